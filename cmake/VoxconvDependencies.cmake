@@ -1,0 +1,31 @@
+# Every third-party package, found in one place. All of them install from
+# Debian 12 and Ubuntu 24.04 packages (see scripts/install_dependencies).
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(TBB REQUIRED)
+find_package(hwy REQUIRED)
+find_package(Boost REQUIRED COMPONENTS program_options)
+find_package(nlohmann_json REQUIRED)
+find_package(libzip REQUIRED)
+
+set(BLA_VENDOR OpenBLAS)
+find_package(BLAS REQUIRED)
+find_path(VOXCONV_OPENBLAS_INCLUDE_DIR openblas_config.h
+          PATHS /usr/include/x86_64-linux-gnu /usr/include/aarch64-linux-gnu
+          PATH_SUFFIXES openblas-pthread openblas-openmp openblas-serial openblas REQUIRED)
+
+set(VOXCONV_HAVE_OPEN3D OFF)
+if(NOT VOXCONV_OPEN3D STREQUAL "OFF")
+  find_package(Open3D QUIET)
+  if(Open3D_FOUND)
+    set(VOXCONV_HAVE_OPEN3D ON)
+  elseif(VOXCONV_OPEN3D STREQUAL "ON")
+    message(FATAL_ERROR "VOXCONV_OPEN3D=ON: Open3D was not found (Debian: libopen3d-dev)")
+  endif()
+endif()
+message(STATUS "voxconv: Open3D ${VOXCONV_HAVE_OPEN3D}")
+
+if(VOXCONV_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+find_package(benchmark REQUIRED)

@@ -1,0 +1,1 @@
+# Install rules live here; filled in with the package configuration.
