@@ -1,0 +1,71 @@
+// The CPU backend: host memory from a pool with a limit, oneTBB threads, steady-clock stage times.
+#ifndef VOXCONV_BACKENDS_CPU_CPU_BACKEND_H_
+#define VOXCONV_BACKENDS_CPU_CPU_BACKEND_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "tbb/task_arena.h"
+
+namespace voxconv {
+
+struct CpuOptions {
+  int threads = 0;           // 0: all cores the process may use
+  int64_t memory_limit = 0;  // bytes this backend may hold at once; 0: no limit
+};
+
+// Work is done when a call returns, so streams are trivial. Thread-safe but for the stage clock,
+// which belongs to the thread that drives a run.
+class CpuBackend final : public Backend {
+ public:
+  // Refuses negative options and more than 1024 threads.
+  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options);
+  ~CpuBackend() override;
+
+  BackendKind kind() const override { return BackendKind::kCpu; }
+  std::string DeviceName() const override;
+  MemorySpace memory_space() const override { return MemorySpace::kHost; }
+  Stream& main_stream() override;
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
+  absl::Status Copy(void* to, MemorySpace to_space, const void* from, MemorySpace from_space,
+                    int64_t bytes, Stream& stream) override;
+  absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
+
+  int64_t BeginStage(Stage stage, Stream& stream) override;
+  void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) override;
+  absl::Status FlushStages() override { return absl::OkStatus(); }
+
+  absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map, const LayoutRequest& request,
+                                             const ExecutionContext& context) override;
+  absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
+                                               const ExecutionContext& context) override;
+  TensorOps& tensor_ops() override;
+
+  int threads() const { return threads_; }
+  tbb::task_arena& arena() { return arena_; }
+  // Bytes held by live buffers: now, and at most since the last ResetPeak.
+  int64_t BytesInUse() const;
+  int64_t PeakBytes() const;
+  void ResetPeak();
+
+ private:
+  class Pool;
+  explicit CpuBackend(const CpuOptions& options);
+
+  int threads_;
+  tbb::task_arena arena_;
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TensorOps> tensor_ops_;
+};
+
+// The backend of a context that runs on the CPU (checked).
+CpuBackend& AsCpu(const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CPU_CPU_BACKEND_H_

@@ -1,0 +1,139 @@
+// Where memory lives and work is queued. Nothing above this line assumes host memory.
+#ifndef VOXCONV_CORE_BACKEND_H_
+#define VOXCONV_CORE_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/buffer.h"
+#include "core/profile.h"
+#include "core/status_macros.h"
+#include "core/types.h"
+
+namespace voxconv {
+
+class KernelMap;
+class TensorOps;
+struct LayoutRequest;
+
+// An ordered queue of work. On the CPU work is done when the call returns.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Blocks the host until everything queued so far is done; returns the first error of it.
+  virtual absl::Status Synchronize() = 0;
+  // cudaStream_t on CUDA, null on the CPU.
+  virtual void* native_handle() = 0;
+};
+
+struct ExecutionContext;
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual BackendKind kind() const = 0;
+  // The device in words, for result files.
+  virtual std::string DeviceName() const = 0;
+  virtual MemorySpace memory_space() const = 0;
+
+  // The stream used where the caller makes none of its own; owned by the backend.
+  virtual Stream& main_stream() = 0;
+
+  // Uninitialised memory, usable by work queued on `stream` from now on. kResourceExhausted says
+  // how much was asked for and what is left.
+  virtual absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) = 0;
+  // Queues a copy; either side may be host memory or this backend's. A copy to host memory is
+  // complete only after Synchronize.
+  virtual absl::Status Copy(void* to, MemorySpace to_space, const void* from,
+                            MemorySpace from_space, int64_t bytes, Stream& stream) = 0;
+  virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) = 0;
+
+  // Stage timing; called by StageScope only. `token` is what BeginStage returned.
+  virtual int64_t BeginStage(Stage stage, Stream& stream) = 0;
+  virtual void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) = 0;
+  // Makes all times recorded so far visible in their profiles.
+  virtual absl::Status FlushStages() = 0;
+
+  // Converts a map to another layout (see core/kernel_map.h). O(pairs + rows x offsets).
+  virtual absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map,
+                                                     const LayoutRequest& request,
+                                                     const ExecutionContext& context) = 0;
+  // The map with inputs and outputs exchanged, as canonical pairs.
+  virtual absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
+                                                       const ExecutionContext& context) = 0;
+  // The dense operators of network layers.
+  virtual TensorOps& tensor_ops() = 0;
+};
+
+// What every operation is handed: where to run and where to record. Cheap to copy.
+struct ExecutionContext {
+  Backend* backend = nullptr;
+  Stream* stream = nullptr;
+  Profile* profile = nullptr;  // null: nothing is recorded
+
+  Counters* counters() const { return profile == nullptr ? nullptr : &profile->counters; }
+};
+
+// Times one visit of a stage for as long as it lives.
+class StageScope {
+ public:
+  StageScope(const ExecutionContext& context, Stage stage) : context_(context), stage_(stage) {
+    if (context_.profile != nullptr) {
+      token_ = context_.backend->BeginStage(stage_, *context_.stream);
+    }
+  }
+  ~StageScope() {
+    if (context_.profile != nullptr) {
+      context_.backend->EndStage(token_, stage_, *context_.stream, context_.profile);
+    }
+  }
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  ExecutionContext context_;
+  Stage stage_;
+  int64_t token_ = 0;
+};
+
+// Uninitialised array of `size` elements; refuses negative and overflowing sizes.
+template <typename T>
+absl::StatusOr<Array<T>> AllocateArray(int64_t size, const ExecutionContext& context) {
+  if (size < 0 || size > INT64_MAX / static_cast<int64_t>(sizeof(T))) {
+    return absl::InvalidArgumentError("array size is negative or past 2^63 bytes");
+  }
+  VOXCONV_ASSIGN_OR_RETURN(
+      Buffer buffer,
+      context.backend->Allocate(size * static_cast<int64_t>(sizeof(T)), *context.stream));
+  return Array<T>(std::move(buffer), size);
+}
+
+template <typename T>
+absl::StatusOr<Array<T>> CopyToBackend(absl::Span<const T> host, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<T> array, AllocateArray<T>(host.size(), context));
+  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(array.data(), array.space(), host.data(),
+                                                MemorySpace::kHost, array.bytes(),
+                                                *context.stream));
+  return array;
+}
+
+// Synchronises the stream.
+template <typename T>
+absl::StatusOr<std::vector<T>> CopyToHost(const Array<T>& array, const ExecutionContext& context) {
+  std::vector<T> host(array.size());
+  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(host.data(), MemorySpace::kHost, array.data(),
+                                                array.space(), array.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  return host;
+}
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_CORE_BACKEND_H_

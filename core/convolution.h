@@ -1,0 +1,29 @@
+// The straight line of one convolution: output coordinates -> index build -> map query -> layout
+// conversion -> dataflow.
+#ifndef VOXCONV_CORE_CONVOLUTION_H_
+#define VOXCONV_CORE_CONVOLUTION_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/dataflow.h"
+#include "core/mapping.h"
+
+namespace voxconv {
+
+// Index build, map query and conversion to `request` (its own timed stage; skipped where the
+// mapping emits that layout). Refuses what the mapping does not support, with its reason.
+absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
+                                         const LayoutRequest& request,
+                                         const ExecutionContext& context);
+
+// Plans, books, grants and runs one convolution. `map` is in any layout and is converted where the
+// dataflow needs another. `workspace` is reused from call to call. Refuses channel and row counts
+// that do not fit each other, by name and value. The result is a new tensor [N_out, C_out].
+absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
+                                      const TensorView& input, const TensorView& weights,
+                                      Workspace& workspace, const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_CORE_CONVOLUTION_H_

@@ -1,0 +1,216 @@
+#include "core/kernel_map.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace voxconv {
+namespace {
+
+absl::Status Invalid(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("kernel map: ", what));
+}
+
+absl::Status CheckSize(absl::string_view name, int64_t size, int64_t expected) {
+  if (size == expected) return absl::OkStatus();
+  return Invalid(absl::StrCat(name, " has ", size, " entries instead of ", expected));
+}
+
+absl::Status CheckPairs(const KernelMap& map, absl::Span<const int32_t> in,
+                        absl::Span<const int32_t> out) {
+  for (int k = 0; k < map.num_offsets(); ++k) {
+    for (int64_t i = map.offset_ptr()[k]; i < map.offset_ptr()[k + 1]; ++i) {
+      if (in[i] < 0 || in[i] >= map.num_inputs() || out[i] < 0 || out[i] >= map.num_outputs()) {
+        return Invalid(absl::StrCat("pair ", i, " (", in[i], ", ", out[i], ") of offset ", k,
+                                    " is outside ", map.num_inputs(), " inputs and ",
+                                    map.num_outputs(), " outputs"));
+      }
+      if (i > map.offset_ptr()[k] && out[i] <= out[i - 1]) {
+        return Invalid(
+            absl::StrCat("pair ", i, " of offset ", k, " does not ascend by output row"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every entry is -1 or in [0, limit), and column k has num_pairs(k) entries that are not -1.
+absl::Status CheckTable(const KernelMap& map, absl::string_view name,
+                        absl::Span<const int32_t> table, bool positions) {
+  const int num_offsets = map.num_offsets();
+  std::vector<int64_t> count(num_offsets, 0);
+  for (size_t i = 0; i < table.size(); ++i) {
+    const int k = static_cast<int>(i % num_offsets);
+    const int64_t lo = positions ? map.offset_ptr()[k] : 0;
+    const int64_t hi = positions ? map.offset_ptr()[k + 1] : map.num_inputs();
+    if (table[i] == -1) continue;
+    if (table[i] < lo || table[i] >= hi) {
+      return Invalid(
+          absl::StrCat(name, " entry ", i, " is ", table[i], ", outside ", lo, "..", hi));
+    }
+    ++count[k];
+  }
+  for (int k = 0; k < num_offsets; ++k) {
+    if (count[k] != map.num_pairs(k)) {
+      return Invalid(absl::StrCat(name, " has ", count[k], " pairs of offset ", k, " instead of ",
+                                  map.num_pairs(k)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCodes(const KernelMap& map, absl::string_view name, absl::Span<const int64_t> ptr,
+                        absl::Span<const uint32_t> codes) {
+  if (ptr.front() != 0 || ptr.back() != map.num_pairs()) {
+    return Invalid(absl::StrCat(name, " row pointers do not span the ", map.num_pairs(), " pairs"));
+  }
+  const uint32_t num_offsets = map.num_offsets();
+  for (size_t row = 0; row + 1 < ptr.size(); ++row) {
+    if (ptr[row] > ptr[row + 1]) return Invalid(absl::StrCat(name, " row ", row, " is negative"));
+    for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {
+      const uint32_t k = codes[i] % num_offsets;
+      const int64_t position = codes[i] / num_offsets;
+      if (position < map.offset_ptr()[k] || position >= map.offset_ptr()[k + 1] ||
+          (i > ptr[row] && k <= codes[i - 1] % num_offsets)) {
+        return Invalid(absl::StrCat(name, " code ", codes[i], " of row ", row, " is wrong"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Validator {
+ public:
+  Validator(const KernelMap& map, const ExecutionContext& context) : map_(map), context_(context) {}
+
+  absl::Status operator()(const PairList& pairs) {
+    VOXCONV_RETURN_IF_ERROR(CheckSize("in", pairs.in.size(), map_.num_pairs()));
+    VOXCONV_RETURN_IF_ERROR(CheckSize("out", pairs.out.size(), map_.num_pairs()));
+    VOXCONV_ASSIGN_OR_RETURN(auto in, CopyToHost(pairs.in, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto out, CopyToHost(pairs.out, context_));
+    return CheckPairs(map_, in, out);
+  }
+  absl::Status operator()(const NeighbourTable& layout) {
+    return Table("table", layout.table, map_.num_outputs(), /*positions=*/false);
+  }
+  absl::Status operator()(const DenseTables& layout) {
+    VOXCONV_RETURN_IF_ERROR(Table("in_table", layout.in_table, map_.num_inputs(), true));
+    return Table("out_table", layout.out_table, map_.num_outputs(), true);
+  }
+  absl::Status operator()(const CodedCsr& layout) {
+    VOXCONV_RETURN_IF_ERROR(Codes("in", layout.in_ptr, layout.in_code, map_.num_inputs()));
+    return Codes("out", layout.out_ptr, layout.out_code, map_.num_outputs());
+  }
+  absl::Status operator()(const MaskSorted& layout) {
+    VOXCONV_RETURN_IF_ERROR(Table("table", layout.table, map_.num_outputs(), false));
+    return Masks(layout);
+  }
+
+ private:
+  absl::Status Table(absl::string_view name, const Array<int32_t>& table, int64_t rows,
+                     bool positions) {
+    VOXCONV_RETURN_IF_ERROR(CheckSize(name, table.size(), rows * map_.num_offsets()));
+    VOXCONV_ASSIGN_OR_RETURN(auto host, CopyToHost(table, context_));
+    return CheckTable(map_, name, host, positions);
+  }
+
+  absl::Status Codes(absl::string_view name, const Array<int64_t>& ptr,
+                     const Array<uint32_t>& codes, int64_t rows) {
+    VOXCONV_RETURN_IF_ERROR(CheckSize(name, ptr.size(), rows + 1));
+    VOXCONV_RETURN_IF_ERROR(CheckSize(name, codes.size(), map_.num_pairs()));
+    VOXCONV_ASSIGN_OR_RETURN(auto host_ptr, CopyToHost(ptr, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto host_codes, CopyToHost(codes, context_));
+    return CheckCodes(map_, name, host_ptr, host_codes);
+  }
+
+  absl::Status Masks(const MaskSorted& layout) {
+    const int64_t rows = map_.num_outputs();
+    const int64_t splits = static_cast<int64_t>(layout.split_ptr.size()) - 1;
+    VOXCONV_RETURN_IF_ERROR(CheckSize("split_ptr", splits, map_.layout().splits));
+    VOXCONV_RETURN_IF_ERROR(CheckSize("row_order", layout.row_order.size(), splits * rows));
+    VOXCONV_RETURN_IF_ERROR(CheckSize("masks", layout.masks.size(), splits * rows * layout.words));
+    VOXCONV_ASSIGN_OR_RETURN(auto order, CopyToHost(layout.row_order, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table, context_));
+    for (int64_t s = 0; s < splits; ++s) {
+      std::vector<bool> seen(rows, false);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int32_t row = order[s * rows + i];
+        if (row < 0 || row >= rows || seen[row]) {
+          return Invalid(absl::StrCat("row_order of split ", s, " is no permutation"));
+        }
+        seen[row] = true;
+        for (int32_t k = layout.split_ptr[s]; k < layout.split_ptr[s + 1]; ++k) {
+          const int bit = k - layout.split_ptr[s];
+          const uint32_t word = masks[(s * rows + row) * layout.words + bit / 32];
+          const bool present = table[int64_t{row} * map_.num_offsets() + k] >= 0;
+          if (((word >> (bit % 32)) & 1) != static_cast<uint32_t>(present)) {
+            return Invalid(absl::StrCat("mask of row ", row, " is wrong at offset ", k));
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const KernelMap& map_;
+  const ExecutionContext& context_;
+};
+
+struct ByteCounter {
+  int64_t operator()(const PairList& l) const { return l.in.bytes() + l.out.bytes(); }
+  int64_t operator()(const NeighbourTable& l) const { return l.table.bytes(); }
+  int64_t operator()(const DenseTables& l) const {
+    return l.in_table.bytes() + l.out_table.bytes();
+  }
+  int64_t operator()(const CodedCsr& l) const {
+    return l.in_ptr.bytes() + l.out_ptr.bytes() + l.in_code.bytes() + l.out_code.bytes();
+  }
+  int64_t operator()(const MaskSorted& l) const {
+    return l.table.bytes() + l.masks.bytes() + l.row_order.bytes();
+  }
+};
+
+}  // namespace
+
+absl::string_view ToString(MapLayout layout) {
+  switch (layout) {
+    case MapLayout::kPairs:
+      return "pairs";
+    case MapLayout::kNeighbourTable:
+      return "neighbour_table";
+    case MapLayout::kDenseTables:
+      return "dense_tables";
+    case MapLayout::kCodedCsr:
+      return "coded_csr";
+    case MapLayout::kMaskSorted:
+      return "mask_sorted";
+  }
+  return "?";
+}
+
+absl::string_view ToString(MaskOrder order) {
+  switch (order) {
+    case MaskOrder::kNone:
+      return "none";
+    case MaskOrder::kMask:
+      return "mask";
+    case MaskOrder::kGray:
+      return "gray";
+  }
+  return "?";
+}
+
+int64_t KernelMap::bytes() const { return std::visit(ByteCounter{}, storage_); }
+
+absl::Status KernelMap::Validate(const ExecutionContext& context) const {
+  if (offset_ptr_.empty() || offset_ptr_.front() != 0) {
+    return Invalid("offset_ptr must start with 0");
+  }
+  for (size_t k = 0; k + 1 < offset_ptr_.size(); ++k) {
+    if (offset_ptr_[k] > offset_ptr_[k + 1]) {
+      return Invalid(absl::StrCat("offset_ptr descends at offset ", k));
+    }
+  }
+  return std::visit(Validator(*this, context), storage_);
+}
+
+}  // namespace voxconv

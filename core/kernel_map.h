@@ -1,0 +1,134 @@
+// The contract between mappings and dataflows.
+#ifndef VOXCONV_CORE_KERNEL_MAP_H_
+#define VOXCONV_CORE_KERNEL_MAP_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+
+namespace voxconv {
+
+enum class MapLayout { kPairs, kNeighbourTable, kDenseTables, kCodedCsr, kMaskSorted };
+// Order of the output rows in kMaskSorted: as given, by mask value, or by the mask read as a Gray
+// code (neighbours in that order differ in few bits).
+enum class MaskOrder { kNone, kMask, kGray };
+
+absl::string_view ToString(MapLayout layout);
+absl::string_view ToString(MaskOrder order);
+
+struct LayoutRequest {
+  MapLayout layout = MapLayout::kPairs;
+  MaskOrder mask_order = MaskOrder::kNone;  // kMaskSorted only
+  int splits = 1;                           // kMaskSorted only: parts of the offset range, 1..K
+
+  friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const LayoutRequest& r) {
+    return H::combine(std::move(h), static_cast<int>(r.layout), static_cast<int>(r.mask_order),
+                      r.splits);
+  }
+};
+
+// Row indices are int32 (a set has fewer than 2^31 rows); pair positions are int64 wherever they
+// are stored per offset, int32 in the position tables, which are refused past 2^31 pairs.
+
+// Canonical form. Pairs of offset k at [offset_ptr[k], offset_ptr[k+1]), ascending by output row:
+// an output row occurs at most once an offset, so the order is total and the form unique.
+struct PairList {
+  Array<int32_t> in, out;
+};
+
+// table[q * K + k] = input row, -1 = none. Luo & Lai's offset table (OFT).
+struct NeighbourTable {
+  Array<int32_t> table;  // [N_out, K]
+};
+
+// Positions in the canonical pair list, -1 = none: in_table[p * K + k], out_table[q * K + k].
+// TorchSparse's and Minuet's tables for gather and scatter.
+struct DenseTables {
+  Array<int32_t> in_table;   // [N_in, K]
+  Array<int32_t> out_table;  // [N_out, K]
+};
+
+// PCEngine's coded CSR (Section 4): code = k + K * position; the codes of input row p at
+// [in_ptr[p], in_ptr[p+1]), ascending by k; likewise for outputs. Refused when K * pairs >= 2^32.
+struct CodedCsr {
+  Array<int64_t> in_ptr, out_ptr;  // [N_in + 1], [N_out + 1]
+  Array<uint32_t> in_code, out_code;
+};
+
+// For output-stationary implicit GEMM: per split s, which offsets each output row has and in which
+// order the rows are processed. Split s covers offsets [split_ptr[s], split_ptr[s+1]).
+struct MaskSorted {
+  Array<int32_t> table;  // [N_out, K], as in NeighbourTable
+  Array<uint32_t>
+      masks;  // [splits, N_out, words]; bit j of the row's words: offset split_ptr[s] + j
+  Array<int32_t> row_order;  // [splits, N_out]: position -> output row
+  int words = 1;
+  std::vector<int32_t> split_ptr;  // [splits + 1], host
+};
+
+// Which input row meets which output row under which kernel offset. Immutable once built; in the
+// memory of one backend.
+class KernelMap {
+ public:
+  using Storage = std::variant<PairList, NeighbourTable, DenseTables, CodedCsr, MaskSorted>;
+
+  KernelMap() = default;
+  // `offset_ptr` (host, K + 1 entries) counts the pairs of every offset, whatever the layout.
+  KernelMap(int64_t num_inputs, int64_t num_outputs, std::vector<int64_t> offset_ptr,
+            LayoutRequest layout, Storage storage)
+      : num_inputs_(num_inputs),
+        num_outputs_(num_outputs),
+        offset_ptr_(std::move(offset_ptr)),
+        layout_(layout),
+        storage_(std::move(storage)) {}
+
+  int64_t num_inputs() const { return num_inputs_; }
+  int64_t num_outputs() const { return num_outputs_; }
+  int num_offsets() const { return static_cast<int>(offset_ptr_.size()) - 1; }
+  const std::vector<int64_t>& offset_ptr() const { return offset_ptr_; }
+  int64_t num_pairs() const { return offset_ptr_.back(); }
+  int64_t num_pairs(int k) const { return offset_ptr_[k + 1] - offset_ptr_[k]; }
+  const LayoutRequest& layout() const { return layout_; }
+
+  // The offset under which every row meets itself (ConvGeometry::center), or -1. Set by whoever
+  // built the map from a submanifold geometry, and kept by conversions.
+  int identity_offset() const { return identity_offset_; }
+  void set_identity_offset(int k) { identity_offset_ = k; }
+  // Offset k's map is the transpose of offset K-1-k's (ConvGeometry::symmetric).
+  bool symmetric() const { return symmetric_; }
+  void set_symmetric(bool symmetric) { symmetric_ = symmetric; }
+
+  template <typename Layout>
+  const Layout& As() const {
+    VOXCONV_CHECK(std::holds_alternative<Layout>(storage_));
+    return std::get<Layout>(storage_);
+  }
+  const Storage& storage() const { return storage_; }
+  // Bytes held in the backend's memory.
+  int64_t bytes() const;
+
+  // Checks every invariant of the layout on a host copy; for tests and files read from outside.
+  // Synchronises the stream. O(size of the map).
+  absl::Status Validate(const ExecutionContext& context) const;
+
+ private:
+  int64_t num_inputs_ = 0;
+  int64_t num_outputs_ = 0;
+  std::vector<int64_t> offset_ptr_{0};
+  LayoutRequest layout_;
+  int identity_offset_ = -1;
+  bool symmetric_ = false;
+  Storage storage_;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_CORE_KERNEL_MAP_H_

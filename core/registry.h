@@ -1,0 +1,76 @@
+// (family, name) -> factory.
+#ifndef VOXCONV_CORE_REGISTRY_H_
+#define VOXCONV_CORE_REGISTRY_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/dataflow.h"
+#include "core/mapping.h"
+#include "core/plugin.h"
+
+namespace voxconv {
+
+// One family of plugins. Listing is by name, whatever the order of registration.
+template <typename Plugin>
+class PluginFamily {
+ public:
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<const Plugin>>(Options)>;
+  struct Entry {
+    PluginDescription description;
+    Factory create;
+  };
+
+  explicit PluginFamily(std::string family) : family_(std::move(family)) {}
+
+  // kAlreadyExists for a name that is taken; kInvalidArgument for one that is no
+  // lower_snake_case word.
+  absl::Status Register(PluginDescription description, Factory create);
+
+  // `spec` is "name" or "name:key=value,...". An unknown name is refused with the list of names.
+  absl::StatusOr<std::unique_ptr<const Plugin>> Create(absl::string_view spec) const;
+  // The canonical spec: name, and the options that differ from their defaults.
+  absl::StatusOr<std::string> Canonical(absl::string_view spec) const;
+
+  const std::string& family() const { return family_; }
+  const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
+  // Specs of all variants that suites run: the product of every plugin's enum and bool options,
+  // then its extra_variants; those its factory refuses are left out. Deterministic.
+  std::vector<std::string> Variants() const;
+
+ private:
+  absl::StatusOr<std::pair<const Entry*, Options>> Resolve(absl::string_view spec) const;
+
+  std::string family_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+extern template class PluginFamily<Mapping>;
+extern template class PluginFamily<Dataflow>;
+extern template class PluginFamily<OutputCoords>;
+
+class Registry {
+ public:
+  PluginFamily<Mapping>& mappings() { return mappings_; }
+  const PluginFamily<Mapping>& mappings() const { return mappings_; }
+  PluginFamily<Dataflow>& dataflows() { return dataflows_; }
+  const PluginFamily<Dataflow>& dataflows() const { return dataflows_; }
+  PluginFamily<OutputCoords>& output_coords() { return output_coords_; }
+  const PluginFamily<OutputCoords>& output_coords() const { return output_coords_; }
+
+ private:
+  PluginFamily<Mapping> mappings_{"mapping"};
+  PluginFamily<Dataflow> dataflows_{"dataflow"};
+  PluginFamily<OutputCoords> output_coords_{"output_coords"};
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_CORE_REGISTRY_H_

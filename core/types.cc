@@ -1,0 +1,72 @@
+#include "core/types.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace voxconv {
+
+std::string ToString(const Int3& v) {
+  if (v.x == v.y && v.y == v.z) return absl::StrCat(v.x);
+  return absl::StrCat(v.x, "x", v.y, "x", v.z);
+}
+
+absl::string_view ToString(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kTf32:
+      return "tf32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+  }
+  return "?";
+}
+
+absl::string_view ToString(BackendKind kind) { return kind == BackendKind::kCpu ? "cpu" : "cuda"; }
+
+absl::string_view ToString(Stage stage) {
+  switch (stage) {
+    case Stage::kOutputCoords:
+      return "output_coords";
+    case Stage::kIndexBuild:
+      return "index_build";
+    case Stage::kMapQuery:
+      return "map_query";
+    case Stage::kConvert:
+      return "convert";
+    case Stage::kGather:
+      return "gather";
+    case Stage::kGemm:
+      return "gemm";
+    case Stage::kScatter:
+      return "scatter";
+    case Stage::kFused:
+      return "fused";
+    case Stage::kEpilogue:
+      return "epilogue";
+    case Stage::kDense:
+      return "dense";
+  }
+  return "?";
+}
+
+absl::StatusOr<DType> ParseDType(absl::string_view text) {
+  for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+    if (text == ToString(dtype)) return dtype;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype '", text, "' is unknown; allowed are f32, tf32, f16 and bf16"));
+}
+
+absl::StatusOr<BackendKind> ParseBackendKind(absl::string_view text) {
+  for (BackendKind kind : {BackendKind::kCpu, BackendKind::kCuda}) {
+    if (text == ToString(kind)) return kind;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend '", text, "' is unknown; allowed are cpu and cuda"));
+}
+
+int64_t SizeOf(DType dtype) { return dtype == DType::kF32 || dtype == DType::kTf32 ? 4 : 2; }
+
+}  // namespace voxconv
