@@ -1,0 +1,33 @@
+#ifndef VOXCONV_REFERENCE_CPU_FP64_ARRAY_H_
+#define VOXCONV_REFERENCE_CPU_FP64_ARRAY_H_
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace voxconv::reference {
+
+// Numbers promoted to fp64: lets one function take a layer's float input as
+// well as the fp64 result of the layer before it. Owns a host copy of its input.
+class Fp64Array {
+ public:
+  Fp64Array() = default;
+  // The conversions are implicit on purpose; they are the point of the class.
+  Fp64Array(std::span<const float> values) : values_(values.begin(), values.end()) {}
+  Fp64Array(const std::vector<float>& values) : values_(values.begin(), values.end()) {}
+  Fp64Array(std::vector<double> values) : values_(std::move(values)) {}
+  Fp64Array(std::initializer_list<double> values) : values_(values) {}
+
+  std::size_t size() const { return values_.size(); }
+  bool empty() const { return values_.empty(); }
+  double operator[](std::size_t i) const { return values_[i]; }
+
+ private:
+  std::vector<double> values_;
+};
+
+}  // namespace voxconv::reference
+
+#endif  // VOXCONV_REFERENCE_CPU_FP64_ARRAY_H_

@@ -1,0 +1,44 @@
+#ifndef VOXCONV_REFERENCE_CPU_LAYERS_H_
+#define VOXCONV_REFERENCE_CPU_LAYERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "reference_cpu/fp64_array.h"
+
+namespace voxconv::reference {
+
+// Row-major host arrays; sizes that do not fit throw std::invalid_argument.
+
+// Statistics and affine parameters of batch normalisation, each [channels].
+struct BatchNormParams {
+  Fp64Array mean;
+  Fp64Array variance;
+  Fp64Array gamma;
+  Fp64Array beta;
+  double epsilon = 1e-5;
+};
+
+// Inference: y = (x - mean) / sqrt(variance + epsilon) · gamma + beta, by channel.
+std::vector<double> BatchNorm(const Fp64Array& x, const BatchNormParams& params);
+
+// max(x, 0); a NaN stays one.
+std::vector<double> Relu(const Fp64Array& x);
+
+// y = x·w + bias for x [rows, c_in], w [c_in, c_out], bias [c_out] or empty.
+std::vector<double> Linear(const Fp64Array& x, int64_t rows, int64_t c_in, int64_t c_out,
+                           const Fp64Array& w, const Fp64Array& bias = {});
+
+std::vector<double> Add(const Fp64Array& a, const Fp64Array& b);
+
+// [rows, channels_a] beside [rows, channels_b] -> [rows, channels_a + channels_b].
+std::vector<double> Concat(const Fp64Array& a, const Fp64Array& b, int64_t rows);
+
+// Norm-wise relative error ‖y - ref‖ / ‖ref‖ in the 2-norm. 0 when both are
+// empty or both all zero; infinity, which no bound admits, when either holds a
+// NaN or an infinity, when the sizes differ, or when only `ref` is all zero.
+double RelativeError(const Fp64Array& y, const Fp64Array& ref);
+
+}  // namespace voxconv::reference
+
+#endif  // VOXCONV_REFERENCE_CPU_LAYERS_H_
