@@ -1,0 +1,33 @@
+// The subcommands of the `voxconv` program.
+#ifndef VOXCONV_CLI_COMMAND_H_
+#define VOXCONV_CLI_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace voxconv::cli {
+
+// A command prints its result to standard output and returns an error instead of printing it: the
+// program prints that as one line and exits with 1 (with 2 for a command line it cannot read).
+struct Command {
+  const char* name;
+  const char* summary;
+  absl::Status (*run)(const std::vector<std::string>& args);
+};
+
+absl::Span<const Command> Commands();
+
+absl::Status RunList(const std::vector<std::string>& args);
+absl::Status RunInfo(const std::vector<std::string>& args);
+absl::Status RunConv(const std::vector<std::string>& args);
+absl::Status RunRun(const std::vector<std::string>& args);
+absl::Status RunVerify(const std::vector<std::string>& args);
+absl::Status RunAb(const std::vector<std::string>& args);
+absl::Status RunBench(const std::vector<std::string>& args);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_COMMAND_H_

@@ -1,0 +1,48 @@
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/command.h"
+
+namespace voxconv::cli {
+namespace {
+
+void PrintUsage(std::ostream& out) {
+  out << "usage: voxconv COMMAND [OPTIONS]; voxconv COMMAND --help for the options\n\n";
+  for (const Command& command : Commands()) {
+    out << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ')
+        << command.summary << "\n";
+  }
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    PrintUsage(std::cerr);
+    return 2;
+  }
+  const std::string name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    PrintUsage(std::cout);
+    return 0;
+  }
+  for (const Command& command : Commands()) {
+    if (name != command.name) continue;
+    const absl::Status status = command.run(std::vector<std::string>(argv + 2, argv + argc));
+    if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
+    std::cout << std::flush;
+    std::cerr << "voxconv " << name << ": "
+              << absl::StrReplaceAll(status.message(), {{"\n", " "}}) << "\n";
+    return 1;
+  }
+  std::cerr << "voxconv: command '" << name << "' is unknown; there are";
+  for (const Command& command : Commands()) std::cerr << " " << command.name;
+  std::cerr << "\n";
+  return 2;
+}
+
+}  // namespace
+}  // namespace voxconv::cli
+
+int main(int argc, char** argv) { return voxconv::cli::Main(argc, argv); }

@@ -1,0 +1,119 @@
+#include "cli/session.h"
+
+#include <unistd.h>
+
+#include <iostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/builtin_plugins.h"
+
+namespace voxconv::cli {
+
+absl::StatusOr<po::variables_map> ParseArguments(
+    const std::string& usage, const po::options_description& options,
+    const po::positional_options_description& positional, const std::vector<std::string>& args) {
+  po::options_description all = options;
+  all.add_options()("help,h", "print this help");
+  po::variables_map values;
+  try {
+    // No abbreviated option names: a new option must not change what an old script means.
+    const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(args).options(all).positional(positional).style(style).run(),
+              values);
+    if (values.count("help") != 0) {
+      std::cout << "usage: voxconv " << usage << "\n\n" << all;
+      return absl::CancelledError("help");
+    }
+    po::notify(values);
+  } catch (const po::error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(absl::StrReplaceAll(error.what(), {{"\n", " "}}), " (see --help)"));
+  }
+  return values;
+}
+
+po::options_description SessionOptions() {
+  po::options_description options("Where it runs");
+  options.add_options()  //
+      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")  //
+      ("threads", po::value<int>()->default_value(0), "CPU threads; 0: all cores")  //
+      ("memory-limit-mib", po::value<int64_t>()->default_value(0),
+       "memory the backend may hold at once; 0: no limit")  //
+      ("plugin", po::value<std::vector<std::string>>()->default_value({}, ""),
+       "shared library with plugins; may be repeated (see also VOXCONV_PLUGIN_PATH)");
+  return options;
+}
+
+absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry) {
+  VOXCONV_RETURN_IF_ERROR(RegisterBuiltinPlugins(registry));
+  if (!plugins.empty()) return absl::UnimplementedError("--plugin");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(BackendKind kind, int threads,
+                                                     int64_t memory_limit_bytes) {
+  if (kind == BackendKind::kCuda) {
+    return absl::UnimplementedError("backend cuda: this program was built without CUDA");
+  }
+  return CpuBackend::Create({.threads = threads, .memory_limit = memory_limit_bytes});
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& values) {
+  auto session = std::make_unique<Session>();
+  VOXCONV_RETURN_IF_ERROR(
+      FillRegistry(values["plugin"].as<std::vector<std::string>>(), session->registry_));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  const int64_t mib = values["memory-limit-mib"].as<int64_t>();
+  if (mib < 0 || mib > (int64_t{1} << 40)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--memory-limit-mib ", mib, ": allowed are 0 (none) .. 2^40"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(session->backend_,
+                           MakeBackend(kind, values["threads"].as<int>(), mib << 20));
+  return session;
+}
+
+Progress::Progress(std::string label, int64_t total)
+    : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+  if (terminal_ && last_percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
+}
+
+void Progress::Step(int64_t done) {
+  if (!terminal_ || total_ <= 0) return;
+  const int percent = static_cast<int>(100 * done / total_);
+  if (percent == last_percent_) return;
+  last_percent_ = percent;
+  std::cerr << "\r\033[K" << label_ << " " << percent << " % (" << done << " of " << total_ << ")"
+            << std::flush;
+}
+
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> width;
+  for (const auto& row : rows) {
+    width.resize(std::max(width.size(), row.size()), 0);
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string& cell = row[i];
+      const std::string padding(width[i] - cell.size(), ' ');
+      const bool number =
+          !cell.empty() && (absl::ascii_isdigit(cell[0]) || ((cell[0] == '-' || cell[0] == '+') &&
+                                                             cell.size() > 1));
+      absl::StrAppend(&line, i == 0 ? "" : "  ", number ? padding + cell : cell + padding);
+    }
+    absl::StripTrailingAsciiWhitespace(&line);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace voxconv::cli

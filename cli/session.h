@@ -1,0 +1,72 @@
+// What all commands share: parsing the command line, plugins, backend.
+#ifndef VOXCONV_CLI_SESSION_H_
+#define VOXCONV_CLI_SESSION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "boost/program_options.hpp"
+#include "core/backend.h"
+#include "core/registry.h"
+
+namespace voxconv::cli {
+
+namespace po = boost::program_options;
+
+// Thrown words become a status. `--help` prints the options and gives kCancelled, which the program
+// turns into exit code 0.
+absl::StatusOr<po::variables_map> ParseArguments(const std::string& usage,
+                                                 const po::options_description& options,
+                                                 const po::positional_options_description& positional,
+                                                 const std::vector<std::string>& args);
+
+// --backend, --threads, --memory-limit-mib, --plugin.
+po::options_description SessionOptions();
+
+// Registry with built-in and loaded plugins, and one backend.
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const po::variables_map& values);
+
+  Registry& registry() { return registry_; }
+  Backend& backend() { return *backend_; }
+  ExecutionContext Context(Profile* profile = nullptr) {
+    return {backend_.get(), &backend_->main_stream(), profile};
+  }
+
+ private:
+  Registry registry_;
+  std::unique_ptr<Backend> backend_;
+};
+
+// A registry with the built-in plugins, the files named by `plugins` and those of
+// VOXCONV_PLUGIN_PATH.
+absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry);
+
+// A backend by kind. CUDA is refused where this program was built without it.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(BackendKind kind, int threads,
+                                                     int64_t memory_limit_bytes);
+
+// Long work: a line that overwrites itself on a terminal, nothing elsewhere.
+class Progress {
+ public:
+  Progress(std::string label, int64_t total);
+  ~Progress();
+  void Step(int64_t done);
+
+ private:
+  std::string label_;
+  int64_t total_;
+  int last_percent_ = -1;
+  bool terminal_;
+};
+
+// Plain text table: columns padded to their widest cell, numbers (cells that start with a digit or
+// sign) right-aligned.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_SESSION_H_
