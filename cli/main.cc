@@ -32,8 +32,8 @@ int Main(int argc, char** argv) {
     const absl::Status status = command.run(std::vector<std::string>(argv + 2, argv + argc));
     if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
     std::cout << std::flush;
-    std::cerr << "voxconv " << name << ": "
-              << absl::StrReplaceAll(status.message(), {{"\n", " "}}) << "\n";
+    std::cerr << "voxconv " << name << ": " << absl::StrReplaceAll(status.message(), {{"\n", " "}})
+              << "\n";
     return 1;
   }
   std::cerr << "voxconv: command '" << name << "' is unknown; there are";

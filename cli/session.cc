@@ -20,7 +20,8 @@ absl::StatusOr<po::variables_map> ParseArguments(
   po::variables_map values;
   try {
     // No abbreviated option names: a new option must not change what an old script means.
-    const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    const int style =
+        po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::store(po::command_line_parser(args).options(all).positional(positional).style(style).run(),
               values);
     if (values.count("help") != 0) {
@@ -37,8 +38,8 @@ absl::StatusOr<po::variables_map> ParseArguments(
 
 po::options_description SessionOptions() {
   po::options_description options("Where it runs");
-  options.add_options()  //
-      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")  //
+  options.add_options()                                                             //
+      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")    //
       ("threads", po::value<int>()->default_value(0), "CPU threads; 0: all cores")  //
       ("memory-limit-mib", po::value<int64_t>()->default_value(0),
        "memory the backend may hold at once; 0: no limit")  //
@@ -106,8 +107,8 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
       const std::string& cell = row[i];
       const std::string padding(width[i] - cell.size(), ' ');
       const bool number =
-          !cell.empty() && (absl::ascii_isdigit(cell[0]) || ((cell[0] == '-' || cell[0] == '+') &&
-                                                             cell.size() > 1));
+          !cell.empty() &&
+          (absl::ascii_isdigit(cell[0]) || ((cell[0] == '-' || cell[0] == '+') && cell.size() > 1));
       absl::StrAppend(&line, i == 0 ? "" : "  ", number ? padding + cell : cell + padding);
     }
     absl::StripTrailingAsciiWhitespace(&line);

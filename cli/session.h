@@ -17,10 +17,9 @@ namespace po = boost::program_options;
 
 // Thrown words become a status. `--help` prints the options and gives kCancelled, which the program
 // turns into exit code 0.
-absl::StatusOr<po::variables_map> ParseArguments(const std::string& usage,
-                                                 const po::options_description& options,
-                                                 const po::positional_options_description& positional,
-                                                 const std::vector<std::string>& args);
+absl::StatusOr<po::variables_map> ParseArguments(
+    const std::string& usage, const po::options_description& options,
+    const po::positional_options_description& positional, const std::vector<std::string>& args);
 
 // --backend, --threads, --memory-limit-mib, --plugin.
 po::options_description SessionOptions();

@@ -1,0 +1,149 @@
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/session.h"
+
+namespace voxconv::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* TypeName(OptionSpec::Type type) {
+  switch (type) {
+    case OptionSpec::Type::kEnum:
+      return "enum";
+    case OptionSpec::Type::kBool:
+      return "bool";
+    case OptionSpec::Type::kInt:
+      return "int";
+    case OptionSpec::Type::kFloat:
+      return "float";
+  }
+  return "?";
+}
+
+Json SupportJson(const Support& support) {
+  return support.ok ? Json{{"supported", true}} : Json{{"supported", false}, {"reason", support.reason}};
+}
+
+// What the default instance of a plugin supports, kind by kind or dtype by dtype.
+template <typename Plugin>
+Json GeometrySupport(const Plugin& plugin, BackendKind backend) {
+  Json support = Json::object();
+  for (ConvKind kind : {ConvKind::kSubmanifold, ConvKind::kStrided, ConvKind::kInverse,
+                        ConvKind::kTransposed}) {
+    if (std::is_same_v<Plugin, OutputCoords> && kind != ConvKind::kStrided &&
+        kind != ConvKind::kTransposed) {
+      continue;
+    }
+    GeometryParams params{.kind = kind};
+    if (kind != ConvKind::kSubmanifold) params.stride = {2, 2, 2};
+    if (kind == ConvKind::kInverse || kind == ConvKind::kTransposed) {
+      params.input_tensor_stride = {2, 2, 2};
+    }
+    support[std::string(ToString(kind))] =
+        SupportJson(plugin.Supports(*ConvGeometry::Create(params), backend));
+  }
+  return support;
+}
+
+Json SupportOf(const Mapping& plugin, BackendKind backend) { return GeometrySupport(plugin, backend); }
+Json SupportOf(const OutputCoords& plugin, BackendKind backend) {
+  return GeometrySupport(plugin, backend);
+}
+Json SupportOf(const Dataflow& plugin, BackendKind backend) {
+  Json support = Json::object();
+  for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+    support[std::string(ToString(dtype))] = SupportJson(plugin.Supports({16, 16, dtype}, backend));
+  }
+  return support;
+}
+
+Json OptionsJson(const OptionSchema& schema) {
+  Json options = Json::array();
+  for (const OptionSpec& spec : schema.specs()) {
+    options.push_back({{"name", spec.name},
+                       {"type", TypeName(spec.type)},
+                       {"default", spec.default_value},
+                       {"allowed", spec.Allowed()},
+                       {"help", spec.help}});
+  }
+  return options;
+}
+
+template <typename Plugin>
+Json FamilyJson(const PluginFamily<Plugin>& family, BackendKind backend) {
+  Json plugins = Json::array();
+  for (const auto& [name, entry] : family.entries()) {
+    Json plugin = {{"name", name},
+                   {"summary", entry.description.summary},
+                   {"source", entry.description.source},
+                   {"options", OptionsJson(entry.description.options)}};
+    if (const auto instance = family.Create(name); instance.ok()) {
+      plugin["supports"] = SupportOf(**instance, backend);
+    } else {
+      plugin["unavailable"] = std::string(instance.status().message());
+    }
+    plugins.push_back(std::move(plugin));
+  }
+  return plugins;
+}
+
+std::string SupportText(const Json& plugin) {
+  if (plugin.contains("unavailable")) {
+    return absl::StrCat("unavailable: ", plugin["unavailable"].get<std::string>());
+  }
+  std::string yes, no;
+  for (const auto& [what, support] : plugin["supports"].items()) {
+    if (support["supported"].get<bool>()) {
+      absl::StrAppend(&yes, yes.empty() ? "" : ", ", what);
+    } else {
+      absl::StrAppend(&no, "; not ", what, ": ", support["reason"].get<std::string>());
+    }
+  }
+  return absl::StrCat("supports ", yes.empty() ? "nothing" : yes, no);
+}
+
+void PrintFamily(const std::string& family, const Json& plugins) {
+  std::cout << family << "\n";
+  for (const Json& plugin : plugins) {
+    std::cout << "  " << plugin["name"].get<std::string>() << ": "
+              << plugin["summary"].get<std::string>() << " ["
+              << plugin["source"].get<std::string>() << "]\n"
+              << "    " << SupportText(plugin) << "\n";
+    for (const Json& option : plugin["options"]) {
+      std::cout << "    " << option["name"].get<std::string>() << "="
+                << option["default"].get<std::string>() << "  ("
+                << option["allowed"].get<std::string>() << ")  "
+                << option["help"].get<std::string>() << "\n";
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status RunList(const std::vector<std::string>& args) {
+  po::options_description options("Output");
+  options.add_options()("json", po::bool_switch(), "as one JSON object");
+  options.add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("list [OPTIONS]", options, {}, args));
+  // No backend is opened: what would run on a device can be listed without one.
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind backend,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  Registry registry;
+  VOXCONV_RETURN_IF_ERROR(FillRegistry(values["plugin"].as<std::vector<std::string>>(), registry));
+  const Json families = {{"mapping", FamilyJson(registry.mappings(), backend)},
+                         {"dataflow", FamilyJson(registry.dataflows(), backend)},
+                         {"output_coords", FamilyJson(registry.output_coords(), backend)}};
+  if (values["json"].as<bool>()) {
+    std::cout << families.dump(2) << "\n";
+    return absl::OkStatus();
+  }
+  for (const auto& [family, plugins] : families.items()) PrintFamily(family, plugins);
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,115 @@
+#include <chrono>
+#include <iostream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "cli/verify/matrix.h"
+
+namespace voxconv::cli {
+namespace {
+
+struct Tally {
+  int64_t passed = 0, failed = 0, skipped = 0;
+  std::map<std::string, int64_t> skip_reasons;
+};
+
+void Report(const verify::Case& test, const verify::Outcome& outcome,
+            const std::string& repro_prefix, Tally& tally) {
+  switch (outcome.verdict) {
+    case verify::Verdict::kPassed:
+      ++tally.passed;
+      break;
+    case verify::Verdict::kSkipped:
+      ++tally.skipped;
+      ++tally.skip_reasons[outcome.detail];
+      break;
+    case verify::Verdict::kFailed:
+      ++tally.failed;
+      std::cout << "FAILED " << test.id << ": " << outcome.detail << "\n  " << repro_prefix << "'"
+                << test.id << "'\n";
+      break;
+  }
+}
+
+std::string ReproPrefix(const po::variables_map& values) {
+  std::string prefix =
+      absl::StrCat("voxconv verify --backend ", values["backend"].as<std::string>());
+  for (const std::string& path : values["plugin"].as<std::vector<std::string>>()) {
+    absl::StrAppend(&prefix, " --plugin ", path);
+  }
+  return absl::StrCat(prefix, " --filter ");
+}
+
+po::options_description VerifyOptions() {
+  po::options_description options("Which cases");
+  options.add_options()  //
+      ("mapping", po::value<std::string>()->default_value(""),
+       "only this mapping (a name or a spec)")                                         //
+      ("dataflow", po::value<std::string>()->default_value(""), "only this dataflow")  //
+      ("filter", po::value<std::string>()->default_value(""),
+       "a case's id or part of one; * matches anything")                //
+      ("quick", po::bool_switch(), "about one case in twenty")          //
+      ("list", po::bool_switch(), "print the cases' ids and run none")  //
+      ("support", po::bool_switch(), "print what is refused, with the reasons, and run none");
+  return options;
+}
+
+}  // namespace
+
+absl::Status RunVerify(const std::vector<std::string>& args) {
+  po::options_description options = VerifyOptions();
+  options.add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("verify [OPTIONS]", options, {}, args));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  const BackendKind kind = session->backend().kind();
+  if (values["support"].as<bool>()) {
+    for (const std::string& line : verify::SupportTable(session->registry(), kind)) {
+      std::cout << line << "\n";
+    }
+    return absl::OkStatus();
+  }
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial, MakeBackend(kind, 1, 0));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel, MakeBackend(kind, 2, 0));
+  verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
+                                  parallel.get()};
+  const std::vector<verify::Case> cases =
+      verify::MakeCases(environment, {.mapping = values["mapping"].as<std::string>(),
+                                      .dataflow = values["dataflow"].as<std::string>(),
+                                      .filter = values["filter"].as<std::string>(),
+                                      .quick = values["quick"].as<bool>()});
+  if (cases.empty()) {
+    return absl::NotFoundError("no case matches --mapping, --dataflow and --filter; see --list");
+  }
+  if (values["list"].as<bool>()) {
+    for (const verify::Case& test : cases) std::cout << test.id << "\n";
+    return absl::OkStatus();
+  }
+
+  Tally tally;
+  const std::string repro = ReproPrefix(values);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    Progress progress("verify", cases.size());
+    for (size_t i = 0; i < cases.size(); ++i) {
+      Report(cases[i], cases[i].run(), repro, tally);
+      progress.Step(i + 1);
+    }
+  }
+  for (const auto& [reason, count] : tally.skip_reasons) {
+    std::cout << "skipped " << count << ": " << reason << "\n";
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n",
+                               session->backend().DeviceName(), cases.size(), seconds.count());
+  std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed,
+                               tally.skipped)
+            << std::flush;
+  if (tally.failed == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(tally.failed, " of ", cases.size(), " cases failed"));
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,256 @@
+// Convolutions against the fp64 oracle, and bitwise equality over repeats and threads.
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "cli/verify/matrix.h"
+#include "reference_cpu/convolution.h"
+#include "reference_cpu/layers.h"
+
+namespace voxconv::verify {
+namespace {
+
+struct Channels {
+  int64_t in, out;
+  std::string name() const { return absl::StrCat(in, "x", out); }
+};
+
+// Every width once as input and once as output: one, below a vector, a vector, one past two
+// vectors, a full tile.
+constexpr Channels kChannels[] = {{1, 3}, {3, 16}, {16, 33}, {33, 64}, {64, 1}};
+
+struct Expected {
+  std::vector<float> features, weights;
+  std::vector<double> output;
+  double bound = 0;
+};
+
+// Shared by the conv and repeat cases of one matrix; filled on first use.
+class Oracle {
+ public:
+  const Expected& Get(const Problem& problem, const Channels& channels) {
+    auto [it, inserted] = expected_.try_emplace(absl::StrCat(problem.id, "/", channels.name()));
+    if (inserted) it->second = std::make_unique<Expected>(Compute(problem, channels));
+    return *it->second;
+  }
+
+ private:
+  static Expected Compute(const Problem& problem, const Channels& channels) {
+    const int64_t inputs = problem.inputs.size(), outputs = problem.outputs.size();
+    Expected expected;
+    expected.features = Values(inputs * channels.in, 11);
+    expected.weights = Values(problem.geometry.num_offsets() * channels.in * channels.out, 12);
+    expected.output =
+        reference::Convolution(problem.map, {inputs, outputs, channels.in, channels.out},
+                               expected.features, expected.weights);
+    expected.bound =
+        ErrorBound(DType::kF32, reference::ReductionLength(problem.map, outputs, channels.in));
+    return expected;
+  }
+
+  absl::flat_hash_map<std::string, std::unique_ptr<Expected>> expected_;
+};
+
+absl::StatusOr<KernelMap> MapOf(const Mapping& mapping, const Problem& problem,
+                                const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
+  return BuildKernelMap(mapping, {*inputs, *outputs, problem.geometry}, {}, context);
+}
+
+absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
+                                            const Channels& channels,
+                                            const std::vector<float>& features,
+                                            const std::vector<float>& weights,
+                                            const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Tensor input,
+                           Tensor::FromHost(features, map.num_inputs(), channels.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor weight, Tensor::FromHost(weights, map.num_offsets() * channels.in,
+                                                           channels.out, context));
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output, RunConvolution(dataflow, map, input.view(), weight.view(),
+                                                         workspace, context));
+  return output.ToHost(context);
+}
+
+// The kernel map of the last (mapping, problem): cases run in that order, so each map is built
+// once for all dataflows and channels.
+struct LastMap {
+  std::string key;
+  KernelMap map;
+};
+
+Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& last,
+                    const std::string& mapping_spec, const std::string& dataflow_spec,
+                    const Channels& channels, const Problem& problem) {
+  const ExecutionContext context = ContextOf(*environment.backend);
+  const auto mapping = environment.registry->mappings().Create(mapping_spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  const auto dataflow = environment.registry->dataflows().Create(dataflow_spec);
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  for (const Support& support :
+       {(*mapping)->Supports(problem.geometry, environment.backend->kind()),
+        (*dataflow)->Supports({channels.in, channels.out}, environment.backend->kind())}) {
+    if (!support.ok) return Outcome::Skipped(support.reason);
+  }
+  const std::string key = absl::StrCat(mapping_spec, "/", problem.id);
+  if (last.key != key) {
+    absl::StatusOr<KernelMap> map = MapOf(**mapping, problem, context);
+    if (!map.ok()) return Outcome::From(map.status());
+    last = {key, *std::move(map)};
+  }
+  const Expected& expected = oracle.Get(problem, channels);
+  const auto output =
+      Convolve(**dataflow, last.map, channels, expected.features, expected.weights, context);
+  if (!output.ok()) return Outcome::From(output.status());
+  const double error = reference::RelativeError(*output, expected.output);
+  if (error <= expected.bound) return Outcome::Passed();
+  return Outcome::Failed(absl::StrCat("norm-wise error ", error, " is past ", expected.bound));
+}
+
+constexpr int kRepeats = 3;
+
+// Large enough that every plugin splits it over threads.
+Scene LargeScene() {
+  Scene scene{"large", {}};
+  for (int32_t x = 0; x < 60; ++x) {
+    for (int32_t y = 0; y < 60; ++y) {
+      for (int32_t z = 0; z < 14; ++z) {
+        if ((x * 31 + y * 17 + z * 13 + x * y) % 3 != 0) scene.rows.push_back({0, x, y, z});
+      }
+    }
+  }
+  return scene;
+}
+
+Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec,
+                         const Problem& problem) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  for (Backend* backend : {environment.serial, environment.parallel}) {
+    for (int i = 0; i < kRepeats; ++i) {
+      const ExecutionContext context = ContextOf(*backend);
+      absl::StatusOr<KernelMap> map = MapOf(**mapping, problem, context);
+      if (!map.ok()) return Outcome::From(map.status());
+      const absl::Status same = CompareMaps(*map, problem.map, context);
+      if (!same.ok()) return Outcome::From(same);
+    }
+  }
+  return Outcome::Passed();
+}
+
+Outcome RunRepeatConvCase(const Environment& environment, const std::string& spec,
+                          const Channels& channels, const Problem& problem) {
+  const auto dataflow = environment.registry->dataflows().Create(spec);
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  if (!(*dataflow)->deterministic()) return Outcome::Skipped("does not claim to be deterministic");
+  const Support support =
+      (*dataflow)->Supports({channels.in, channels.out}, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  const std::vector<float> features = Values(problem.inputs.size() * channels.in, 21);
+  const std::vector<float> weights =
+      Values(problem.geometry.num_offsets() * channels.in * channels.out, 22);
+  std::vector<float> first;
+  for (Backend* backend : {environment.serial, environment.parallel}) {
+    const ExecutionContext context = ContextOf(*backend);
+    PairList pairs;
+    auto in = CopyToBackend<int32_t>(problem.map.in, context);
+    auto out = CopyToBackend<int32_t>(problem.map.out, context);
+    if (!in.ok() || !out.ok()) return Outcome::Failed("copying the map failed");
+    KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
+                  PairList{*std::move(in), *std::move(out)});
+    map.set_identity_offset(problem.geometry.center());
+    map.set_symmetric(problem.geometry.symmetric());
+    for (int i = 0; i < kRepeats; ++i) {
+      const auto output = Convolve(**dataflow, map, channels, features, weights, context);
+      if (!output.ok()) return Outcome::From(output.status());
+      if (first.empty()) first = *output;
+      if (output->size() != first.size() ||
+          std::memcmp(output->data(), first.data(), first.size() * sizeof(float)) != 0) {
+        return Outcome::Failed(absl::StrCat("run ", i, " on ", backend->DeviceName(),
+                                            " differs bitwise from the first"));
+      }
+    }
+  }
+  return Outcome::Passed();
+}
+
+const NamedGeometry& GeometryNamed(absl::string_view name) {
+  for (const NamedGeometry& geometry : Geometries()) {
+    if (geometry.name == name) return geometry;
+  }
+  VOXCONV_CHECK(false);
+  return Geometries().front();
+}
+
+}  // namespace
+
+void AddConvCases(Environment& environment, std::vector<Case>& cases) {
+  const auto oracle = std::make_shared<Oracle>();
+  const auto last = std::make_shared<LastMap>();
+  for (const std::string& mapping : environment.registry->mappings().Variants()) {
+    for (const std::string& kind : GeometryOfEachKind()) {
+      const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
+      for (const std::string& dataflow : environment.registry->dataflows().Variants()) {
+        for (const Channels& channels : kChannels) {
+          cases.push_back({absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(), "/",
+                                        problem->id),
+                           [&environment, oracle, last, mapping, dataflow, channels, problem] {
+                             return RunConvCase(environment, *oracle, *last, mapping, dataflow,
+                                                channels, *problem);
+                           }});
+        }
+      }
+    }
+  }
+  // Shapes of the map that the scene above does not have, under one mapping.
+  const std::vector<std::string> mappings = environment.registry->mappings().Variants();
+  if (mappings.empty()) return;
+  for (const std::string& dataflow : environment.registry->dataflows().Variants()) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr || &scene == &Scenes()[1]) continue;
+        const Channels channels = kChannels[2];
+        cases.push_back(
+            {absl::StrCat("conv/", mappings[0], "/", dataflow, "/", channels.name(), "/",
+                          problem->id),
+             [&environment, oracle, last, mapping = mappings[0], dataflow, channels, problem] {
+               return RunConvCase(environment, *oracle, *last, mapping, dataflow, channels,
+                                  *problem);
+             }});
+      }
+    }
+  }
+}
+
+void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {
+  // Made only if one of these cases runs: the reference takes its time on them.
+  const auto scene = std::make_shared<const Scene>(LargeScene());
+  const auto problems = std::make_shared<ProblemCache>();
+  const auto problem_of = [scene, problems](const std::string& geometry) -> const Problem& {
+    return *problems->Get(GeometryNamed(geometry), *scene);
+  };
+  for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
+    for (const std::string& spec : environment.registry->mappings().Variants()) {
+      cases.push_back({absl::StrCat("repeat/map/", spec, "/", geometry, "/large"),
+                       [&environment, problem_of, spec, geometry] {
+                         return RunRepeatMapCase(environment, spec, problem_of(geometry));
+                       }});
+    }
+    for (const std::string& spec : environment.registry->dataflows().Variants()) {
+      for (const Channels& channels : {Channels{3, 16}, Channels{16, 33}}) {
+        cases.push_back(
+            {absl::StrCat("repeat/conv/", spec, "/", channels.name(), "/", geometry, "/large"),
+             [&environment, problem_of, spec, channels, geometry] {
+               return RunRepeatConvCase(environment, spec, channels, problem_of(geometry));
+             }});
+      }
+    }
+  }
+}
+
+}  // namespace voxconv::verify

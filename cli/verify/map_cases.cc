@@ -1,0 +1,145 @@
+// Output coordinates, kernel maps and their layouts: exact or wrong.
+#include "absl/strings/str_cat.h"
+#include "cli/verify/matrix.h"
+
+namespace voxconv::verify {
+namespace {
+
+absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs,
+                           plugin.Compute(*inputs, problem.geometry, context));
+  VOXCONV_ASSIGN_OR_RETURN(auto rows, CopyToHost(outputs->rows(), context));
+  if (rows != problem.outputs) {
+    return absl::InternalError(absl::StrCat(
+        rows.size(), " output rows differ from the reference's ", problem.outputs.size()));
+  }
+  // What the set says of itself must hold: mappings rely on it.
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr checked,
+      CoordinateSet::Create(rows, problem.geometry.output_tensor_stride(), context));
+  if (!outputs->sorted() || outputs->tensor_stride() != checked->tensor_stride() ||
+      outputs->num_batches() != checked->num_batches() || outputs->bounds() != checked->bounds()) {
+    return absl::InternalError("stride, bounds, batches or order of the output set are wrong");
+  }
+  return absl::OkStatus();
+}
+
+Outcome RunCoordsCase(const Environment& environment, const std::string& spec,
+                      const Problem& problem) {
+  const auto plugin = environment.registry->output_coords().Create(spec);
+  if (!plugin.ok()) return Outcome::From(plugin.status());
+  const Support support = (*plugin)->Supports(problem.geometry, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  return Outcome::From(CheckCoords(**plugin, problem, ContextOf(*environment.backend)));
+}
+
+absl::Status CheckMap(const Mapping& mapping, const Problem& problem,
+                      const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
+  const MapProblem map_problem{*inputs, *outputs, problem.geometry};
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildKernelMap(mapping, map_problem, {}, context));
+  VOXCONV_RETURN_IF_ERROR(map.Validate(context));
+  if (map.identity_offset() != problem.geometry.center() ||
+      map.symmetric() != problem.geometry.symmetric()) {
+    return absl::InternalError("identity offset or symmetry of the map are wrong");
+  }
+  return CompareMaps(map, problem.map, context);
+}
+
+Outcome RunMapCase(const Environment& environment, const std::string& spec,
+                   const Problem& problem) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  return Outcome::From(CheckMap(**mapping, problem, ContextOf(*environment.backend)));
+}
+
+absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
+                                             const ExecutionContext& context) {
+  PairList pairs;
+  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(problem.map.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(problem.map.out, context));
+  return KernelMap(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
+                   std::move(pairs));
+}
+
+absl::Status CheckLayout(const LayoutRequest& request, const Problem& problem,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, UploadReferenceMap(problem, context));
+  Backend& backend = *context.backend;
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, backend.ConvertKernelMap(pairs, request, context));
+  if (map.layout() != request) return absl::InternalError("the map has another layout");
+  VOXCONV_RETURN_IF_ERROR(map.Validate(context));
+  VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem.map, context));
+  // Transposing twice gives the map back, whatever layout it starts from.
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap once, backend.TransposeKernelMap(map, context));
+  VOXCONV_RETURN_IF_ERROR(once.Validate(context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap twice, backend.TransposeKernelMap(once, context));
+  return CompareMaps(twice, problem.map, context);
+}
+
+}  // namespace
+
+void AddCoordsCases(Environment& environment, std::vector<Case>& cases) {
+  for (const std::string& spec : environment.registry->output_coords().Variants()) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      const ConvKind kind = geometry.params.kind;
+      if (kind != ConvKind::kStrided && kind != ConvKind::kTransposed) continue;
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr) continue;
+        cases.push_back(
+            {absl::StrCat("coords/", spec, "/", problem->id),
+             [&environment, spec, problem] { return RunCoordsCase(environment, spec, *problem); }});
+      }
+    }
+  }
+}
+
+void AddMapCases(Environment& environment, std::vector<Case>& cases) {
+  for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr) continue;
+        cases.push_back(
+            {absl::StrCat("map/", spec, "/", problem->id),
+             [&environment, spec, problem] { return RunMapCase(environment, spec, *problem); }});
+      }
+    }
+  }
+}
+
+void AddLayoutCases(Environment& environment, std::vector<Case>& cases) {
+  const std::vector<LayoutRequest> requests = {
+      {MapLayout::kPairs},
+      {MapLayout::kNeighbourTable},
+      {MapLayout::kDenseTables},
+      {MapLayout::kCodedCsr},
+      {MapLayout::kMaskSorted},
+      {MapLayout::kMaskSorted, MaskOrder::kMask},
+      {MapLayout::kMaskSorted, MaskOrder::kGray},
+      {MapLayout::kMaskSorted, MaskOrder::kGray, 2},
+  };
+  for (const LayoutRequest& request : requests) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr || problem->geometry.num_offsets() < request.splits) continue;
+        const std::string name = absl::StrCat(ToString(request.layout), "-",
+                                              ToString(request.mask_order), "-", request.splits);
+        cases.push_back(
+            {absl::StrCat("layout/", name, "/", problem->id), [&environment, request, problem] {
+               return Outcome::From(
+                   CheckLayout(request, *problem, ContextOf(*environment.backend)));
+             }});
+      }
+    }
+  }
+}
+
+}  // namespace voxconv::verify

@@ -1,0 +1,162 @@
+#include "cli/verify/matrix.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace voxconv::verify {
+namespace {
+
+bool MatchesFilter(const std::string& id, const std::string& filter) {
+  if (filter.empty()) return true;
+  if (absl::StrContains(filter, '*')) {
+    return fnmatch(absl::StrCat("*", filter, "*").c_str(), id.c_str(), 0) == 0;
+  }
+  return absl::StrContains(id, filter);
+}
+
+bool MatchesPlugin(absl::string_view spec, absl::string_view wanted) {
+  if (wanted.empty() || spec == wanted) return true;
+  return !absl::StrContains(wanted, ':') && absl::StartsWith(spec, absl::StrCat(wanted, ":"));
+}
+
+// FNV-1a, so that the quick subset is the same on every machine.
+uint64_t StableHash(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+  return hash ^ hash >> 29;
+}
+
+constexpr uint64_t kQuickOneIn = 20;
+
+bool IsSelected(const std::string& id, const Selection& selection) {
+  if (!MatchesFilter(id, selection.filter)) return false;
+  if (selection.quick && StableHash(id) % kQuickOneIn != 0) return false;
+  const std::vector<absl::string_view> parts = absl::StrSplit(id, '/');
+  const bool has_both = parts[0] == "conv";
+  const bool is_mapping = has_both || parts[0] == "map" || absl::StartsWith(id, "repeat/map/");
+  const bool is_dataflow = has_both || absl::StartsWith(id, "repeat/conv/");
+  const size_t first = parts[0] == "repeat" ? 2 : 1;
+  if (!selection.mapping.empty() &&
+      (!is_mapping || !MatchesPlugin(parts[first], selection.mapping))) {
+    return false;
+  }
+  if (!selection.dataflow.empty() &&
+      (!is_dataflow || !MatchesPlugin(parts[has_both ? first + 1 : first], selection.dataflow))) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Case> MakeCases(Environment& environment, const Selection& selection) {
+  std::vector<Case> all;
+  AddCoordsCases(environment, all);
+  AddMapCases(environment, all);
+  AddLayoutCases(environment, all);
+  AddConvCases(environment, all);
+  AddRepeatCases(environment, all);
+  AddPoolCases(environment, all);
+  const auto exact =
+      std::find_if(all.begin(), all.end(), [&](const Case& c) { return c.id == selection.filter; });
+  if (exact != all.end()) return {*exact};
+  std::erase_if(all, [&](const Case& c) { return !IsSelected(c.id, selection); });
+  return all;
+}
+
+std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend) {
+  std::set<std::string> lines;
+  const auto add_geometries = [&](const auto& family) {
+    for (const std::string& spec : family.Variants()) {
+      const auto plugin = family.Create(spec);
+      if (!plugin.ok()) continue;
+      for (const NamedGeometry& named : Geometries()) {
+        GeometryParams params = named.params;
+        if (params.kind == ConvKind::kInverse || params.kind == ConvKind::kTransposed) {
+          params.input_tensor_stride = params.stride;
+        }
+        const Support support = (*plugin)->Supports(*ConvGeometry::Create(params), backend);
+        if (!support.ok) {
+          lines.insert(
+              absl::StrCat(family.family(), " ", spec, " | ", named.name, " | ", support.reason));
+        }
+      }
+    }
+  };
+  add_geometries(registry.mappings());
+  for (const std::string& spec : registry.dataflows().Variants()) {
+    const auto dataflow = registry.dataflows().Create(spec);
+    if (!dataflow.ok()) continue;
+    for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+      const Support support = (*dataflow)->Supports({16, 16, dtype}, backend);
+      if (!support.ok) {
+        lines.insert(
+            absl::StrCat("dataflow ", spec, " | ", ToString(dtype), " | ", support.reason));
+      }
+    }
+  }
+  return {lines.begin(), lines.end()};
+}
+
+std::vector<float> Values(int64_t count, uint64_t seed) {
+  std::vector<float> values(count);
+  uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
+  for (float& value : values) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    value = static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
+  }
+  return values;
+}
+
+double ErrorBound(DType dtype, int64_t reduction) {
+  const double growth = std::sqrt(static_cast<double>(std::max<int64_t>(1, reduction)));
+  switch (dtype) {
+    case DType::kF32:
+      return 1e-6 * growth;
+    case DType::kTf32:
+      return 1e-3;
+    case DType::kF16:
+      return 2e-3;
+    case DType::kBF16:
+      return 1.5e-2;
+  }
+  return 0;
+}
+
+absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
+                         const ExecutionContext& context) {
+  if (map.layout().layout != MapLayout::kPairs) {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, context.backend->ConvertKernelMap(map, {}, context));
+    return CompareMaps(pairs, expected, context);
+  }
+  if (map.offset_ptr() != expected.offset_ptr) {
+    for (int k = 0; k < std::min(map.num_offsets(), expected.num_offsets); ++k) {
+      const int64_t want = expected.offset_ptr[k + 1] - expected.offset_ptr[k];
+      if (map.num_pairs(k) != want) {
+        return absl::InternalError(absl::StrCat("offset ", k, " has ", map.num_pairs(k),
+                                                " pairs; the reference has ", want));
+      }
+    }
+    return absl::InternalError(absl::StrCat("the map has ", map.num_offsets(),
+                                            " offsets; the reference has ", expected.num_offsets));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(auto in, CopyToHost(map.As<PairList>().in, context));
+  VOXCONV_ASSIGN_OR_RETURN(auto out, CopyToHost(map.As<PairList>().out, context));
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] != expected.in[i] || out[i] != expected.out[i]) {
+      return absl::InternalError(absl::StrCat("pair ", i, " is (", in[i], ", ", out[i],
+                                              "); the reference has (", expected.in[i], ", ",
+                                              expected.out[i], ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::verify

@@ -1,0 +1,88 @@
+// The verify matrix: every combination of what is registered, each checked against the reference.
+#ifndef VOXCONV_CLI_VERIFY_MATRIX_H_
+#define VOXCONV_CLI_VERIFY_MATRIX_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/verify/problem.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+
+namespace voxconv::verify {
+
+// What the cases run on. `backend` has the default thread count of the session; `serial` and
+// `parallel` differ in the number of threads only, for the determinism cases.
+struct Environment {
+  const Registry* registry;
+  Backend* backend;
+  Backend* serial;
+  Backend* parallel;
+  ProblemCache problems;
+};
+
+enum class Verdict { kPassed, kFailed, kSkipped };
+
+struct Outcome {
+  Verdict verdict = Verdict::kPassed;
+  std::string detail;  // why it failed or was skipped
+
+  static Outcome Passed() { return {}; }
+  static Outcome Failed(std::string why) { return {Verdict::kFailed, std::move(why)}; }
+  static Outcome Skipped(std::string why) { return {Verdict::kSkipped, std::move(why)}; }
+  static Outcome From(const absl::Status& status) {
+    return status.ok() ? Passed() : Failed(std::string(status.message()));
+  }
+};
+
+struct Case {
+  std::string id;  // "map/<mapping>/<geometry>/<scene>", ...
+  std::function<Outcome()> run;
+};
+
+struct Selection {
+  std::string mapping;  // only specs of this plugin or this spec; "" = all
+  std::string dataflow;
+  std::string filter;  // an id, or part of one; "*" matches anything
+  bool quick = false;  // about one case in twenty, the same ones every time
+};
+
+// Cases in a fixed order. `environment` must outlive them.
+//   coords/<output_coords>/<problem>     output coordinates, row by row
+//   map/<mapping>/<problem>              the canonical pairs, exactly
+//   layout/<layout>/<problem>            conversion there and back, Validate()
+//   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, norm-wise
+//   repeat/...                           bitwise equality over repeats and thread counts
+//   pool/<mode>/<problem>                pooling and unpooling
+std::vector<Case> MakeCases(Environment& environment, const Selection& selection);
+
+// One "<plugin spec> | <geometry kind or shape> | <reason>" line for each refusal, sorted: the
+// support table.
+std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend);
+
+// The parts of MakeCases, in the files of the same names.
+void AddCoordsCases(Environment& environment, std::vector<Case>& cases);
+void AddMapCases(Environment& environment, std::vector<Case>& cases);
+void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
+void AddConvCases(Environment& environment, std::vector<Case>& cases);
+void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
+void AddPoolCases(Environment& environment, std::vector<Case>& cases);
+
+// Deterministic values in [-1, 1), without a zero among the first few thousand.
+std::vector<float> Values(int64_t count, uint64_t seed);
+
+// The bound on the norm-wise error of one convolution with `reduction` products an output.
+double ErrorBound(DType dtype, int64_t reduction);
+
+// Compares a map with the reference's, pair by pair.
+absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
+                         const ExecutionContext& context);
+
+inline ExecutionContext ContextOf(Backend& backend) { return {&backend, &backend.main_stream()}; }
+
+}  // namespace voxconv::verify
+
+#endif  // VOXCONV_CLI_VERIFY_MATRIX_H_

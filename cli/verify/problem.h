@@ -1,0 +1,67 @@
+// The coordinates and geometries that the verify matrix is spanned by, with the oracle's answer.
+#ifndef VOXCONV_CLI_VERIFY_PROBLEM_H_
+#define VOXCONV_CLI_VERIFY_PROBLEM_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/coordinate_set.h"
+#include "core/geometry.h"
+#include "reference_cpu/kernel_map.h"
+
+namespace voxconv::verify {
+
+// Small coordinate sets, each with one property that has broken a sparse convolution engine.
+struct Scene {
+  std::string name;
+  std::vector<Coordinate> rows;
+  // Rows near the end of the coordinate range: only kinds whose outputs stay inside apply.
+  bool at_range_edge = false;
+};
+const std::vector<Scene>& Scenes();
+
+struct NamedGeometry {
+  std::string name;
+  GeometryParams params;  // of the fine side: input_tensor_stride is the scene's, 1
+};
+const std::vector<NamedGeometry>& Geometries();
+// One geometry of each kind and output rule: what the dataflows are multiplied with.
+std::vector<std::string> GeometryOfEachKind();
+
+// One scene under one geometry: what goes in and, by the reference, what must come out. For
+// inverse the scene is the output; for transposed its rows are scaled by the stride.
+struct Problem {
+  std::string id;  // "<geometry>/<scene>"
+  ConvGeometry geometry;
+  std::vector<Coordinate> inputs, outputs;
+  reference::KernelMap map;
+
+  absl::StatusOr<CoordinateSetPtr> MakeInputs(const ExecutionContext& context) const;
+  // The inputs themselves where the geometry keeps them.
+  absl::StatusOr<CoordinateSetPtr> MakeOutputs(const CoordinateSetPtr& inputs,
+                                               const ExecutionContext& context) const;
+};
+
+// nullptr where the scene does not apply to the geometry.
+std::unique_ptr<Problem> MakeProblem(const NamedGeometry& geometry, const Scene& scene);
+
+reference::Geometry ToReference(const ConvGeometry& geometry);
+std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows);
+
+// Problems by id, made on first use.
+class ProblemCache {
+ public:
+  // May be null (see MakeProblem).
+  const Problem* Get(const NamedGeometry& geometry, const Scene& scene);
+
+ private:
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Problem>> problems_;
+};
+
+}  // namespace voxconv::verify
+
+#endif  // VOXCONV_CLI_VERIFY_PROBLEM_H_
