@@ -1,0 +1,42 @@
+#include "io/load_input.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "io/scenes.h"
+
+namespace voxconv {
+namespace {
+
+absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, const PointCloud& cloud,
+                                             const VoxelizeOptions& options) {
+  absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
+  if (voxels.ok()) return voxels;
+  return absl::Status(voxels.status().code(), absl::StrCat(input, ": ", voxels.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOptions& options) {
+  if (!IsSceneSpec(input)) {
+    const absl::StatusOr<PointCloud> cloud = ReadPointCloud(input, options.read);
+    if (!cloud.ok()) return cloud.status();
+    return VoxelizeInput(input, *cloud, options.voxelize);
+  }
+  absl::StatusOr<Scene> scene = MakeScene(input);
+  if (!scene.ok()) return scene.status();
+  if (const PointCloud* cloud = std::get_if<PointCloud>(&*scene)) {
+    return VoxelizeInput(input, *cloud, options.voxelize);
+  }
+  VoxelizeOptions batch_only;  // the scene ignores size and origin, whatever they are
+  batch_only.batch = options.voxelize.batch;
+  if (absl::StatusOr<VoxelizedCloud> check = Voxelize(PointCloud{}, batch_only); !check.ok()) {
+    return check.status();
+  }
+  VoxelizedCloud voxels = std::get<VoxelizedCloud>(*std::move(scene));
+  for (std::array<int32_t, 4>& coord : voxels.coords) coord[0] = options.voxelize.batch;
+  return voxels;
+}
+
+}  // namespace voxconv

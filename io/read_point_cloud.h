@@ -1,0 +1,39 @@
+#ifndef VOXCONV_IO_READ_POINT_CLOUD_H_
+#define VOXCONV_IO_READ_POINT_CLOUD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "io/point_cloud.h"
+
+namespace voxconv {
+
+// What a file does not say itself. An option that the file's format cannot use is refused.
+struct ReadOptions {
+  std::string fields;         // raw, npy, npz: column names "x,y,z,…"; "_" skips one; "" = usual
+  std::string dtype_in;       // raw only: f16, f32 or f64; "" = f32
+  std::string array;          // npz only: which array; "" = "points", else the first
+  int64_t samples = 100'000;  // meshes: points drawn on the surface
+  uint64_t seed = 0;          // meshes: of those points
+  bool into_unit_sphere = false;  // any format: see ScaleIntoUnitSphere
+};
+
+// Reads a point cloud by its file name's extension:
+//   .bin           KITTI: f32 x,y,z,intensity        .pcd.bin  nuScenes: f32 x,y,z,intensity,ring
+//   .npy .npz      [N, >= 3] float16/32/64: x,y,z,f0,f1,…
+//   .ply .pcd .xyz .xyzn .xyzrgb .pts                points; colours r,g,b and normals nx,ny,nz
+//   .ply .obj .stl .off .gltf .glb                   meshes, sampled on their surface
+// The last two rows need Open3D (VOXCONV_OPEN3D). Rows with NaN or Inf are dropped and counted.
+// Errors, one line each: kNotFound, kPermissionDenied, kInvalidArgument (content, options, an
+// unknown extension), kDataLoss (damaged), kUnimplemented (built without Open3D).
+absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options);
+
+// The same for .bin, .pcd.bin, .npy and .npz content in memory; `name` gives the extension.
+absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
+                                           const ReadOptions& options);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_IO_READ_POINT_CLOUD_H_

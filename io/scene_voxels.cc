@@ -1,0 +1,147 @@
+// Scenes made of voxels: density and neighbour counts are set apart from each other.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "io/random.h"
+#include "io/scene_makers.h"
+
+namespace voxconv::io_internal {
+namespace {
+
+constexpr int64_t kMaxValues = int64_t{1} << 31;  // of features, 8 GiB: beyond it is a typing error
+
+// `count` distinct numbers below `bound`, ascending: Floyd's algorithm, one draw a number however
+// full the range gets. Needs count <= bound.
+std::vector<uint64_t> DistinctBelow(uint64_t bound, int64_t count, Random& random) {
+  absl::flat_hash_set<uint64_t> chosen;
+  chosen.reserve(static_cast<size_t>(count));
+  for (uint64_t last = bound - static_cast<uint64_t>(count); last < bound; ++last) {
+    if (const uint64_t draw = random.Below(last + 1); !chosen.insert(draw).second) {
+      chosen.insert(last);
+    }
+  }
+  std::vector<uint64_t> out(chosen.begin(), chosen.end());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The smallest edge of a cube with at least `cells` cells; pow's last digit does not matter.
+int64_t CubeEdge(int64_t cells) {
+  int64_t edge = std::max<int64_t>(1, static_cast<int64_t>(std::cbrt(static_cast<double>(cells))));
+  while (edge > 1 && (edge - 1) * (edge - 1) * (edge - 1) >= cells) --edge;
+  while (edge * edge * edge < cells) ++edge;
+  return edge;
+}
+
+std::array<int32_t, 4> CellCoordinates(uint64_t cell, int64_t edge, int64_t pitch) {
+  const uint64_t e = static_cast<uint64_t>(edge);
+  const auto axis = [&](uint64_t index) {
+    return static_cast<int32_t>(static_cast<int64_t>(index) * pitch);
+  };
+  return {0, axis(cell / (e * e)), axis(cell / e % e), axis(cell % e)};
+}
+
+// Orders the voxels and gives each its features.
+absl::StatusOr<Scene> Finish(std::vector<std::array<int32_t, 4>> coords, const SceneSpec& spec,
+                             Random& random) {
+  const int64_t voxels = static_cast<int64_t>(coords.size());
+  const int64_t channels = spec.Integer("channels");
+  if (voxels * channels > kMaxValues) {
+    return absl::InvalidArgumentError(absl::StrCat("scene:", spec.name, ": ", voxels,
+                                                   " voxels x channels=", channels,
+                                                   " exceeds 2^31 features"));
+  }
+  VoxelizedCloud cloud;
+  cloud.coords = std::move(coords);
+  std::sort(cloud.coords.begin(), cloud.coords.end());
+  cloud.points = voxels;
+  cloud.channels = static_cast<int>(channels);
+  for (int64_t i = 0; i < channels; ++i) cloud.names.push_back(absl::StrCat("f", i));
+  cloud.features.reserve(static_cast<size_t>(voxels * channels));
+  for (int64_t i = 0; i < voxels * channels; ++i) {
+    cloud.features.push_back(static_cast<float>(random.Uniform(-1, 1)));
+  }
+  return cloud;
+}
+
+absl::Status CheckExtent(const SceneSpec& spec, int64_t extent) {
+  if (extent - 1 <= kMaxVoxelCoordinate) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("scene:", spec.name, ": needs ", extent,
+                                                 " voxels along an axis; allowed are ",
+                                                 kMaxVoxelCoordinate + 1));
+}
+
+}  // namespace
+
+absl::StatusOr<Scene> MakeUniform(const SceneSpec& spec) {
+  const int64_t count = spec.Integer("n");
+  const int64_t box = spec.Integer("box");
+  if (count > box * box * box) {
+    return absl::InvalidArgumentError(absl::StrCat("scene:uniform: n=", count,
+                                                   " does not fit into box=", box, ": ",
+                                                   box * box * box, " cells"));
+  }
+  Random random(spec.Seed());
+  std::vector<std::array<int32_t, 4>> coords;
+  coords.reserve(static_cast<size_t>(count));
+  for (const uint64_t cell : DistinctBelow(static_cast<uint64_t>(box * box * box), count, random)) {
+    coords.push_back(CellCoordinates(cell, box, 1));
+  }
+  return Finish(std::move(coords), spec, random);
+}
+
+absl::StatusOr<Scene> MakeIsolated(const SceneSpec& spec) {
+  // Cells of 4^3, a quarter of them used, the voxel anywhere in the cell's first 3^3: voxels of
+  // two cells are then at least 2 apart, yet on odd coordinates as often as on even ones.
+  constexpr int64_t kPitch = 4;
+  const int64_t count = spec.Integer("n");
+  const int64_t edge = CubeEdge(4 * count);
+  if (absl::Status status = CheckExtent(spec, edge * kPitch); !status.ok()) return status;
+  Random random(spec.Seed());
+  std::vector<std::array<int32_t, 4>> coords;
+  coords.reserve(static_cast<size_t>(count));
+  for (const uint64_t cell :
+       DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random)) {
+    std::array<int32_t, 4> voxel = CellCoordinates(cell, edge, kPitch);
+    for (size_t axis = 1; axis < 4; ++axis) voxel[axis] += static_cast<int32_t>(random.Below(3));
+    coords.push_back(voxel);
+  }
+  return Finish(std::move(coords), spec, random);
+}
+
+absl::StatusOr<Scene> MakeBlocks(const SceneSpec& spec) {
+  const int64_t count = spec.Integer("n");
+  const int64_t block = spec.Integer("edge");
+  const int64_t pitch = block + 2;  // two empty voxels between neighbours
+  const int64_t edge = CubeEdge(2 * count);
+  if (absl::Status status = CheckExtent(spec, edge * pitch); !status.ok()) return status;
+  const int64_t voxels = count * block * block * block;
+  if (voxels > 50'000'000) {
+    return absl::InvalidArgumentError(absl::StrCat("scene:blocks: n=", count, " edge=", block,
+                                                   " makes ", voxels,
+                                                   " voxels; allowed are 50000000"));
+  }
+  Random random(spec.Seed());
+  std::vector<std::array<int32_t, 4>> coords;
+  coords.reserve(static_cast<size_t>(voxels));
+  for (const uint64_t cell :
+       DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random)) {
+    const std::array<int32_t, 4> corner = CellCoordinates(cell, edge, pitch);
+    for (int32_t x = 0; x < block; ++x) {
+      for (int32_t y = 0; y < block; ++y) {
+        for (int32_t z = 0; z < block; ++z) {
+          coords.push_back({0, corner[1] + x, corner[2] + y, corner[3] + z});
+        }
+      }
+    }
+  }
+  return Finish(std::move(coords), spec, random);
+}
+
+}  // namespace voxconv::io_internal

@@ -1,0 +1,49 @@
+#ifndef VOXCONV_IO_SCENES_H_
+#define VOXCONV_IO_SCENES_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "io/point_cloud.h"
+#include "io/voxelize.h"
+
+namespace voxconv {
+
+// Seeded synthetic inputs, named by a spec "scene:NAME?key=value&key=value". The same spec gives
+// the same bits on every platform. Point scenes are voxelised like a file; voxel scenes are made
+// of voxels directly and know no voxel size.
+
+struct SceneParam {
+  std::string name;
+  double default_value = 0;
+  double min = 0;  // both ends allowed
+  double max = 0;
+  bool integer = false;
+  std::string help;  // with the unit
+};
+
+struct SceneInfo {
+  std::string name;
+  std::string summary;
+  bool makes_voxels = false;
+  std::vector<SceneParam> params;
+};
+
+// All scenes, in a fixed order, for help texts.
+const std::vector<SceneInfo>& ListScenes();
+
+using Scene = std::variant<PointCloud, VoxelizedCloud>;
+
+// Whether `input` is meant as a scene ("scene:…") and not as a path.
+bool IsSceneSpec(absl::string_view input);
+
+// Makes a scene in host memory. Errors: kNotFound (an unknown name or key; the message lists those
+// there are), kInvalidArgument (syntax, or a value outside its range).
+absl::StatusOr<Scene> MakeScene(absl::string_view spec);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_IO_SCENES_H_
