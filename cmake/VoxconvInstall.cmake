@@ -1,1 +1,34 @@
-# Install rules live here; filled in with the package configuration.
+# Headers to include/voxconv/<folder>, static libraries, and the package that
+# find_package(voxconv) reads: targets voxconv::core, voxconv::backend_cpu, ...
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/voxconv)
+
+get_property(libraries GLOBAL PROPERTY VOXCONV_LIBRARIES)
+get_property(folders GLOBAL PROPERTY VOXCONV_FOLDERS)
+install(TARGETS ${libraries} voxconv_plugin_sdk EXPORT voxconvTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT voxconvTargets NAMESPACE voxconv:: DESTINATION ${package_dir})
+
+foreach(folder IN LISTS folders)
+  cmake_path(GET folder PARENT_PATH parent)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/voxconv/${parent}
+          FILES_MATCHING PATTERN *.h)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h DESTINATION include/voxconv/core)
+
+if(TARGET voxconv)
+  install(TARGETS voxconv RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/voxconvConfig.cmake.in ${PROJECT_BINARY_DIR}/voxconvConfig.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may change anything.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/voxconvConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/voxconvConfig.cmake
+              ${PROJECT_BINARY_DIR}/voxconvConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/VoxconvPlugin.cmake
+        DESTINATION ${package_dir})

@@ -4,11 +4,16 @@
 # each library exports a staging directory that holds nothing but a link to its
 # own folder, so no target ever sees the whole source tree.
 
-# voxconv_add_library(NAME FOLDER path SOURCES ... [PUBLIC ...] [PRIVATE ...])
+# voxconv_add_library(name FOLDER path SOURCES ... [PUBLIC ...] [PRIVATE ...])
+# voxconv_core becomes voxconv::core, here and in the installed package.
 function(voxconv_add_library name)
   cmake_parse_arguments(ARG "" "FOLDER" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  add_library(voxconv::${name} ALIAS ${name})
+  string(REGEX REPLACE "^voxconv_" "" export_name ${name})
+  add_library(voxconv::${export_name} ALIAS ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${export_name})
+  set_property(GLOBAL APPEND PROPERTY VOXCONV_LIBRARIES ${name})
+  set_property(GLOBAL APPEND PROPERTY VOXCONV_FOLDERS ${ARG_FOLDER})
   voxconv_stage_folder(${name} ${ARG_FOLDER})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC}
                         PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:voxconv_warnings>)

@@ -1,0 +1,32 @@
+# Decides whether the CUDA backend is built: VOXCONV_HAVE_CUDA, VOXCONV_CUDA_VERSION. The language
+# is enabled only where there is something to compile with it.
+#
+# VOXCONV_CUDA=AUTO builds it where a toolkit is found, ON insists, OFF does not look.
+# CMAKE_CUDA_ARCHITECTURES (or the environment variable CUDAARCHS) overrides the default, 90a.
+set(VOXCONV_HAVE_CUDA OFF)
+set(VOXCONV_CUDA_VERSION none)
+set(reason "VOXCONV_CUDA=OFF")
+if(NOT VOXCONV_CUDA STREQUAL "OFF")
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures to compile for")
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  find_package(CUDAToolkit QUIET)
+  if(NOT CMAKE_CUDA_COMPILER OR NOT CUDAToolkit_FOUND)
+    set(reason "no CUDA toolkit found")
+    if(VOXCONV_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "VOXCONV_CUDA=ON: ${reason} (put nvcc in PATH or set CUDACXX)")
+    endif()
+  elseif(NOT EXISTS ${PROJECT_SOURCE_DIR}/backends/cuda/CMakeLists.txt)
+    set(reason "toolkit ${CUDAToolkit_VERSION} found, but there is no CUDA backend yet")
+  else()
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(VOXCONV_HAVE_CUDA ON)
+    set(VOXCONV_CUDA_VERSION ${CUDAToolkit_VERSION})
+    set(reason "toolkit ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
+  endif()
+endif()
+message(STATUS "voxconv: CUDA ${VOXCONV_HAVE_CUDA} (${reason})")

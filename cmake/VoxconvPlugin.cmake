@@ -1,0 +1,29 @@
+# Plugins in shared libraries, and programs that load them. The same file serves this source tree
+# and the installed package.
+#
+# voxconv's libraries are static. A plugin links none of them: it leaves their symbols undefined,
+# and the program that loads it provides them, so that there is one copy of everything.
+
+# voxconv_plugin(name sources...)
+# Builds <name>.so. Only voxconv_plugin_info is visible outside; other libraries that the plugin
+# needs are added with target_link_libraries and should be shared ones.
+function(voxconv_plugin name)
+  add_library(${name} MODULE ${ARGN})
+  target_link_libraries(${name} PRIVATE voxconv::plugin_sdk)
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  set_target_properties(${name} PROPERTIES
+    PREFIX "" CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# voxconv_enable_plugins(executable)
+# Lets the executable load plugins: it contains all of core and the backends, used or not, and
+# exports their symbols.
+function(voxconv_enable_plugins executable)
+  target_link_libraries(${executable} PRIVATE voxconv::core voxconv::backend_cpu)
+  # As an option of its own: $<LINK_LIBRARY:WHOLE_ARCHIVE,...> also applies where a library comes
+  # again as the dependency of another, and then everything in it is defined twice. Here the
+  # archives come whole before all else, and nothing is left to take from their later mentions.
+  target_link_options(${executable} PRIVATE
+    "SHELL:LINKER:--push-state,--whole-archive \"$<TARGET_FILE:voxconv::core>\" \"$<TARGET_FILE:voxconv::backend_cpu>\" LINKER:--pop-state")
+  set_target_properties(${executable} PROPERTIES ENABLE_EXPORTS ON)
+endfunction()

@@ -1,0 +1,68 @@
+// What a plugin in a shared library exports. A plugin writes one line,
+//
+//   VOXCONV_PLUGIN(binary_tree, voxconv::RegisterBinaryTree)
+//
+// at namespace scope in one of its .cc files; see docs/plugin_guide.md.
+#ifndef VOXCONV_CORE_PLUGIN_API_H_
+#define VOXCONV_CORE_PLUGIN_API_H_
+
+#include <cstdint>
+
+#include "absl/base/config.h"
+#include "absl/status/status.h"
+#include "core/registry.h"
+#include "core/version.h"
+
+// Counts incompatible changes of VoxconvPluginInfo itself; what lies behind the register function
+// is covered by the build stamp.
+#define VOXCONV_PLUGIN_ABI_VERSION 1
+
+#define VOXCONV_STRINGIFY_INNER(x) #x
+#define VOXCONV_STRINGIFY(x) VOXCONV_STRINGIFY_INNER(x)
+
+#if defined(__clang__)
+#define VOXCONV_COMPILER                                             \
+  "Clang " VOXCONV_STRINGIFY(__clang_major__) "." VOXCONV_STRINGIFY( \
+      __clang_minor__) "." VOXCONV_STRINGIFY(__clang_patchlevel__)
+#else
+#define VOXCONV_COMPILER                                                                          \
+  "GCC " VOXCONV_STRINGIFY(__GNUC__) "." VOXCONV_STRINGIFY(__GNUC_MINOR__) "." VOXCONV_STRINGIFY( \
+      __GNUC_PATCHLEVEL__)
+#endif
+
+#if defined(_LIBCPP_VERSION)
+#define VOXCONV_STANDARD_LIBRARY "libc++ " VOXCONV_STRINGIFY(_LIBCPP_VERSION)
+#else
+#define VOXCONV_STANDARD_LIBRARY "libstdc++ " VOXCONV_STRINGIFY(_GLIBCXX_RELEASE)
+#endif
+
+// Host and plugin pass C++ objects to each other, so whatever decides their layout is in here, as
+// seen by the compiler of the file that includes this header.
+#define VOXCONV_BUILD_STAMP                                                      \
+  "voxconv " VOXCONV_VERSION ", " VOXCONV_COMPILER ", " VOXCONV_STANDARD_LIBRARY \
+  ", Abseil " VOXCONV_STRINGIFY(ABSL_LTS_RELEASE_VERSION) ", CUDA " VOXCONV_CUDA_VERSION
+
+extern "C" {
+
+// abi_version stays the first member for ever: the others are read only if it agrees.
+struct VoxconvPluginInfo {
+  uint32_t abi_version;     // VOXCONV_PLUGIN_ABI_VERSION
+  const char* build_stamp;  // VOXCONV_BUILD_STAMP
+  const char* name;         // names the library in messages
+  // Registers one plugin or more, of any family. Must not throw.
+  absl::Status (*register_plugins)(voxconv::Registry& registry);
+};
+
+// The one symbol that a plugin library exports.
+__attribute__((visibility("default"))) const VoxconvPluginInfo* voxconv_plugin_info();
+
+}  // extern "C"
+
+#define VOXCONV_PLUGIN(plugin_name, register_function)                                           \
+  extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {                                    \
+    static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP, \
+                                                #plugin_name, &register_function};               \
+    return &kInfo;                                                                               \
+  }
+
+#endif  // VOXCONV_CORE_PLUGIN_API_H_

@@ -1,0 +1,139 @@
+#include "core/plugin_loader.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/plugin_api.h"
+#include "core/status_macros.h"
+
+namespace voxconv {
+namespace {
+
+namespace fs = std::filesystem;
+
+using PluginInfoFunction = const VoxconvPluginInfo* (*)();
+
+absl::Status Refuse(absl::StatusCode code, const fs::path& path, absl::string_view reason) {
+  return absl::Status(code, absl::StrCat("plugin '", path.string(), "': ", reason));
+}
+
+// "file: why" of the last dl* call; the loader repeats the file name, which Refuse gives already.
+std::string LoaderMessage(const fs::path& path) {
+  const char* message = dlerror();
+  std::string text = message == nullptr ? "unknown error of the dynamic loader" : message;
+  const std::string prefix = absl::StrCat(path.string(), ": ");
+  if (text.rfind(prefix, 0) == 0) text.erase(0, prefix.size());
+  return text;
+}
+
+size_t NumPlugins(const Registry& registry) {
+  return registry.mappings().entries().size() + registry.dataflows().entries().size() +
+         registry.output_coords().entries().size();
+}
+
+absl::Status CheckInfo(const VoxconvPluginInfo* info, const fs::path& path) {
+  if (info == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path, "voxconv_plugin_info() returns null");
+  }
+  if (info->abi_version != VOXCONV_PLUGIN_ABI_VERSION) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, path,
+                  absl::StrCat("built for plugin ABI ", info->abi_version, ", this program has ",
+                               VOXCONV_PLUGIN_ABI_VERSION, "; rebuild the plugin"));
+  }
+  if (info->build_stamp == nullptr || info->name == nullptr || info->register_plugins == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "voxconv_plugin_info() lacks the build stamp, name or register function");
+  }
+  if (info->build_stamp != HostBuildStamp()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, path,
+                  absl::StrCat("built with (", info->build_stamp, "), this program with (",
+                               HostBuildStamp(), "); rebuild the plugin"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<fs::path>> LibrariesIn(const fs::path& directory) {
+  std::vector<fs::path> libraries;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".so") libraries.push_back(it->path());
+  }
+  if (error) return Refuse(absl::StatusCode::kInvalidArgument, directory, error.message());
+  if (libraries.empty()) {
+    return Refuse(absl::StatusCode::kNotFound, directory, "the directory holds no *.so file");
+  }
+  std::sort(libraries.begin(), libraries.end());
+  return libraries;
+}
+
+}  // namespace
+
+absl::string_view HostBuildStamp() { return VOXCONV_BUILD_STAMP; }
+
+absl::Status LoadPlugin(const std::string& path, Registry& registry) {
+  // Absolute, because dlopen looks up a name without a slash in the system's library path.
+  std::error_code error;
+  const fs::path file = fs::absolute(path, error);
+  if (path.empty() || error || !fs::exists(file, error)) {
+    return Refuse(absl::StatusCode::kNotFound, path, "there is no such file");
+  }
+  if (fs::is_directory(file, error)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "a directory; name a shared library (*.so)");
+  }
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path, LoaderMessage(file));
+  }
+  auto info_function = reinterpret_cast<PluginInfoFunction>(dlsym(library, "voxconv_plugin_info"));
+  if (info_function == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "does not export voxconv_plugin_info; add VOXCONV_PLUGIN(name, function)");
+  }
+  const VoxconvPluginInfo* info = info_function();
+  VOXCONV_RETURN_IF_ERROR(CheckInfo(info, path));
+
+  Registry extended = registry;
+  if (absl::Status status = info->register_plugins(extended); !status.ok()) {
+    return Refuse(status.code(), path, absl::StrCat(info->name, ": ", status.message()));
+  }
+  if (NumPlugins(extended) == NumPlugins(registry)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  absl::StrCat(info->name, ": its register function registers nothing"));
+  }
+  registry = std::move(extended);
+  return absl::OkStatus();
+}
+
+absl::Status LoadPlugins(absl::string_view paths, Registry& registry) {
+  for (absl::string_view part : absl::StrSplit(paths, ':', absl::SkipEmpty())) {
+    const fs::path path{std::string(part)};
+    std::error_code error;
+    std::vector<fs::path> libraries = {path};
+    if (fs::is_directory(path, error)) {
+      VOXCONV_ASSIGN_OR_RETURN(libraries, LibrariesIn(path));
+    }
+    for (const fs::path& library : libraries) {
+      VOXCONV_RETURN_IF_ERROR(LoadPlugin(library.string(), registry));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadPluginsFromEnvironment(Registry& registry) {
+  const char* paths = std::getenv(kPluginPathVariable);
+  if (paths == nullptr) return absl::OkStatus();
+  const absl::Status status = LoadPlugins(paths, registry);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(kPluginPathVariable, ": ", status.message()));
+}
+
+}  // namespace voxconv

@@ -1,0 +1,64 @@
+// Plugin libraries that are wrong in one way each, and one that is right; VOXCONV_FIXTURE_<CASE>
+// chooses. They register under the name of their case, so that the test can tell them apart.
+#include <memory>
+#include <string>
+
+#include "core/plugin_api.h"
+
+namespace {
+
+// As little of a plugin as the registry takes; it is never created.
+[[maybe_unused]] absl::Status RegisterStub(voxconv::Registry& registry, std::string name) {
+  return registry.dataflows().Register(
+      {.name = std::move(name), .summary = "test fixture"},
+      [](voxconv::Options) -> absl::StatusOr<std::unique_ptr<const voxconv::Dataflow>> {
+        return absl::UnimplementedError("test fixture");
+      });
+}
+
+[[maybe_unused]] absl::Status Register(voxconv::Registry& registry) {
+#if defined(VOXCONV_FIXTURE_REGISTER_FAILS)
+  // Leaves something behind, which the loader has to take back.
+  if (absl::Status status = RegisterStub(registry, "left_behind"); !status.ok()) return status;
+  return absl::UnavailableError("the fixture refuses to register");
+#elif defined(VOXCONV_FIXTURE_REGISTERS_NOTHING)
+  static_cast<void>(registry);
+  return absl::OkStatus();
+#else
+  return RegisterStub(registry, "fixture");
+#endif
+}
+
+}  // namespace
+
+#if defined(VOXCONV_FIXTURE_NO_SYMBOL)
+extern "C" void some_other_symbol() {}
+#elif defined(VOXCONV_FIXTURE_UNDEFINED_SYMBOL)
+extern "C" void voxconv_nobody_defines_this();
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  voxconv_nobody_defines_this();
+  return nullptr;
+}
+#elif defined(VOXCONV_FIXTURE_NULL_INFO)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() { return nullptr; }
+#elif defined(VOXCONV_FIXTURE_WRONG_ABI)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  // The loader must not look past the version: the other members would not be there.
+  static const uint32_t kVersionOnly = VOXCONV_PLUGIN_ABI_VERSION + 41;
+  return reinterpret_cast<const VoxconvPluginInfo*>(&kVersionOnly);
+}
+#elif defined(VOXCONV_FIXTURE_WRONG_STAMP)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, "voxconv 0.0.0, another",
+                                              "wrong_stamp", &Register};
+  return &kInfo;
+}
+#elif defined(VOXCONV_FIXTURE_INCOMPLETE)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP,
+                                              "incomplete", nullptr};
+  return &kInfo;
+}
+#else
+VOXCONV_PLUGIN(fixture, Register)
+#endif

@@ -1,0 +1,137 @@
+#include "core/plugin_loader.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string FixtureDir(const std::string& name) {
+  return absl::StrCat(VOXCONV_FIXTURE_DIR, "/", name);
+}
+std::string Fixture(const std::string& name) {
+  return absl::StrCat(FixtureDir(name), "/fixture_", name, ".so");
+}
+
+bool IsEmpty(const Registry& registry) {
+  return registry.mappings().entries().empty() && registry.dataflows().entries().empty() &&
+         registry.output_coords().entries().empty();
+}
+
+// Loading `path` fails with `code` and one line that names the path and holds `reason`.
+void ExpectRefused(const std::string& path, absl::StatusCode code, const std::string& reason) {
+  Registry registry;
+  const absl::Status status = LoadPlugin(path, registry);
+  EXPECT_EQ(status.code(), code) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(absl::StrCat("plugin '", path, "'")),
+                                                   HasSubstr(reason), Not(HasSubstr("\n"))));
+  EXPECT_TRUE(IsEmpty(registry));
+}
+
+class ScopedPluginPath {
+ public:
+  explicit ScopedPluginPath(const std::string& value) {
+    setenv(kPluginPathVariable, value.c_str(), /*overwrite=*/1);
+  }
+  ~ScopedPluginPath() { unsetenv(kPluginPathVariable); }
+};
+
+TEST(PluginLoader, RegistersAGoodPlugin) {
+  Registry registry;
+  ASSERT_EQ(LoadPlugin(Fixture("good"), registry), absl::OkStatus());
+  EXPECT_TRUE(registry.dataflows().entries().contains("fixture"));
+  // Runs code of the library.
+  EXPECT_EQ(registry.dataflows().Create("fixture").status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(PluginLoader, RefusesWhatIsNoLibrary) {
+  ExpectRefused("", absl::StatusCode::kNotFound, "there is no such file");
+  ExpectRefused(Fixture("nowhere"), absl::StatusCode::kNotFound, "there is no such file");
+  ExpectRefused(FixtureDir("good"), absl::StatusCode::kInvalidArgument, "a directory");
+  const std::string text = ::testing::TempDir() + "/plugin_loader_test_text.so";
+  std::ofstream(text) << "no library at all\n";
+  ExpectRefused(text, absl::StatusCode::kInvalidArgument, "");
+}
+
+TEST(PluginLoader, RefusesWrongLibraries) {
+  ExpectRefused(Fixture("no_symbol"), absl::StatusCode::kInvalidArgument,
+                "does not export voxconv_plugin_info");
+  ExpectRefused(Fixture("undefined_symbol"), absl::StatusCode::kInvalidArgument,
+                "voxconv_nobody_defines_this");
+  ExpectRefused(Fixture("null_info"), absl::StatusCode::kInvalidArgument, "returns null");
+  ExpectRefused(Fixture("incomplete"), absl::StatusCode::kInvalidArgument, "lacks");
+}
+
+TEST(PluginLoader, RefusesAnotherAbiOrBuild) {
+  ExpectRefused(Fixture("wrong_abi"), absl::StatusCode::kFailedPrecondition, "plugin ABI 42");
+  ExpectRefused(Fixture("wrong_stamp"), absl::StatusCode::kFailedPrecondition,
+                absl::StrCat("built with (voxconv 0.0.0, another), this program with (",
+                             HostBuildStamp(), ")"));
+}
+
+TEST(PluginLoader, ReportsRegisterFunctions) {
+  ExpectRefused(Fixture("register_fails"), absl::StatusCode::kUnavailable,
+                "fixture: the fixture refuses to register");
+  ExpectRefused(Fixture("registers_nothing"), absl::StatusCode::kInvalidArgument,
+                "registers nothing");
+}
+
+TEST(PluginLoader, RefusesADuplicateName) {
+  Registry registry;
+  ASSERT_EQ(LoadPlugin(Fixture("good"), registry), absl::OkStatus());
+  for (const char* name : {"same_name", "good"}) {
+    const absl::Status status = LoadPlugin(Fixture(name), registry);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(Fixture(name)),
+                      HasSubstr("dataflow plugin 'fixture' is registered already")));
+  }
+  EXPECT_EQ(registry.dataflows().entries().size(), 1u);
+}
+
+TEST(PluginLoader, ReadsTheEnvironment) {
+  {
+    Registry registry;
+    EXPECT_EQ(LoadPluginsFromEnvironment(registry), absl::OkStatus());
+    EXPECT_TRUE(IsEmpty(registry));
+  }
+  for (const std::string& value :
+       {Fixture("good"), FixtureDir("good"), absl::StrCat(":", FixtureDir("good"), "::")}) {
+    ScopedPluginPath path(value);
+    Registry registry;
+    EXPECT_EQ(LoadPluginsFromEnvironment(registry), absl::OkStatus());
+    EXPECT_TRUE(registry.dataflows().entries().contains("fixture")) << value;
+  }
+}
+
+TEST(PluginLoader, StopsAtTheFirstErrorInTheEnvironment) {
+  ScopedPluginPath path(absl::StrCat(FixtureDir("good"), ":", Fixture("wrong_abi")));
+  Registry registry;
+  const absl::Status status = LoadPluginsFromEnvironment(registry);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("VOXCONV_PLUGIN_PATH: "), HasSubstr(Fixture("wrong_abi"))));
+  EXPECT_TRUE(registry.dataflows().entries().contains("fixture"));
+}
+
+TEST(PluginLoader, RefusesADirectoryWithoutLibraries) {
+  ScopedPluginPath path(VOXCONV_FIXTURE_DIR);  // holds directories only
+  Registry registry;
+  const absl::Status status = LoadPluginsFromEnvironment(registry);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds no *.so file"));
+}
+
+}  // namespace
+}  // namespace voxconv
