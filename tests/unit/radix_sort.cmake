@@ -1,0 +1,2 @@
+voxconv_add_test(radix_sort_test SOURCES radix_sort_test.cc
+                 LIBS voxconv_backend_cpu)
