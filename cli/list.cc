@@ -25,15 +25,16 @@ const char* TypeName(OptionSpec::Type type) {
 }
 
 Json SupportJson(const Support& support) {
-  return support.ok ? Json{{"supported", true}} : Json{{"supported", false}, {"reason", support.reason}};
+  return support.ok ? Json{{"supported", true}}
+                    : Json{{"supported", false}, {"reason", support.reason}};
 }
 
 // What the default instance of a plugin supports, kind by kind or dtype by dtype.
 template <typename Plugin>
 Json GeometrySupport(const Plugin& plugin, BackendKind backend) {
   Json support = Json::object();
-  for (ConvKind kind : {ConvKind::kSubmanifold, ConvKind::kStrided, ConvKind::kInverse,
-                        ConvKind::kTransposed}) {
+  for (ConvKind kind :
+       {ConvKind::kSubmanifold, ConvKind::kStrided, ConvKind::kInverse, ConvKind::kTransposed}) {
     if (std::is_same_v<Plugin, OutputCoords> && kind != ConvKind::kStrided &&
         kind != ConvKind::kTransposed) {
       continue;
@@ -49,7 +50,9 @@ Json GeometrySupport(const Plugin& plugin, BackendKind backend) {
   return support;
 }
 
-Json SupportOf(const Mapping& plugin, BackendKind backend) { return GeometrySupport(plugin, backend); }
+Json SupportOf(const Mapping& plugin, BackendKind backend) {
+  return GeometrySupport(plugin, backend);
+}
 Json SupportOf(const OutputCoords& plugin, BackendKind backend) {
   return GeometrySupport(plugin, backend);
 }
@@ -110,8 +113,8 @@ void PrintFamily(const std::string& family, const Json& plugins) {
   std::cout << family << "\n";
   for (const Json& plugin : plugins) {
     std::cout << "  " << plugin["name"].get<std::string>() << ": "
-              << plugin["summary"].get<std::string>() << " ["
-              << plugin["source"].get<std::string>() << "]\n"
+              << plugin["summary"].get<std::string>() << " [" << plugin["source"].get<std::string>()
+              << "]\n"
               << "    " << SupportText(plugin) << "\n";
     for (const Json& option : plugin["options"]) {
       std::cout << "    " << option["name"].get<std::string>() << "="

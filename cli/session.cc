@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/builtin_plugins.h"
+#include "core/plugin_loader.h"
 
 namespace voxconv::cli {
 
@@ -50,8 +51,8 @@ po::options_description SessionOptions() {
 
 absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry) {
   VOXCONV_RETURN_IF_ERROR(RegisterBuiltinPlugins(registry));
-  if (!plugins.empty()) return absl::UnimplementedError("--plugin");
-  return absl::OkStatus();
+  for (const std::string& path : plugins) VOXCONV_RETURN_IF_ERROR(LoadPlugin(path, registry));
+  return LoadPluginsFromEnvironment(registry);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(BackendKind kind, int threads,

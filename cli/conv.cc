@@ -1,0 +1,231 @@
+// voxconv conv: one layer on arrays, to hold voxconv against another engine.
+#include <iostream>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/convention.h"
+#include "cli/input_options.h"
+#include "core/convolution.h"
+#include "core/tensor_ops.h"
+#include "io/kernel_map_file.h"
+
+namespace voxconv::cli {
+namespace {
+
+po::options_description LayerOptions() {
+  po::options_description options("The layer");
+  const auto text = [](const char* value) {
+    return po::value<std::string>()->default_value(value);
+  };
+  options.add_options()                                                                         //
+      ("kind", text("submanifold"), "submanifold, strided, inverse, transposed or generative")  //
+      ("rule", text("quantize"), "of strided and inverse: quantize or dilate")                  //
+      ("kernel", text("3"), "kernel size; one or three values, as all below")                   //
+      ("stride", text("1"), "stride")                                                           //
+      ("dilation", text("1"), "dilation")                                                       //
+      ("padding", text("0"), "padding of rule dilate")                                          //
+      ("tensor-stride", po::value<std::string>(),
+       "tensor stride of the input; default 1, or the stride for inverse and transposed")  //
+      ("bounds", po::value<std::string>(),
+       "of rule dilate's outputs, in their own stride: least x, y, z and greatest x, y, z")  //
+      ("spatial-shape", po::value<std::string>(),
+       "of the input, for --convention spconv (z, y, x)")  //
+      ("convention", text("voxconv"),
+       "of arrays and per-axis values: voxconv, spconv, torchsparse, minkowski");
+  return options;
+}
+
+absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
+  LayerArguments layer;
+  const auto text = [&](const char* name) { return values[name].as<std::string>(); };
+  VOXCONV_ASSIGN_OR_RETURN(layer.kind, ParseConvKind(text("kind")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.rule, ParseOutputRule(text("rule")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.kernel, ParseInt3("kernel", text("kernel")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.stride, ParseInt3("stride", text("stride")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.dilation, ParseInt3("dilation", text("dilation")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.padding, ParseInt3("padding", text("padding")));
+  if (values.count("tensor-stride") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(layer.tensor_stride,
+                             ParseInt3("tensor-stride", text("tensor-stride")));
+  }
+  if (values.count("bounds") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(layer.output_bounds, ParseBox("bounds", text("bounds")));
+  }
+  if (values.count("spatial-shape") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(layer.spatial_shape,
+                             ParseInt3("spatial-shape", text("spatial-shape")));
+  }
+  return layer;
+}
+
+absl::StatusOr<const NpyArray*> Find(const NpzArrays& arrays, absl::string_view name) {
+  const NpyArray* array = FindArray(arrays, name);
+  if (array == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("array ", name, " is missing"));
+  }
+  return array;
+}
+
+absl::StatusOr<CoordinateSetPtr> ReadCoords(const NpzArrays& arrays, absl::string_view name,
+                                            Convention convention, const Int3& tensor_stride,
+                                            const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, name));
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> rows, CoordinatesFromArray(*array, name));
+  VOXCONV_RETURN_IF_ERROR(CoordinatesToVoxconv(convention, tensor_stride, rows));
+  return CoordinateSet::Create(rows, tensor_stride, context);
+}
+
+absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows,
+                                    const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "features"));
+  if (array->shape.size() != 2 || array->shape[0] != rows) {
+    return absl::InvalidArgumentError(absl::StrCat("features: shape ", NpyShapeString(array->shape),
+                                                   "; [", rows, ", C_in] is needed"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const auto values, ToFloat32(*array, "features"));
+  return Tensor::FromHost(values, rows, array->shape[1], context);
+}
+
+// Null where the file has no bias.
+absl::StatusOr<std::optional<Array<float>>> ReadBias(const NpzArrays& arrays, int64_t c_out,
+                                                     const ExecutionContext& context) {
+  const NpyArray* array = FindArray(arrays, "bias");
+  if (array == nullptr) return std::optional<Array<float>>();
+  if (array->shape != std::vector<int64_t>{c_out}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bias: shape ", NpyShapeString(array->shape), "; [", c_out, "] is needed"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const auto values, ToFloat32(*array, "bias"));
+  VOXCONV_ASSIGN_OR_RETURN(auto bias, CopyToBackend<float>(values, context));
+  return std::optional<Array<float>>(std::move(bias));
+}
+
+absl::StatusOr<CoordinateSetPtr> OutputSet(const NpzArrays& arrays, Convention convention,
+                                           const ConvGeometry& geometry,
+                                           const CoordinateSetPtr& inputs,
+                                           const OutputCoords& output_coords,
+                                           const ExecutionContext& context) {
+  switch (geometry.kind()) {
+    case ConvKind::kSubmanifold:
+      return inputs;
+    case ConvKind::kInverse:
+      // The finer coordinates cannot be computed: they are those of the strided layer's input.
+      return ReadCoords(arrays, "out_coords", convention, geometry.output_tensor_stride(), context);
+    default:
+      return output_coords.Compute(*inputs, geometry, context);
+  }
+}
+
+// The map's arrays, offsets in the convention's order.
+absl::Status AppendMap(const KernelMap& map, const std::vector<int>& order,
+                       const ExecutionContext& context, NpzArrays& arrays) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto in, CopyToHost(map.As<PairList>().in, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(map.As<PairList>().out, context));
+  std::vector<int32_t> ordered_in, ordered_out;
+  std::vector<int64_t> offset_ptr = {0};
+  for (int k : order) {
+    const int64_t begin = map.offset_ptr()[k], end = map.offset_ptr()[k + 1];
+    ordered_in.insert(ordered_in.end(), in.begin() + begin, in.begin() + end);
+    ordered_out.insert(ordered_out.end(), out.begin() + begin, out.begin() + end);
+    offset_ptr.push_back(static_cast<int64_t>(ordered_in.size()));
+  }
+  const auto array = [](const auto& values) {
+    return MakeNpyArray({static_cast<int64_t>(values.size())}, absl::MakeConstSpan(values));
+  };
+  arrays.emplace_back("map_in", array(ordered_in));
+  arrays.emplace_back("map_out", array(ordered_out));
+  arrays.emplace_back("map_offset_ptr", array(offset_ptr));
+  return absl::OkStatus();
+}
+
+absl::Status Convolve(const po::variables_map& values, Session& session) {
+  const auto text = [&](const char* name) { return values[name].as<std::string>(); };
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayer(values));
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+                           session.registry().mappings().Create(text("mapping")));
+  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                           session.registry().dataflows().Create(text("dataflow")));
+  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
+                           session.registry().output_coords().Create(text("output-coords")));
+
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in")));
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr inputs,
+      ReadCoords(arrays, "coords", convention, geometry.input_tensor_stride(), context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor features, ReadFeatures(arrays, inputs->size(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* weight_array, Find(arrays, "weights"));
+  VOXCONV_ASSIGN_OR_RETURN(const Weights weights,
+                           WeightsToVoxconv(convention, geometry.params().kernel, *weight_array));
+  if (weights.c_in != features.channels()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights: ", weights.c_in, " input channels; the features have ", features.channels()));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(Tensor weight_tensor,
+                           Tensor::FromHost(weights.values, geometry.num_offsets() * weights.c_in,
+                                            weights.c_out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto bias, ReadBias(arrays, weights.c_out, context));
+
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, OutputSet(arrays, convention, geometry, inputs,
+                                                               *output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                           BuildKernelMap(*mapping, {*inputs, *outputs, geometry}, {}, context));
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(Tensor result, RunConvolution(*dataflow, map, features.view(),
+                                                         weight_tensor.view(), workspace, context));
+  if (bias.has_value()) {
+    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().ScaleShift(
+        result.view(), nullptr, bias->data(), false, result.view(), context));
+  }
+
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> rows, CopyToHost(outputs->rows(), context));
+  CoordinatesFromVoxconv(convention, geometry.output_tensor_stride(), rows);
+  VOXCONV_ASSIGN_OR_RETURN(const auto result_host, result.ToHost(context));
+  NpzArrays written;
+  written.emplace_back("out_coords", CoordinatesToArray(rows));
+  written.emplace_back("out_features", MakeNpyArray({result.rows(), result.channels()},
+                                                    absl::MakeConstSpan(result_host)));
+  VOXCONV_RETURN_IF_ERROR(
+      AppendMap(map, OffsetOrder(convention, geometry.params().kernel), context, written));
+  VOXCONV_RETURN_IF_ERROR(WriteNpz(text("out"), written));
+  if (values.count("save-map") != 0) {
+    VOXCONV_RETURN_IF_ERROR(
+        WriteKernelMap(text("save-map"), geometry, *inputs, *outputs, map, context));
+  }
+  std::cout << geometry.ToString() << ": " << inputs->size() << " -> " << outputs->size()
+            << " voxels, " << weights.c_in << " -> " << weights.c_out << " channels, "
+            << map.num_pairs() << " pairs -> " << text("out") << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunConv(const std::vector<std::string>& args) {
+  po::options_description options = LayerOptions();
+  options.add_options()  //
+      ("in", po::value<std::string>()->required(),
+       "IN.npz: coords [N, 4], features [N, C_in], weights, "
+       "bias [C_out] (may be left out), and out_coords for --kind inverse")  //
+      ("out", po::value<std::string>()->required(),
+       "OUT.npz: out_coords, out_features, map_in, map_out, map_offset_ptr")                   //
+      ("mapping", po::value<std::string>()->default_value("sorted_search"), "mapping plugin")  //
+      ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
+       "dataflow plugin")  //
+      ("output-coords", po::value<std::string>()->default_value("sort_unique"),
+       "output coordinate plugin")  //
+      ("save-map", po::value<std::string>(),
+       "also write the kernel map and its problem to this .npz");
+  options.add(SessionOptions());
+  po::positional_options_description positional;
+  positional.add("in", 1).add("out", 1);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("conv IN.npz OUT.npz [OPTIONS]", options, positional, args));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  return Convolve(values, *session);
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/input_options.h"
+#include "core/convolution.h"
+#include "io/kernel_map_file.h"
+
+namespace voxconv::cli {
+namespace {
+
+void PrintHistogram(const std::vector<int64_t>& histogram, int64_t rows) {
+  std::cout << "neighbours, the voxel itself included (3x3x3):\n";
+  int64_t pairs = 0;
+  for (size_t n = 0; n < histogram.size(); ++n) {
+    pairs += static_cast<int64_t>(n) * histogram[n];
+    if (histogram[n] == 0) continue;
+    const double share = static_cast<double>(histogram[n]) / static_cast<double>(rows);
+    std::cout << absl::StrFormat("  %2d %9d %5.1f %% %s\n", n, histogram[n], 100 * share,
+                                 std::string(static_cast<size_t>(50 * share + 0.5), '#'));
+  }
+  std::cout << absl::StrFormat(
+      "pairs: %d, %.3f a voxel\n", pairs,
+      rows == 0 ? 0.0 : static_cast<double>(pairs) / static_cast<double>(rows));
+}
+
+// Pairs of each output row.
+absl::StatusOr<std::vector<int64_t>> NeighbourHistogram(const KernelMap& map,
+                                                        const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, context.backend->ConvertKernelMap(map, {}, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(pairs.As<PairList>().out, context));
+  std::vector<int32_t> count(map.num_outputs(), 0);
+  for (int32_t row : out) ++count[row];
+  std::vector<int64_t> histogram(map.num_offsets() + 1, 0);
+  for (int32_t n : count) ++histogram[n];
+  return histogram;
+}
+
+void PrintOffsets(const KernelMap& map) {
+  std::vector<int64_t> sizes;
+  for (int k = 0; k < map.num_offsets(); ++k) sizes.push_back(map.num_pairs(k));
+  std::cout << "pairs per kernel offset: " << absl::StrJoin(sizes, " ") << "\n";
+}
+
+absl::Status PrintCloud(const VoxelizedCloud& cloud, const std::string& mapping_spec,
+                        Session& session) {
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeCoordinates(cloud, context));
+  std::cout << "points: " << cloud.points << ", dropped (NaN or Inf): " << cloud.dropped << "\n"
+            << "voxels: " << set->size() << ", batch samples: " << set->num_batches() << "\n"
+            << "features: " << absl::StrJoin(cloud.names, ", ") << "\n";
+  const Box& bounds = set->bounds();
+  double cells = set->num_batches();
+  for (int axis = 0; axis < 3; ++axis) cells *= bounds.hi[axis] - int64_t{bounds.lo[axis]} + 1;
+  std::cout << absl::StrFormat("bounds: (%d, %d, %d) .. (%d, %d, %d)\n", bounds.lo.x, bounds.lo.y,
+                               bounds.lo.z, bounds.hi.x, bounds.hi.y, bounds.hi.z)
+            << absl::StrFormat("density: %.3g of %.4g cells\n",
+                               cells == 0 ? 0.0 : static_cast<double>(set->size()) / cells, cells);
+
+  VOXCONV_ASSIGN_OR_RETURN(auto mapping, session.registry().mappings().Create(mapping_spec));
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                           BuildKernelMap(*mapping, {*set, *set, geometry}, {}, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto histogram, NeighbourHistogram(map, context));
+  PrintHistogram(histogram, set->size());
+  PrintOffsets(map);
+  return absl::OkStatus();
+}
+
+absl::Status PrintMap(const std::string& path, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const SavedKernelMap saved, ReadKernelMap(path, context));
+  std::cout << "kernel map: " << saved.geometry.ToString() << "\n"
+            << "inputs: " << saved.inputs->size() << ", outputs: " << saved.outputs->size() << "\n"
+            << "kernel offsets: " << saved.map.num_offsets() << ", pairs: " << saved.map.num_pairs()
+            << "\n";
+  PrintOffsets(saved.map);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunInfo(const std::vector<std::string>& args) {
+  po::options_description options = InputOptions();
+  options.add_options()("mapping", po::value<std::string>()->default_value("sorted_search"),
+                        "finds the neighbours");
+  options.add(SessionOptions());
+  po::positional_options_description positional;
+  positional.add("input", 1);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("info FILE|scene:NAME [OPTIONS]", options, positional, args));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>())) {
+    return PrintMap(values["input"].as<std::string>(), session->Context());
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+  return PrintCloud(cloud, values["mapping"].as<std::string>(), *session);
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,47 @@
+// Saved kernel maps: a map and its problem in one .npz file, so that dataflows can be replayed on
+// exactly the same pairs.
+//
+// Arrays: in_coords, out_coords int32 [N, 4] (b, x, y, z); map_offset_ptr int64 [K + 1]; map_in,
+// map_out int32 [pairs], canonical order; voxconv_map int32 [25]: format version, kind, rule, then
+// kernel, stride, dilation, padding, input tensor stride (x, y, z each), whether the outputs are
+// bounded, and the bounds lo, hi.
+#ifndef VOXCONV_IO_KERNEL_MAP_FILE_H_
+#define VOXCONV_IO_KERNEL_MAP_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/coordinate_set.h"
+#include "core/geometry.h"
+#include "core/kernel_map.h"
+#include "io/npy.h"
+
+namespace voxconv {
+
+struct SavedKernelMap {
+  ConvGeometry geometry;
+  CoordinateSetPtr inputs, outputs;
+  KernelMap map;  // kPairs
+};
+
+// Synchronises the stream. `map` may have any layout.
+absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
+                            const CoordinateSet& inputs, const CoordinateSet& outputs,
+                            const KernelMap& map, const ExecutionContext& context);
+
+// Refuses files that are not such maps, and maps that are not valid (KernelMap::Validate) or do not
+// fit their coordinates: every pair must satisfy p = q + InputOffset(k).
+absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
+                                             const ExecutionContext& context);
+
+// Whether `path` is an .npz file with an array voxconv_map. False for whatever cannot be read.
+bool IsKernelMapFile(const std::string& path);
+
+// The rows as an int32 [N, 4] array and back. Refuses other shapes and dtypes, naming `name`.
+NpyArray CoordinatesToArray(const std::vector<Coordinate>& rows);
+absl::StatusOr<std::vector<Coordinate>> CoordinatesFromArray(const NpyArray& array,
+                                                             absl::string_view name);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_IO_KERNEL_MAP_FILE_H_
