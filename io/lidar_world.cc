@@ -42,11 +42,11 @@ void AddBuildings(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd;) {
     const double length = random.Uniform(8, 22);
     const double depth = 8;
-    const double facade = side * random.Uniform(9.5, 14);
+    const double facade = side * random.Uniform(13, 20);
     Solid building = Box(x + length / 2, facade + side * depth / 2, 0,
                          {length, depth, random.Uniform(4, 12)}, 0);
     building.reflectivity = random.Uniform(0.2, 0.5);
-    building.roughness = 0.03;  // window reveals, plaster
+    building.roughness = 0.01;  // window reveals, plaster
     street.push_back(building);
     x += length + (random.Uniform() < 0.4 ? random.Uniform(2, 8) : 0.0);
   }
@@ -55,10 +55,10 @@ void AddBuildings(double side, Random& random, std::vector<Solid>& street) {
 void AddHedges(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd; x += random.Uniform(8, 16)) {
     if (random.Uniform() < 0.5) continue;
-    Solid hedge = Box(x, side * random.Uniform(7.6, 8.8), 0,
+    Solid hedge = Box(x, side * random.Uniform(10.5, 12), 0,
                       {random.Uniform(3, 7), 0.8, random.Uniform(0.8, 1.6)}, 0);
     hedge.reflectivity = 0.3;
-    hedge.roughness = 0.12;
+    hedge.roughness = 0.08;
     hedge.transparency = 0.1;
     street.push_back(hedge);
   }
@@ -67,7 +67,7 @@ void AddHedges(double side, Random& random, std::vector<Solid>& street) {
 void AddCars(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd; x += random.Uniform(5.6, 9)) {
     if (random.Uniform() < 0.35) continue;
-    const double y = side * random.Uniform(4.2, 4.7);
+    const double y = side * random.Uniform(6.2, 6.8);
     const double yaw = random.Uniform(-0.008, 0.008);
     Solid body = Box(x, y, 0.25, {random.Uniform(3.8, 4.7), 1.75, 0.65}, yaw);
     Solid cabin = Box(x - 0.2, y, 0.9, {2.2, 1.5, 0.55}, yaw);
@@ -81,7 +81,7 @@ void AddCars(double side, Random& random, std::vector<Solid>& street) {
 
 void AddTreesAndPoles(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd; x += random.Uniform(7, 14)) {
-    const double y = side * random.Uniform(6.2, 7.2);
+    const double y = side * random.Uniform(8.4, 9.6);
     if (random.Uniform() < 0.4) {
       Solid pole = Cylinder(x, y, random.Uniform(0.06, 0.12), random.Uniform(4, 8));
       pole.reflectivity = 0.7;
@@ -96,7 +96,7 @@ void AddTreesAndPoles(double side, Random& random, std::vector<Solid>& street) {
     for (int i = 0; i < 4; ++i) {
       Solid crown = Sphere(x + random.Uniform(-0.8, 0.8), y + random.Uniform(-0.8, 0.8),
                            height + random.Uniform(0.4, 2.2), random.Uniform(0.7, 1.4));
-      crown.roughness = 0.3;
+      crown.roughness = 0.25;
       crown.transparency = 0.3;
       crown.reflectivity = 0.35;
       street.push_back(crown);

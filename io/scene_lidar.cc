@@ -19,13 +19,19 @@ using Vector3 = std::array<double, 3>;
 constexpr double kSensorHeight = 1.73;  // metres above the ground
 constexpr double kMinRange = 2.0;       // metres; nearer returns come from the car itself
 constexpr double kMaxRange = 80.0;
-constexpr double kRangeNoise = 0.008;  // metres, standard deviation
-constexpr double kGroundRoughness = 0.01;
-constexpr double kTopBeam = 2.0 / 360;  // turns
-constexpr double kBottomBeam = -24.8 / 360;
+constexpr double kRangeNoise = 0.005;  // metres, standard deviation
+constexpr double kGroundRoughness = 0.002;
 constexpr double kDropout = 0.04;
 constexpr double kSweepSeconds = 0.1;
 constexpr double kEgoMetres = 0.8;  // per sweep, along +x: 8 m/s
+
+// Elevation of a beam in turns, top first: the upper half of an HDL-64E's beams are a third of a
+// degree apart, the lower half are half a degree apart. Other beam counts share the same span.
+double BeamTurns(int64_t beam, int64_t beams) {
+  const double step = beams > 1 ? static_cast<double>(beam) / static_cast<double>(beams - 1) : 0.5;
+  const double degrees = step < 0.5 ? 2.0 - 20.8 * step : -8.4 - 32.8 * (step - 0.5);
+  return degrees / 360;
+}
 
 struct Hit {
   double range = std::numeric_limits<double>::infinity();
@@ -69,9 +75,7 @@ class Scanner {
       if (std::abs(aside) <= radius && ahead >= -radius) visible_.push_back(&solid);
     }
     for (int64_t beam = 0; beam < beams_; ++beam) {
-      const double step =
-          beams_ > 1 ? static_cast<double>(beam) / static_cast<double>(beams_ - 1) : 0.5;
-      const SinCos elevation = SinCosTurns(kTopBeam + (kBottomBeam - kTopBeam) * step);
+      const SinCos elevation = SinCosTurns(BeamTurns(beam, beams_));
       Measure(sensor, {elevation.cos * heading.cos, elevation.cos * heading.sin, elevation.sin},
               age);
     }
