@@ -1,12 +1,13 @@
 // The dense operators of network layers, implemented once a backend. All tensors are f32 row-major
-// in the backend's memory; outputs are overwritten and may alias the first input where shapes
-// agree. Work is queued on context.stream. Shape mismatches are refused by name and value.
+// in the backend's memory; outputs are overwritten. Those of ScaleShift and Add may alias an input,
+// no others may. Work is queued on context.stream. Shape mismatches are refused by name and value.
 #ifndef VOXCONV_CORE_TENSOR_OPS_H_
 #define VOXCONV_CORE_TENSOR_OPS_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/backend.h"
 #include "core/kernel_map.h"
 #include "core/tensor.h"
@@ -15,6 +16,20 @@ namespace voxconv {
 
 // kAverage divides by the kernel volume F^3 (H-CNN), kAveragePresent by the voxels present.
 enum class PoolMode { kMax, kSum, kAverage, kAveragePresent };
+
+constexpr absl::string_view ToString(PoolMode mode) {
+  switch (mode) {
+    case PoolMode::kMax:
+      return "max";
+    case PoolMode::kSum:
+      return "sum";
+    case PoolMode::kAverage:
+      return "average";
+    case PoolMode::kAveragePresent:
+      return "average_present";
+  }
+  return "?";
+}
 
 class TensorOps {
  public:

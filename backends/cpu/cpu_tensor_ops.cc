@@ -1,37 +1,125 @@
 #include "backends/cpu/cpu_tensor_ops.h"
 
+#include <algorithm>
+
+#include "backends/cpu/cpu_pooling.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/sgemm.h"
+#include "backends/cpu/tensor_checks.h"
+
 namespace voxconv {
 namespace {
 
+// Rows a matmul task computes, as in Sgemm.
+constexpr int64_t kMatmulRowsPerTask = 1024;
+
+// y[i] = f(x[i], channel) over all rows, in parallel.
+template <typename F>
+void ForEachElement(const TensorView& x, const TensorView& y, const ExecutionContext& context,
+                    const F& f) {
+  const int64_t channels = x.channels;
+  ParallelRanges(context, x.rows, RowsPerTask(channels), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* from = x.f32() + row * channels;
+      float* to = y.f32() + row * channels;
+      for (int64_t c = 0; c < channels; ++c) to[c] = f(from[c], c);
+    }
+  });
+}
+
+// Calls `run` with the activation as a type of its own, so that no inner loop branches on it. Not
+// std::max: a NaN stays one.
+template <typename Run>
+void WithActivation(bool relu, const Run& run) {
+  if (relu) {
+    run([](float v) { return v < 0.0f ? 0.0f : v; });
+  } else {
+    run([](float v) { return v; });
+  }
+}
+
 class CpuTensorOps final : public TensorOps {
  public:
-  absl::Status ScaleShift(const TensorView&, const float*, const float*, bool, const TensorView&,
-                          const ExecutionContext&) override {
-    return absl::UnimplementedError("ScaleShift");
+  absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
+                          const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("scale_shift: x", x, x.rows, x.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("scale_shift: y", y, x.rows, x.channels));
+    WithActivation(relu, [&](const auto& activate) {
+      if (scale != nullptr && shift != nullptr) {
+        ForEachElement(x, y, context,
+                       [&](float v, int64_t c) { return activate(v * scale[c] + shift[c]); });
+      } else if (scale != nullptr) {
+        ForEachElement(x, y, context, [&](float v, int64_t c) { return activate(v * scale[c]); });
+      } else if (shift != nullptr) {
+        ForEachElement(x, y, context, [&](float v, int64_t c) { return activate(v + shift[c]); });
+      } else {
+        ForEachElement(x, y, context, [&](float v, int64_t) { return activate(v); });
+      }
+    });
+    return absl::OkStatus();
   }
-  absl::Status Add(const TensorView&, const TensorView&, bool, const TensorView&,
-                   const ExecutionContext&) override {
-    return absl::UnimplementedError("Add");
+
+  absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
+                   const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: a", a, a.rows, a.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: b", b, a.rows, a.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: y", y, a.rows, a.channels));
+    WithActivation(relu, [&](const auto& activate) {
+      const int64_t size = a.rows * a.channels;
+      ParallelRanges(context, size, RowsPerTask(1), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) y.f32()[i] = activate(a.f32()[i] + b.f32()[i]);
+      });
+    });
+    return absl::OkStatus();
   }
-  absl::Status Concat(const TensorView&, const TensorView&, const TensorView&,
-                      const ExecutionContext&) override {
-    return absl::UnimplementedError("Concat");
+
+  absl::Status Concat(const TensorView& a, const TensorView& b, const TensorView& y,
+                      const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: a", a, a.rows, a.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: b", b, a.rows, b.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: y", y, a.rows, a.channels + b.channels));
+    ParallelRanges(context, y.rows, RowsPerTask(y.channels), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        float* to = y.f32() + row * y.channels;
+        std::copy_n(a.f32() + row * a.channels, a.channels, to);
+        std::copy_n(b.f32() + row * b.channels, b.channels, to + a.channels);
+      }
+    });
+    return absl::OkStatus();
   }
-  absl::Status Linear(const TensorView&, const TensorView&, const float*, const TensorView&,
-                      const ExecutionContext&) override {
-    return absl::UnimplementedError("Linear");
+
+  absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
+                      const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: x", x, x.rows, x.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: weights", weights, x.channels, weights.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: y", y, x.rows, weights.channels));
+    if (bias == nullptr) {
+      Sgemm(context, x.rows, y.channels, x.channels, x.f32(), weights.f32(), 0.0f, y.f32());
+      return absl::OkStatus();
+    }
+    // The bias goes in first, task by task, so that y is touched while it is in the cache.
+    ParallelRanges(context, x.rows, kMatmulRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        std::copy_n(bias, y.channels, y.f32() + row * y.channels);
+      }
+      SgemmSerial(end - begin, y.channels, x.channels, x.f32() + begin * x.channels, weights.f32(),
+                  1.0f, y.f32() + begin * y.channels);
+    });
+    return absl::OkStatus();
   }
-  absl::Status Pool(const KernelMap&, PoolMode, const TensorView&, const TensorView&, int32_t*,
-                    const ExecutionContext&) override {
-    return absl::UnimplementedError("Pool");
+
+  absl::Status Pool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
+                    int32_t* switches, const ExecutionContext& context) override {
+    return CpuPool(map, mode, x, y, switches, context);
   }
-  absl::Status Unpool(const KernelMap&, PoolMode, const TensorView&, const int32_t*,
-                      const TensorView&, const ExecutionContext&) override {
-    return absl::UnimplementedError("Unpool");
+  absl::Status Unpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+                      const int32_t* switches, const TensorView& y,
+                      const ExecutionContext& context) override {
+    return CpuUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>&, PoolMode, const TensorView&, const TensorView&,
-                          const ExecutionContext&) override {
-    return absl::UnimplementedError("GlobalPool");
+  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+                          const TensorView& y, const ExecutionContext& context) override {
+    return CpuGlobalPool(rows, mode, x, y, context);
   }
 };
 

@@ -1,0 +1,24 @@
+// Pooling over a kernel map on the CPU backend's threads; the parts of core/tensor_ops.h that need
+// more than one loop.
+#ifndef VOXCONV_BACKENDS_CPU_CPU_POOLING_H_
+#define VOXCONV_BACKENDS_CPU_CPU_POOLING_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "core/tensor_ops.h"
+
+namespace voxconv {
+
+// See TensorOps; all tensors are f32 host memory (refused otherwise).
+absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
+                     int32_t* switches, const ExecutionContext& context);
+absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+                       const int32_t* switches, const TensorView& y,
+                       const ExecutionContext& context);
+absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+                           const TensorView& y, const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CPU_CPU_POOLING_H_
