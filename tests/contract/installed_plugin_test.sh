@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs the build to a temporary prefix, builds examples/plugin and a small program against the
+# installed package alone, and runs the plugin: in that program, and in `voxconv verify`.
+#   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE
+set -euo pipefail
+
+source_dir=$1
+build_dir=$2
+cxx=$3
+build_type=$4
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# step DESCRIPTION COMMAND...: quiet unless it fails.
+step() {
+  local description=$1
+  shift
+  echo "== $description"
+  if ! "$@" > "$work/log" 2>&1; then
+    cat "$work/log"
+    echo "installed_plugin_test: failed: $description" >&2
+    exit 1
+  fi
+}
+
+# build NAME SOURCES: configures and builds SOURCES in $work/NAME.
+build() {
+  step "configure $1" cmake -G Ninja -S "$2" -B "$work/$1" -DCMAKE_CXX_COMPILER="$cxx" \
+    -DCMAKE_BUILD_TYPE="$build_type" -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
+  step "build $1" cmake --build "$work/$1" --parallel 2
+}
+
+step "install" cmake --install "$build_dir" --prefix "$work/prefix"
+# Nothing of the source tree may be needed from here on: the sources are copied out of it.
+cp -r "$source_dir/examples/plugin" "$work/plugin_source"
+cp -r "$source_dir/tests/contract/installed_host" "$work/host_source"
+build plugin "$work/plugin_source"
+build host "$work/host_source"
+plugin=$work/plugin/binary_tree.so
+
+step "load and run in a program of the installed package" "$work/host/installed_host" "$plugin"
+cat "$work/log"
+
+voxconv=$build_dir/bin/voxconv
+if [[ -x $voxconv ]]; then
+  step "voxconv list" "$voxconv" list --plugin "$plugin"
+  grep -q binary_tree "$work/log" || { echo "voxconv list does not name binary_tree" >&2; exit 1; }
+  step "voxconv verify" "$voxconv" verify --backend cpu --plugin "$plugin" --mapping binary_tree
+  tail -n 1 "$work/log"
+  # A filter that matches nothing would pass, too.
+  grep -Eq '^[1-9][0-9]* passed, 0 failed' "$work/log" || {
+    echo "voxconv verify ran no case of binary_tree" >&2
+    exit 1
+  }
+else
+  echo "== voxconv verify: left out, $voxconv is not built"
+fi
