@@ -1,0 +1,4 @@
+foreach(part paired result_line statistics)
+  voxconv_add_test(harness_${part}_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/${part}_test.cc
+                   LIBS voxconv_harness voxconv_backend_cpu LABELS unit)
+endforeach()

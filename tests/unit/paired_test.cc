@@ -1,0 +1,101 @@
+#include "experiments/harness/paired.h"
+
+#include <csignal>
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/harness/interrupt.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv::harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Records the order of the runs; each takes `ms`, spent in the stage kGemm.
+RunOnce Fake(char name, double ms, std::string& order) {
+  return [name, ms, &order]() -> absl::StatusOr<Measurement> {
+    order += name;
+    Measurement m;
+    m.wall_ms = ms;
+    m.profile.AddTime(Stage::kGemm, ms / 2);
+    m.profile.counters.launches = name == 'A' ? 1 : 27;
+    return m;
+  };
+}
+
+TEST(PairedRunTest, WarmsUpThenInterleavesInChangingOrder) {
+  std::string order;
+  int64_t last_done = 0, last_total = 0;
+  PairedOptions options;
+  options.progress = [&](int64_t done, int64_t total) {
+    last_done = done;
+    last_total = total;
+  };
+  const auto samples = PairedRun(Fake('A', 1, order), Fake('B', 2, order), options);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(order.substr(0, 12), "ABABABBAABBA");
+  EXPECT_EQ(order.size(), 44u);
+  EXPECT_EQ(samples->a.size(), 20u);
+  EXPECT_EQ(samples->b.back().wall_ms, 2) << "swapped pairs are put back in order";
+  EXPECT_FALSE(samples->stopped);
+  EXPECT_EQ(last_done, 44);
+  EXPECT_EQ(last_total, 44);
+}
+
+TEST(PairedRunTest, StopKeepsThePairsSoFar) {
+  std::string order;
+  PairedOptions options;
+  options.stop = [&] { return order.size() >= 4 + 2 * 7; };
+  const auto samples = PairedRun(Fake('A', 1, order), Fake('B', 2, order), options);
+  ASSERT_TRUE(samples.ok());
+  EXPECT_TRUE(samples->stopped);
+  EXPECT_EQ(samples->a.size(), 7u);
+  EXPECT_EQ(samples->b.size(), 7u);
+}
+
+TEST(PairedRunTest, InterruptIsSeenOnceAndForgottenAfterwards) {
+  {
+    InterruptGuard guard;
+    EXPECT_FALSE(guard.interrupted());
+    std::raise(SIGINT);
+    EXPECT_TRUE(guard.interrupted());
+  }
+  InterruptGuard guard;
+  EXPECT_FALSE(guard.interrupted());
+}
+
+TEST(PairedRunTest, RefusesTooFewPairsAndPassesErrorsOn) {
+  std::string order;
+  const RunOnce good = Fake('A', 1, order);
+  const RunOnce bad = []() -> absl::StatusOr<Measurement> {
+    return absl::ResourceExhaustedError("no memory left");
+  };
+  EXPECT_THAT(PairedRun(good, good, {.pairs = 19}).status().message(), HasSubstr("pairs 19"));
+  EXPECT_THAT(PairedRun(good, good, {.warmup = -1}).status().message(), HasSubstr("warmup -1"));
+  EXPECT_THAT(PairedRun(good, bad, {}).status().message(), HasSubstr("no memory left"));
+}
+
+TEST(CompareTest, GivesTimesByStageAndTheVerdictOnWallTime) {
+  std::string order;
+  const auto samples = PairedRun(Fake('A', 1, order), Fake('B', 2, order), {});
+  const auto comparison = Compare(*samples);
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_EQ(comparison->verdict, Verdict::kFaster);
+  EXPECT_DOUBLE_EQ(comparison->wall.ratio->value, 2);
+  const TimeComparison& gemm = comparison->stages[static_cast<int>(Stage::kGemm)];
+  EXPECT_DOUBLE_EQ(gemm.a.median, 0.5);
+  EXPECT_DOUBLE_EQ(gemm.b.median, 1);
+  ASSERT_TRUE(gemm.ratio.has_value());
+  EXPECT_FALSE(comparison->stages[static_cast<int>(Stage::kGather)].ratio.has_value());
+  EXPECT_EQ(comparison->counters_a.launches, 1);
+  EXPECT_EQ(comparison->counters_b.launches, 27);
+}
+
+TEST(CompareTest, NoPairIsAnError) {
+  EXPECT_EQ(Compare({}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace voxconv::harness
