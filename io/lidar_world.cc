@@ -38,6 +38,9 @@ Solid Sphere(double x, double y, double z, double radius) {
   return sphere;
 }
 
+// Below, a call takes at most one random argument: the order in which arguments are evaluated is
+// the compiler's choice, and the street must not be.
+
 void AddBuildings(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd;) {
     const double length = random.Uniform(8, 22);
@@ -55,8 +58,10 @@ void AddBuildings(double side, Random& random, std::vector<Solid>& street) {
 void AddHedges(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd; x += random.Uniform(8, 16)) {
     if (random.Uniform() < 0.5) continue;
-    Solid hedge = Box(x, side * random.Uniform(10.5, 12), 0,
-                      {random.Uniform(3, 7), 0.8, random.Uniform(0.8, 1.6)}, 0);
+    const double y = side * random.Uniform(10.5, 12);
+    const double length = random.Uniform(3, 7);
+    const double height = random.Uniform(0.8, 1.6);
+    Solid hedge = Box(x, y, 0, {length, 0.8, height}, 0);
     hedge.reflectivity = 0.3;
     hedge.roughness = 0.08;
     hedge.transparency = 0.1;
@@ -69,7 +74,8 @@ void AddCars(double side, Random& random, std::vector<Solid>& street) {
     if (random.Uniform() < 0.35) continue;
     const double y = side * random.Uniform(6.2, 6.8);
     const double yaw = random.Uniform(-0.008, 0.008);
-    Solid body = Box(x, y, 0.25, {random.Uniform(3.8, 4.7), 1.75, 0.65}, yaw);
+    const double length = random.Uniform(3.8, 4.7);
+    Solid body = Box(x, y, 0.25, {length, 1.75, 0.65}, yaw);
     Solid cabin = Box(x - 0.2, y, 0.9, {2.2, 1.5, 0.55}, yaw);
     body.reflectivity = cabin.reflectivity = random.Uniform(0.1, 0.8);
     body.roughness = cabin.roughness = 0.01;
@@ -83,7 +89,8 @@ void AddTreesAndPoles(double side, Random& random, std::vector<Solid>& street) {
   for (double x = -kStreetEnd; x < kStreetEnd; x += random.Uniform(7, 14)) {
     const double y = side * random.Uniform(8.4, 9.6);
     if (random.Uniform() < 0.4) {
-      Solid pole = Cylinder(x, y, random.Uniform(0.06, 0.12), random.Uniform(4, 8));
+      const double radius = random.Uniform(0.06, 0.12);
+      Solid pole = Cylinder(x, y, radius, random.Uniform(4, 8));
       pole.reflectivity = 0.7;
       street.push_back(pole);
       continue;
@@ -94,8 +101,10 @@ void AddTreesAndPoles(double side, Random& random, std::vector<Solid>& street) {
     trunk.reflectivity = 0.25;
     street.push_back(trunk);
     for (int i = 0; i < 4; ++i) {
-      Solid crown = Sphere(x + random.Uniform(-0.8, 0.8), y + random.Uniform(-0.8, 0.8),
-                           height + random.Uniform(0.4, 2.2), random.Uniform(0.7, 1.4));
+      const double crown_x = x + random.Uniform(-0.8, 0.8);
+      const double crown_y = y + random.Uniform(-0.8, 0.8);
+      const double crown_z = height + random.Uniform(0.4, 2.2);
+      Solid crown = Sphere(crown_x, crown_y, crown_z, random.Uniform(0.7, 1.4));
       crown.roughness = 0.25;
       crown.transparency = 0.3;
       crown.reflectivity = 0.35;

@@ -14,6 +14,7 @@
 namespace voxconv::io_internal {
 namespace {
 
+constexpr int64_t kMaxVoxels = 20'000'000;
 constexpr int64_t kMaxValues = int64_t{1} << 31;  // of features, 8 GiB: beyond it is a typing error
 
 // `count` distinct numbers below `bound`, ascending: Floyd's algorithm, one draw a number however
@@ -47,16 +48,23 @@ std::array<int32_t, 4> CellCoordinates(uint64_t cell, int64_t edge, int64_t pitc
   return {0, axis(cell / (e * e)), axis(cell / e % e), axis(cell % e)};
 }
 
-// Orders the voxels and gives each its features.
-absl::StatusOr<Scene> Finish(std::vector<std::array<int32_t, 4>> coords, const SceneSpec& spec,
-                             Random& random) {
-  const int64_t voxels = static_cast<int64_t>(coords.size());
-  const int64_t channels = spec.Integer("channels");
-  if (voxels * channels > kMaxValues) {
+absl::Status CheckSize(const SceneSpec& spec, int64_t voxels) {
+  if (voxels > kMaxVoxels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scene:", spec.name, ": makes ", voxels, " voxels; allowed are ", kMaxVoxels));
+  }
+  if (voxels * spec.Integer("channels") > kMaxValues) {
     return absl::InvalidArgumentError(absl::StrCat("scene:", spec.name, ": ", voxels,
-                                                   " voxels x channels=", channels,
+                                                   " voxels x channels=", spec.Integer("channels"),
                                                    " exceeds 2^31 features"));
   }
+  return absl::OkStatus();
+}
+
+// Orders the voxels and gives each its features.
+Scene Finish(std::vector<std::array<int32_t, 4>> coords, const SceneSpec& spec, Random& random) {
+  const int64_t voxels = static_cast<int64_t>(coords.size());
+  const int64_t channels = spec.Integer("channels");
   VoxelizedCloud cloud;
   cloud.coords = std::move(coords);
   std::sort(cloud.coords.begin(), cloud.coords.end());
@@ -82,6 +90,7 @@ absl::Status CheckExtent(const SceneSpec& spec, int64_t extent) {
 absl::StatusOr<Scene> MakeUniform(const SceneSpec& spec) {
   const int64_t count = spec.Integer("n");
   const int64_t box = spec.Integer("box");
+  if (absl::Status status = CheckSize(spec, count); !status.ok()) return status;
   if (count > box * box * box) {
     return absl::InvalidArgumentError(absl::StrCat("scene:uniform: n=", count,
                                                    " does not fit into box=", box, ": ",
@@ -101,6 +110,7 @@ absl::StatusOr<Scene> MakeIsolated(const SceneSpec& spec) {
   // two cells are then at least 2 apart, yet on odd coordinates as often as on even ones.
   constexpr int64_t kPitch = 4;
   const int64_t count = spec.Integer("n");
+  if (absl::Status status = CheckSize(spec, count); !status.ok()) return status;
   const int64_t edge = CubeEdge(4 * count);
   if (absl::Status status = CheckExtent(spec, edge * kPitch); !status.ok()) return status;
   Random random(spec.Seed());
@@ -122,11 +132,7 @@ absl::StatusOr<Scene> MakeBlocks(const SceneSpec& spec) {
   const int64_t edge = CubeEdge(2 * count);
   if (absl::Status status = CheckExtent(spec, edge * pitch); !status.ok()) return status;
   const int64_t voxels = count * block * block * block;
-  if (voxels > 50'000'000) {
-    return absl::InvalidArgumentError(absl::StrCat("scene:blocks: n=", count, " edge=", block,
-                                                   " makes ", voxels,
-                                                   " voxels; allowed are 50000000"));
-  }
+  if (absl::Status status = CheckSize(spec, voxels); !status.ok()) return status;
   Random random(spec.Seed());
   std::vector<std::array<int32_t, 4>> coords;
   coords.reserve(static_cast<size_t>(voxels));

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "io/random.h"
+#include "io/voxelize.h"
+#include "io_test_util.h"
+
+namespace voxconv {
+
+int64_t CountNeighbourPairs(const VoxelizedCloud& cloud) {
+  std::unordered_set<int64_t> present;
+  const auto key = [](int64_t x, int64_t y, int64_t z) {
+    constexpr int64_t kBias = 1 << 18;
+    return ((x + kBias) << 40) | ((y + kBias) << 20) | (z + kBias);
+  };
+  for (const auto& [b, x, y, z] : cloud.coords) present.insert(key(x, y, z));
+  int64_t pairs = 0;
+  for (const auto& coord : cloud.coords) {
+    for (int offset = 0; offset < 27; ++offset) {
+      pairs += static_cast<int64_t>(present.count(key(
+          coord[1] + offset / 9 - 1, coord[2] + offset / 3 % 3 - 1, coord[3] + offset % 3 - 1)));
+    }
+  }
+  return pairs;
+}
+
+namespace {
+
+using testing::ElementsAre;
+using Coord = std::array<int32_t, 4>;
+
+PointCloud Points(std::vector<double> xyz) {
+  PointCloud cloud;
+  cloud.xyz = std::move(xyz);
+  return cloud;
+}
+
+VoxelizeOptions Size(double size) {
+  VoxelizeOptions options;
+  options.size = {size, size, size};
+  return options;
+}
+
+TEST(Voxelize, FloorsSortsAndAverages) {
+  PointCloud cloud = Points({1.5, 0.5, 0.5, -0.5, 0.5, 0.5, 1.25, 0.25, 0.75});
+  cloud.features = {10, 20, 30};
+  cloud.feature_names = {"intensity"};
+  VoxelizeOptions options = Size(1);
+  options.batch = 3;
+  const absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
+  ASSERT_TRUE(voxels.ok()) << voxels.status();
+  EXPECT_THAT(voxels->coords, ElementsAre(Coord{3, -1, 0, 0}, Coord{3, 1, 0, 0}));
+  EXPECT_THAT(voxels->names, ElementsAre("x", "y", "z", "intensity"));
+  EXPECT_EQ(voxels->channels, 4);
+  EXPECT_EQ(voxels->points, 3);
+  EXPECT_THAT(voxels->features, ElementsAre(-0.5, 0.5, 0.5, 20, 1.375, 0.375, 0.625, 20));
+  options.xyz_features = false;
+  EXPECT_THAT(Voxelize(cloud, options)->features, ElementsAre(20, 20));
+}
+
+TEST(Voxelize, SizesPerAxisAndOrigin) {
+  VoxelizeOptions options;
+  options.size = {1, 2, 0.5};
+  options.origin = {-10, 1, 0};
+  EXPECT_THAT(Voxelize(Points({0.5, 0.5, 0.5}), options)->coords, ElementsAre(Coord{0, 10, -1, 1}));
+}
+
+TEST(Voxelize, EmptyAndChannelless) {
+  const absl::StatusOr<VoxelizedCloud> none = Voxelize(PointCloud{}, Size(1));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->size(), 0);
+  EXPECT_EQ(none->channels, 3);
+  VoxelizeOptions bare = Size(1);
+  bare.xyz_features = false;
+  EXPECT_EQ(Voxelize(Points({1, 2, 3}), bare)->channels, 0);
+}
+
+TEST(Voxelize, RangeIsEighteenBits) {
+  EXPECT_THAT(Voxelize(Points({-131072, 131071, 0}), Size(1))->coords,
+              ElementsAre(Coord{0, -131072, 131071, 0}));
+  EXPECT_THAT(Voxelize(Points({0, 131072, 0}), Size(1)),
+              FailsWith(kOutOfRange, "y = 131072 falls into voxel 131072"));
+  EXPECT_THAT(Voxelize(Points({0, 0, -131072.5}), Size(1)),
+              FailsWith(kOutOfRange, "allowed are -131072 to 131071"));
+  EXPECT_THAT(Voxelize(Points({1e300, 0, 0}), Size(1e-300)), FailsWith(kOutOfRange, "x = 1e+300"));
+  EXPECT_THAT(Voxelize(Points({0, NAN, 0}), Size(1)), FailsWith(kOutOfRange, "y = nan"));
+}
+
+TEST(Voxelize, RefusesOptionsByName) {
+  const PointCloud cloud = Points({0, 0, 0});
+  for (const double size : {0.0, -0.05, std::numeric_limits<double>::infinity(), double{NAN}}) {
+    VoxelizeOptions options;
+    options.size[1] = size;
+    EXPECT_THAT(Voxelize(cloud, options), FailsWith(kInvalid, "voxel size along y"));
+  }
+  VoxelizeOptions origin;
+  origin.origin[2] = NAN;
+  EXPECT_THAT(Voxelize(cloud, origin), FailsWith(kInvalid, "origin along z"));
+  VoxelizeOptions batch;
+  batch.batch = 512;
+  EXPECT_THAT(Voxelize(cloud, batch), FailsWith(kInvalid, "batch index = 512"));
+  PointCloud torn = cloud;
+  torn.feature_names = {"intensity"};
+  EXPECT_THAT(Voxelize(torn, Size(1)), FailsWith(kInvalid, "expected 1 points x 1 channels"));
+}
+
+TEST(Voxelize, CoordinatesDoNotDependOnTheOrderOfPoints) {
+  io_internal::Random random(1);
+  std::vector<std::array<double, 3>> rows(20'000);
+  for (auto& row : rows) {
+    for (double& value : row) value = random.Uniform(-2, 2);
+  }
+  const auto voxelize = [&] {
+    PointCloud cloud;
+    for (const auto& row : rows) cloud.xyz.insert(cloud.xyz.end(), row.begin(), row.end());
+    return *Voxelize(cloud, Size(0.1));
+  };
+  const VoxelizedCloud first = voxelize();
+  EXPECT_EQ(Checksum(voxelize()), Checksum(first));
+  EXPECT_TRUE(std::is_sorted(first.coords.begin(), first.coords.end()));
+  std::reverse(rows.begin(), rows.end());
+  EXPECT_EQ(voxelize().coords, first.coords);
+}
+
+}  // namespace
+}  // namespace voxconv
