@@ -1,0 +1,164 @@
+// One bit a cell. The row of an occupied cell is found by its rank: the rank of its word's first
+// cell plus the occupied cells before it in the word. Ranks follow the order in which words are
+// first met in the rows, and a permutation leads from rank to row, so rows may come in any order.
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "absl/numeric/bits.h"
+#include "backends/cpu/pair_collector.h"
+#include "backends/cpu/parallel.h"
+#include "mapping/grid/cell_order_cpu.h"
+#include "mapping/grid/grid_cpu.h"
+#include "mapping/grid/zero_pages_cpu.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kRowsPerTask = 65536;
+// A word is a brick of 4 x 4 x 4: the 27 neighbours of a voxel lie in at most 8 words.
+constexpr Int3 kBrickBits{2, 2, 2};
+constexpr int64_t kCellsPerWord = 64;
+
+constexpr uint64_t BitOf(int64_t cell) { return uint64_t{1} << (cell & (kCellsPerWord - 1)); }
+
+// Memory of a grid, filled and read by the functions below.
+struct Bitmap {
+  ZeroPages words;      // uint64 for 64 cells
+  ZeroPages word_rank;  // uint32 a word; meaningful where the word is not 0
+  Array<int32_t> row_of_rank;
+
+  int64_t RankOf(int64_t cell) const {
+    const int64_t word = cell / kCellsPerWord;
+    return word_rank.As<uint32_t>()[word] +
+           absl::popcount(words.As<uint64_t>()[word] & (BitOf(cell) - 1));
+  }
+};
+
+void SetBits(const int64_t* cells, int64_t size, Bitmap& bitmap, const ExecutionContext& context) {
+  auto* words = bitmap.words.As<uint64_t>();
+  ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::atomic_ref<uint64_t> word(words[cells[i] / kCellsPerWord]);
+      word.fetch_or(BitOf(cells[i]), std::memory_order_relaxed);
+    }
+  });
+}
+
+// The row that holds a word's lowest cell speaks for the word: so each word is ranked once, in an
+// order that is the same for any number of threads.
+void RankWords(const int64_t* cells, int64_t size, Bitmap& bitmap,
+               const ExecutionContext& context) {
+  const auto* words = bitmap.words.As<uint64_t>();
+  const auto occupancy = [&](int64_t cell) -> int64_t {
+    const uint64_t word = words[cell / kCellsPerWord];
+    return (word & (BitOf(cell) - 1)) == 0 ? absl::popcount(word) : 0;
+  };
+  std::vector<int64_t> first((size + kRowsPerTask - 1) / kRowsPerTask);
+  ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    int64_t ranks = 0;
+    for (int64_t i = begin; i < end; ++i) ranks += occupancy(cells[i]);
+    first[begin / kRowsPerTask] = ranks;
+  });
+  int64_t next = 0;
+  for (int64_t& ranks : first) next += std::exchange(ranks, next);
+  auto* word_rank = bitmap.word_rank.As<uint32_t>();
+  ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    int64_t rank = first[begin / kRowsPerTask];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t ranks = occupancy(cells[i]);
+      if (ranks == 0) continue;
+      word_rank[cells[i] / kCellsPerWord] = static_cast<uint32_t>(rank);
+      rank += ranks;
+    }
+  });
+}
+
+class BitmapGrid final : public GridCpu {
+ public:
+  BitmapGrid(const CellOrderCpu& order, Bitmap bitmap)
+      : order_(order), bitmap_(std::move(bitmap)) {}
+
+  absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
+    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
+    const CellTermsCpu::Shifted cell_of(terms, Int3{});
+    const Coordinate* rows = inputs.rows().data();
+    const int64_t size = inputs.size();
+    VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> cells, AllocateArray<int64_t>(size, context));
+    ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) cells.data()[row] = cell_of(rows[row]);
+    });
+    SetBits(cells.data(), size, bitmap_, context);
+    RankWords(cells.data(), size, bitmap_, context);
+    ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        bitmap_.row_of_rank.data()[bitmap_.RankOf(cells.data()[row])] = static_cast<int32_t>(row);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  int64_t bytes() const override {
+    return bitmap_.words.bytes() + bitmap_.word_rank.bytes() + bitmap_.row_of_rank.bytes();
+  }
+
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
+                                  const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfProblem(order_, problem, context));
+    const Coordinate* rows = problem.outputs.rows().data();
+    const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
+      const CellTermsCpu::Shifted cell_of(terms, problem.geometry.InputOffset(k));
+      return Probe(cell_of, rows, begin, end, in, out);
+    };
+    return CollectPairs(problem, symmetric, probe, context);
+  }
+
+ private:
+  // Two loops, each without a branch to mispredict: hits first, as ranks, and then their rows.
+  int64_t Probe(const CellTermsCpu::Shifted& cell_of, const Coordinate* rows, int64_t begin,
+                int64_t end, int32_t* in, int32_t* out) const {
+    const auto* words = bitmap_.words.As<uint64_t>();
+    const auto* word_rank = bitmap_.word_rank.As<uint32_t>();
+    int64_t count = 0;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t cell = cell_of(rows[row]);
+      if (cell < 0) continue;  // as good as never
+      const uint64_t word = words[cell / kCellsPerWord];
+      out[count] = static_cast<int32_t>(row);
+      in[count] = static_cast<int32_t>(word_rank[cell / kCellsPerWord] +
+                                       absl::popcount(word & (BitOf(cell) - 1)));
+      count += (word & BitOf(cell)) != 0;
+    }
+    const int32_t* row_of_rank = bitmap_.row_of_rank.data();
+    for (int64_t i = 0; i < count; ++i) in[i] = row_of_rank[in[i]];
+    return count;
+  }
+
+  CellOrderCpu order_;
+  Bitmap bitmap_;
+};
+
+}  // namespace
+
+absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
+                                              const ExecutionContext& context) {
+  const CellOrderCpu order(inputs, kBrickBits);
+  const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
+  // One bit and half a bit of rank a cell: 12 bytes a word.
+  constexpr int64_t kWordBytes = sizeof(uint64_t) + sizeof(uint32_t);
+  VOXCONV_RETURN_IF_ERROR(
+      order.CheckLimit(kWordBytes, kCellsPerWord, rows_bytes, limit_mib, "bitmap"));
+  const int64_t num_words = order.num_cells() / kCellsPerWord;
+  Bitmap bitmap;
+  VOXCONV_ASSIGN_OR_RETURN(bitmap.words,
+                           ZeroPages::Reserve(num_words * static_cast<int64_t>(sizeof(uint64_t))));
+  VOXCONV_ASSIGN_OR_RETURN(bitmap.word_rank,
+                           ZeroPages::Reserve(num_words * static_cast<int64_t>(sizeof(uint32_t))));
+  VOXCONV_ASSIGN_OR_RETURN(bitmap.row_of_rank, AllocateArray<int32_t>(inputs.size(), context));
+  auto grid = std::make_unique<BitmapGrid>(order, std::move(bitmap));
+  VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
+  return grid;
+}
+
+}  // namespace voxconv

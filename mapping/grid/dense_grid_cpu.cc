@@ -1,0 +1,78 @@
+// TorchSparse's collision-free grid (Section 4.2.1): the row of every cell.
+#include <algorithm>
+#include <utility>
+
+#include "backends/cpu/pair_collector.h"
+#include "backends/cpu/parallel.h"
+#include "mapping/grid/cell_order_cpu.h"
+#include "mapping/grid/grid_cpu.h"
+#include "mapping/grid/zero_pages_cpu.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kRowsPerTask = 65536;
+// 1024 cells of 4 bytes are one page, which is what a touched cell costs.
+constexpr Int3 kBrickBits{3, 3, 4};
+
+class DenseGrid final : public GridCpu {
+ public:
+  DenseGrid(const CellOrderCpu& order, ZeroPages cells) : order_(order), cells_(std::move(cells)) {}
+
+  absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
+    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
+    const CellTermsCpu::Shifted cell_of(terms, Int3{});
+    const Coordinate* rows = inputs.rows().data();
+    auto* cells = cells_.As<int32_t>();
+    ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        cells[cell_of(rows[row])] = static_cast<int32_t>(row + 1);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  // Reserved; what is written is the pages that voxels lie in.
+  int64_t bytes() const override { return cells_.bytes(); }
+
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
+                                  const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfProblem(order_, problem, context));
+    const Coordinate* rows = problem.outputs.rows().data();
+    const auto* cells = cells_.As<int32_t>();
+    const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
+      const CellTermsCpu::Shifted cell_of(terms, problem.geometry.InputOffset(k));
+      int64_t count = 0;
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t cell = cell_of(rows[row]);
+        if (cell < 0) continue;  // as good as never
+        const int32_t found = cells[cell] - 1;
+        in[count] = found;
+        out[count] = static_cast<int32_t>(row);
+        count += found >= 0;
+      }
+      return count;
+    };
+    return CollectPairs(problem, symmetric, probe, context);
+  }
+
+ private:
+  CellOrderCpu order_;
+  ZeroPages cells_;  // int32 a cell: row + 1, so that untouched zero pages hold no row
+};
+
+}  // namespace
+
+absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
+                                             const ExecutionContext& context) {
+  const CellOrderCpu order(inputs, kBrickBits);
+  VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
+  VOXCONV_ASSIGN_OR_RETURN(
+      ZeroPages cells,
+      ZeroPages::Reserve(order.num_cells() * static_cast<int64_t>(sizeof(int32_t))));
+  auto grid = std::make_unique<DenseGrid>(order, std::move(cells));
+  VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
+  return grid;
+}
+
+}  // namespace voxconv

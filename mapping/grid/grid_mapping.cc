@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "mapping/grid/grid_cpu.h"
+#include "mapping/grid/register.h"
+
+namespace voxconv {
+namespace {
+
+class GridMapping final : public Mapping {
+ public:
+  explicit GridMapping(Options options)
+      : options_(std::move(options)), symmetric_(options_.GetBool("symmetric")) {}
+
+  static absl::StatusOr<std::unique_ptr<const Mapping>> Create(Options options) {
+    return std::make_unique<GridMapping>(std::move(options));
+  }
+
+  const Options& options() const override { return options_; }
+
+  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
+    if (backend == BackendKind::kCuda) return Support::No("grid has no CUDA implementation yet");
+    if (symmetric_ && !geometry.symmetric()) {
+      return Support::No(
+          "symmetric=true needs a submanifold convolution with an odd kernel on every axis");
+    }
+    return Support::Yes();
+  }
+
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
+    const StageScope stage(context, Stage::kIndexBuild);
+    const int64_t limit_mib = options_.GetInt("memory_limit_mib");
+    VOXCONV_ASSIGN_OR_RETURN(GridCpuPtr grid, options_.GetEnum("storage") == "bitmap"
+                                                  ? BuildBitmapGridCpu(inputs, limit_mib, context)
+                                                  : BuildDenseGridCpu(inputs, limit_mib, context));
+    if (Counters* counters = context.counters()) {
+      counters->index_bytes = std::max(counters->index_bytes, grid->bytes());
+    }
+    return grid;
+  }
+
+  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
+                                  const ExecutionContext& context) const override {
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
+    const StageScope stage(context, Stage::kMapQuery);
+    return static_cast<const GridCpu&>(index).Query(problem, symmetric_, context);
+  }
+
+ private:
+  Options options_;
+  bool symmetric_;
+};
+
+PluginDescription Describe() {
+  PluginDescription description;
+  description.name = "grid";
+  description.summary = "an array over all cells of the inputs' bounding box, one access a lookup";
+  description.source = "TorchSparse 4.2.1 (collision-free grid)";
+  description.options
+      .Enum("storage", {"dense", "bitmap"}, "dense",
+            "a row number for every cell, or a bit for every cell and a rank for 64 of them")
+      .Bool("symmetric", false, "look up half of the offsets and mirror the rest")
+      .Int("memory_limit_mib", 4096, 1, 1 << 20, "largest index to build, in MiB");
+  return description;
+}
+
+}  // namespace
+
+absl::Status RegisterGridMapping(Registry& registry) {
+  return registry.mappings().Register(Describe(), GridMapping::Create);
+}
+
+}  // namespace voxconv

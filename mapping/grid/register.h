@@ -1,0 +1,14 @@
+#ifndef VOXCONV_MAPPING_GRID_REGISTER_H_
+#define VOXCONV_MAPPING_GRID_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds mapping "grid": an array over all cells of the inputs' bounding box.
+absl::Status RegisterGridMapping(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_GRID_REGISTER_H_

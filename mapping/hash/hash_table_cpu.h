@@ -1,0 +1,44 @@
+// What the CPU variants of the hash mapping have in common.
+#ifndef VOXCONV_MAPPING_HASH_HASH_TABLE_CPU_H_
+#define VOXCONV_MAPPING_HASH_HASH_TABLE_CPU_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/mapping.h"
+
+namespace voxconv {
+
+// Input rows by packed key (core/coordinate_key.h); immutable, host memory.
+class HashTableCpu : public MapIndex {
+ public:
+  // rows[i] = input row of keys[i], or -1. kEmptyKey is never found. Concurrent calls are allowed.
+  virtual absl::Status Find(absl::Span<const uint64_t> keys, int32_t* rows) const = 0;
+};
+
+using HashTableCpuPtr = std::unique_ptr<HashTableCpu>;
+
+// Tables are filled to at most `load_factor`; 0 < load_factor < 1. kResourceExhausted for lack of
+// memory. Each finds exactly the same rows, run after run; see the .cc files for how.
+absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateSet& inputs,
+                                                       double load_factor,
+                                                       const ExecutionContext& context);
+absl::StatusOr<HashTableCpuPtr> BuildCuckooCpu(const CoordinateSet& inputs, double load_factor,
+                                               const ExecutionContext& context);
+absl::StatusOr<HashTableCpuPtr> BuildStdCpu(const CoordinateSet& inputs,
+                                            const ExecutionContext& context);
+// kUnimplemented in a build without Open3D.
+absl::StatusOr<HashTableCpuPtr> BuildOpen3dCpu(const CoordinateSet& inputs,
+                                               const ExecutionContext& context);
+bool HaveOpen3d();
+
+// All lookups of one problem. O(K N_out) expected.
+absl::StatusOr<KernelMap> QueryHashTableCpu(const HashTableCpu& table, const MapProblem& problem,
+                                            bool symmetric, const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_HASH_HASH_TABLE_CPU_H_

@@ -1,0 +1,20 @@
+#ifndef VOXCONV_MAPPING_HASH_KEY_MIX_H_
+#define VOXCONV_MAPPING_HASH_KEY_MIX_H_
+
+#include <cstdint>
+
+namespace voxconv {
+
+// Spreads a packed key over 64 bits: one multiplication carries every field into the high bits,
+// the shift brings them down again. Keys of neighbouring voxels differ in few low bits of each
+// field, which a lone multiplication would leave on a lattice; hence the second one.
+constexpr uint64_t MixKey(uint64_t key) {
+  key *= 0x9E3779B97F4A7C15u;
+  key ^= key >> 32;
+  key *= 0xD6E8FEB86659FD93u;
+  return key ^ key >> 32;
+}
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_HASH_KEY_MIX_H_

@@ -1,0 +1,15 @@
+#ifndef VOXCONV_MAPPING_HASH_REGISTER_H_
+#define VOXCONV_MAPPING_HASH_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds mapping "hash": input coordinates in a hash table, one lookup for each output row and
+// kernel offset.
+absl::Status RegisterHashMapping(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_HASH_REGISTER_H_

@@ -1,0 +1,98 @@
+#include <string>
+
+#include "gmock/gmock.h"
+#include "mapping/grid/register.h"
+#include "mapping_cases.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Registry GridRegistry() {
+  Registry registry;
+  EXPECT_TRUE(RegisterGridMapping(registry).ok());
+  return registry;
+}
+
+TEST(GridMappingTest, EveryVariantFindsExactlyThePairs) {
+  const Registry registry = GridRegistry();
+  EXPECT_EQ(registry.mappings().Variants().size(), 4u);
+  for (const std::string& spec : registry.mappings().Variants()) ExpectExactMaps(registry, spec);
+}
+
+// Rows of several tasks, whose words are shared between tasks.
+TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
+  const Registry registry = GridRegistry();
+  const ConvGeometry geometry = *ConvGeometry::Create(
+      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {3, 1, 1}, {1, 1, 1}));
+  const std::vector<Coordinate> rows = RandomRows(200000, 60, {1, 1, 1}, {-30, -30, -30}, 9);
+  Pairs expected;
+  for (const std::string spec :
+       {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true"}) {
+    for (int threads : {1, 2}) {
+      Cpu cpu(threads);
+      const auto mapping = *registry.mappings().Create(spec);
+      const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
+      const auto index = mapping->BuildIndex(*set, cpu.context);
+      ASSERT_TRUE(index.ok()) << index.status();
+      const auto map = mapping->Query(**index, {*set, *set, geometry}, cpu.context);
+      ASSERT_TRUE(map.ok()) << map.status();
+      const Pairs found{map->offset_ptr(), *CopyToHost(map->As<PairList>().in, cpu.context),
+                        *CopyToHost(map->As<PairList>().out, cpu.context)};
+      if (expected.in.empty()) expected = found;
+      EXPECT_TRUE(found == expected) << spec;
+    }
+  }
+  EXPECT_GT(expected.in.size(), rows.size());
+}
+
+// 512 samples of (2^18)^3 cells: 2^63 cells, whose bytes do not fit 64 bits.
+TEST(GridMappingTest, RefusesAnIndexPastTheLimit) {
+  const Registry registry = GridRegistry();
+  Cpu cpu(1);
+  const auto set =
+      *CoordinateSet::Create({{0, kMinCoordinate, kMinCoordinate, kMinCoordinate},
+                              {kMaxBatch, kMaxCoordinate, kMaxCoordinate, kMaxCoordinate}},
+                             {1, 1, 1}, cpu.context);
+  for (const auto& [spec, mib] : {std::pair<std::string, std::string>{"grid", "35184372088832 MiB"},
+                                  {"grid:storage=bitmap", "1649267441665 MiB"}}) {
+    const auto index = (*registry.mappings().Create(spec))->BuildIndex(*set, cpu.context);
+    EXPECT_EQ(index.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(index.status().message(),
+                AllOf(HasSubstr(mib), HasSubstr("memory_limit_mib=4096")));
+  }
+}
+
+// 4 GiB of cells, of which a build must write a handful of pages only.
+TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
+  const Registry registry = GridRegistry();
+  Cpu cpu(1);
+  const ConvGeometry geometry = *ConvGeometry::Create(
+      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {3, 3, 3}, {1, 1, 1}));
+  const auto set = *CoordinateSet::Create(
+      {{0, -512, -512, -512}, {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 511, 511, 511}}, {1, 1, 1},
+      cpu.context);
+  const auto mapping = *registry.mappings().Create("grid");
+  const auto index = mapping->BuildIndex(*set, cpu.context);
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ((*index)->bytes(), int64_t{4} << 30);
+  EXPECT_EQ(mapping->Query(**index, {*set, *set, geometry}, cpu.context)->num_pairs(), 6);
+  EXPECT_FALSE((*registry.mappings().Create("grid:memory_limit_mib=4095"))
+                   ->BuildIndex(*set, cpu.context)
+                   .ok());
+}
+
+TEST(GridMappingTest, RefusesWithReason) {
+  Registry registry = GridRegistry();
+  const ConvGeometry even = *ConvGeometry::Create(
+      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {2, 3, 3}, {1, 1, 1}));
+  const auto symmetric = *registry.mappings().Create("grid:symmetric=true");
+  EXPECT_THAT(symmetric->Supports(even, BackendKind::kCpu).reason, HasSubstr("symmetric=true"));
+  EXPECT_THAT(symmetric->Supports(even, BackendKind::kCuda).reason, HasSubstr("CUDA"));
+  EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace voxconv
