@@ -35,54 +35,132 @@ std::vector<Column> MakeColumns(const ConvGeometry& geometry, bool symmetric) {
   return columns;
 }
 
-// A column's walk over queries [begin, end).
+// A column's walk.
 struct Walk {
   const uint64_t* source;
   int64_t source_size;
   const uint64_t* queries;
-  int64_t begin, end;
   uint64_t delta;                         // of the lowest offset
   std::array<uint64_t, kMaxHeight> rise;  // of the others above it
   std::array<Int3, kMaxHeight> offset;
+
+  // The key of the lowest offset.
+  uint64_t Key(int64_t query) const { return queries[query] + delta; }
+  int64_t Base(int64_t query) const { return LowerBound(source, 0, source_size, Key(query)); }
 };
+
+// Queries whose bases are found before their pairs are: few enough for the L1 cache.
+constexpr int64_t kChunk = 2048;
+// The merge is a chain of dependent loads and comparisons; this many run at once, on equal parts of
+// a chunk, to fill the time that each would wait.
+constexpr int kLanes = 4;
+// Source keys a query from which on skipping them costs less than passing them.
+constexpr int64_t kGallopRatio = 8;
+
+// One lane of the merge of queries with the source. A step advances one side, without a branch:
+// which one is as good as random.
+struct Merge {
+  int64_t query, source;
+
+  void Step(const Walk& walk, int64_t begin, int32_t* base) {
+    const bool below = walk.source[source] < walk.Key(query);
+    base[query - begin] = static_cast<int32_t>(source);
+    source += below;
+    query += !below;
+  }
+};
+
+// base[i] = Base(begin + i) for the queries [begin, end), at most kChunk.
+void FindBases(const Walk& walk, int64_t begin, int64_t end, int32_t* base) {
+  const int64_t first = walk.Base(begin);
+  if (walk.Base(end - 1) - first > kGallopRatio * (end - begin)) {
+    int64_t position = first;
+    for (int64_t query = begin; query < end; ++query) {
+      const uint64_t key = walk.Key(query);
+      if (walk.source[position] < key) {
+        position = Gallop(walk.source, position, walk.source_size, key);
+      }
+      base[query - begin] = static_cast<int32_t>(position);
+    }
+    return;
+  }
+  std::array<Merge, kLanes> lanes;
+  std::array<int64_t, kLanes> stop;
+  int64_t steps = INT64_MAX;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int64_t query = begin + (end - begin) * lane / kLanes;
+    stop[lane] = begin + (end - begin) * (lane + 1) / kLanes;
+    lanes[lane] = {query, 0};
+    if (query == stop[lane]) {
+      steps = 0;
+      continue;
+    }
+    lanes[lane].source = lane == 0 ? first : walk.Base(query);
+    // What the lane takes to its last query's base, at least.
+    steps =
+        std::min(steps, stop[lane] - 1 - query + walk.Base(stop[lane] - 1) - lanes[lane].source);
+  }
+  for (; steps > 0; --steps) {
+    for (Merge& lane : lanes) lane.Step(walk, begin, base);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    while (lanes[lane].query < stop[lane]) lanes[lane].Step(walk, begin, base);
+  }
+}
+
+// Keeps of the queries [begin, end) those with a source key in the column's reach, and their
+// bases; returns their number.
+int64_t KeepCandidates(const Walk& walk, int64_t begin, int64_t end, uint64_t reach, int32_t* base,
+                       int32_t* query) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < end - begin; ++i) {
+    const int32_t position = base[i];
+    const bool near = walk.source[position] - walk.Key(begin + i) <= reach;
+    base[count] = position;
+    query[count] = static_cast<int32_t>(begin + i);
+    count += near;
+  }
+  return count;
+}
 
 // `kDense`: between two offsets there is room for one voxel at most, so that each step up is a
 // comparison and no loop. `kChecked`: sums may leave the coordinate range.
 template <int kHeight, bool kDense, bool kChecked>
-void RunWalk(const Walk& walk, PairSlot* slots) {
-  const uint64_t* const source = walk.source;
+void RunWalk(const Walk& walk, int64_t begin, int64_t end, PairSlot* slots) {
+  std::array<int32_t, kChunk> bases, queries;
   std::array<int32_t*, kHeight> in, out;
-  std::array<int64_t, kHeight> count{};
   for (int j = 0; j < kHeight; ++j) {
     in[j] = slots[j].in;
     out[j] = slots[j].out;
   }
-  int64_t base = LowerBound(source, 0, walk.source_size, walk.queries[walk.begin] + walk.delta);
-  for (int64_t query = walk.begin; query < walk.end; ++query) {
-    const uint64_t lowest = walk.queries[query] + walk.delta;
-    // Most steps of the merge are 0 to 2 long, at random: taken without branches.
-    base += source[base] < lowest;
-    base += source[base] < lowest;
-    if (source[base] < lowest) base = Gallop(source, base, walk.source_size, lowest);
-    int64_t position = base;
-    for (int j = 0; j < kHeight; ++j) {
-      const uint64_t key = lowest + walk.rise[j];
-      if constexpr (kDense) {
-        if (j > 0) position += source[position] < key;
-      } else {
-        while (source[position] < key) ++position;
+  for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
+    const int64_t chunk_end = std::min(end, chunk + kChunk);
+    FindBases(walk, chunk, chunk_end, bases.data());
+    const int64_t candidates = KeepCandidates(walk, chunk, chunk_end, walk.rise[kHeight - 1],
+                                              bases.data(), queries.data());
+    for (int64_t i = 0; i < candidates; ++i) {
+      const uint64_t lowest = walk.Key(queries[i]);
+      int32_t position = bases[i];
+      for (int j = 0; j < kHeight; ++j) {
+        const uint64_t key = lowest + walk.rise[j];
+        if constexpr (kDense) {
+          if (j > 0) position += walk.source[position] < key;
+        } else {
+          while (walk.source[position] < key) ++position;
+        }
+        *in[j] = position;
+        *out[j] = queries[i];
+        bool hit = walk.source[position] == key;
+        if (kChecked) hit = hit && IsNeighbour(key, walk.queries[queries[i]], walk.offset[j]);
+        in[j] += hit;
+        out[j] += hit;
       }
-      in[j][count[j]] = static_cast<int32_t>(position);
-      out[j][count[j]] = static_cast<int32_t>(query);
-      bool hit = source[position] == key;
-      if (kChecked) hit = hit && IsNeighbour(key, walk.queries[query], walk.offset[j]);
-      count[j] += hit;
     }
   }
-  for (int j = 0; j < kHeight; ++j) slots[j].count = count[j];
+  for (int j = 0; j < kHeight; ++j) slots[j].count = in[j] - slots[j].in;
 }
 
-using WalkFunction = void (*)(const Walk&, PairSlot*);
+using WalkFunction = void (*)(const Walk&, int64_t begin, int64_t end, PairSlot*);
 
 template <int... kHeights>
 WalkFunction FunctionFor(int height, bool dense, bool checked,
@@ -104,7 +182,7 @@ absl::StatusOr<KernelMap> ZWalkSearch(const SortedSearch& search, const SortedKe
   const auto probe = [&](int c, int64_t begin, int64_t end, absl::Span<PairSlot> slots) {
     const Column& column = columns[c];
     const int height = static_cast<int>(column.size());
-    Walk walk{search.source.keys.data(), search.source.size(), outputs.keys.data(), begin, end};
+    Walk walk{search.source.keys.data(), search.source.size(), outputs.keys.data()};
     walk.delta = KeyDelta(geometry.InputOffset(column[0]));
     bool dense = true;
     for (int j = 0; j < height; ++j) {
@@ -113,7 +191,7 @@ absl::StatusOr<KernelMap> ZWalkSearch(const SortedSearch& search, const SortedKe
       dense = dense && (j == 0 || walk.offset[j].z - walk.offset[j - 1].z <= spacing);
     }
     FunctionFor(height, dense, checked, std::make_integer_sequence<int, kMaxHeight>())(
-        walk, slots.data());
+        walk, begin, end, slots.data());
   };
   return CollectPairGroups(search.problem, search.symmetric, columns, probe,
                            {search.source.row_at(), outputs.row_at()}, context);
