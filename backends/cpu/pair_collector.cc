@@ -1,7 +1,8 @@
 #include "backends/cpu/pair_collector.h"
 
 #include <cstring>
-#include <vector>
+#include <numeric>
+#include <utility>
 
 #include "backends/cpu/parallel.h"
 
@@ -12,16 +13,29 @@ namespace {
 // task's hits stay in the L2 cache until they are packed.
 constexpr int64_t kRowsPerBlock = 8192;
 
-// Hits of every (offset, block), found apart and then packed one after the other.
+// How the hits of every (offset, block of rows) lie: found apart, then packed one after the other.
 struct Blocks {
-  int64_t per_offset = 0;
-  std::vector<int64_t> count;  // [K * per_offset], offset-major
+  Blocks(int64_t offsets, int64_t rows)
+      : rows(rows),
+        per_offset((rows + kRowsPerBlock - 1) / kRowsPerBlock),
+        count(offsets * per_offset) {}
 
+  int64_t size() const { return static_cast<int64_t>(count.size()); }
+  int64_t Begin(int64_t block) const { return block % per_offset * kRowsPerBlock; }
+  int64_t End(int64_t block) const { return std::min(rows, Begin(block) + kRowsPerBlock); }
+  int64_t Offset(int64_t block) const { return block / per_offset; }
+  // Where the block's hits are found in an [offsets, rows] array.
+  int64_t Slot(int64_t block) const { return Offset(block) * rows + Begin(block); }
+  // Where they are packed to, the last entry for the end.
   std::vector<int64_t> Starts() const {
     std::vector<int64_t> start(count.size() + 1, 0);
-    for (size_t i = 0; i < count.size(); ++i) start[i + 1] = start[i] + count[i];
+    std::partial_sum(count.begin(), count.end(), start.begin() + 1);
     return start;
   }
+
+  int64_t rows;
+  int64_t per_offset;
+  std::vector<int64_t> count;  // [offsets * per_offset], offset-major
 };
 
 KernelMap MakeMap(const MapProblem& problem, std::vector<int64_t> offset_ptr, PairList pairs) {
@@ -39,20 +53,11 @@ absl::StatusOr<PairList> AllocatePairs(int64_t size, const ExecutionContext& con
   return pairs;
 }
 
-// Fills the transposed offset `to` from the pairs (in, out) of its mirror. Where the mirror's
-// inputs ascend (sorted coordinates: p and p - d ascend together) its pairs are copied swapped;
-// else they are put in order through a column of all rows.
-void Mirror(const int32_t* in, const int32_t* out, int64_t size, int64_t rows, int32_t* to_in,
-            int32_t* to_out) {
-  bool ascending = true;
-  for (int64_t i = 1; i < size && ascending; ++i) ascending = in[i - 1] < in[i];
-  if (ascending) {
-    std::memcpy(to_in, out, size * sizeof(int32_t));
-    std::memcpy(to_out, in, size * sizeof(int32_t));
-    return;
-  }
+// Pairs in the order of `in`, put in the order of `out` (both below `rows`) through a column.
+void OrderByOutput(const int32_t* in, const int32_t* out, int64_t size, int64_t rows,
+                   int32_t* to_in, int32_t* to_out) {
   std::vector<int32_t> column(rows, -1);
-  for (int64_t i = 0; i < size; ++i) column[in[i]] = out[i];
+  for (int64_t i = 0; i < size; ++i) column[out[i]] = in[i];
   int64_t next = 0;
   for (int64_t row = 0; row < rows; ++row) {
     if (column[row] < 0) continue;
@@ -61,72 +66,138 @@ void Mirror(const int32_t* in, const int32_t* out, int64_t size, int64_t rows, i
   }
 }
 
-// Pairs of the centre and of the mirrored offsets, given those of the offsets below the centre.
-void CompleteSymmetric(const std::vector<int64_t>& offset_ptr, int64_t rows, PairList& pairs,
-                       const ExecutionContext& context) {
-  const int num_offsets = static_cast<int>(offset_ptr.size()) - 1;
-  const int center = num_offsets / 2;
+// The CSR over all K offsets, given the starts of the probed offsets' blocks.
+std::vector<int64_t> OffsetPtr(const Blocks& blocks, const std::vector<int64_t>& start,
+                               int num_offsets, int probed) {
+  std::vector<int64_t> offset_ptr(num_offsets + 1, 0);
+  for (int k = 0; k < num_offsets; ++k) {
+    int64_t size = blocks.rows;  // the centre
+    const int64_t offset = k < probed ? k : num_offsets - 1 - k;
+    if (offset < probed) {
+      size = start[(offset + 1) * blocks.per_offset] - start[offset * blocks.per_offset];
+    }
+    offset_ptr[k + 1] = offset_ptr[k] + size;
+  }
+  return offset_ptr;
+}
+
+// Packs the hits found at blocks.Slot() into `pairs`. With `mirror` those of offset k also become,
+// exchanged, those of K-1-k: right where pairs ascend on both sides.
+void PackBlocks(const Blocks& blocks, const std::vector<int64_t>& start,
+                const std::vector<int64_t>& offset_ptr, bool mirror, const PairList& found,
+                PairList& pairs, const ExecutionContext& context) {
+  const int64_t last = static_cast<int64_t>(offset_ptr.size()) - 2;
+  ParallelRanges(context, blocks.size(), 1, [&](int64_t i, int64_t) {
+    const int64_t bytes = blocks.count[i] * static_cast<int64_t>(sizeof(int32_t));
+    if (bytes == 0) return;
+    const int32_t* in = found.in.data() + blocks.Slot(i);
+    const int32_t* out = found.out.data() + blocks.Slot(i);
+    std::memcpy(pairs.in.data() + start[i], in, bytes);
+    std::memcpy(pairs.out.data() + start[i], out, bytes);
+    if (!mirror) return;
+    const int64_t k = blocks.Offset(i);
+    const int64_t to = offset_ptr[last - k] + start[i] - offset_ptr[k];
+    std::memcpy(pairs.in.data() + to, out, bytes);
+    std::memcpy(pairs.out.data() + to, in, bytes);
+  });
+}
+
+void FillCenter(int64_t to, int64_t rows, PairList& pairs, const ExecutionContext& context) {
+  ParallelRanges(context, rows, kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    std::iota(pairs.in.data() + to + begin, pairs.in.data() + to + end, begin);
+    std::iota(pairs.out.data() + to + begin, pairs.out.data() + to + end, begin);
+  });
+}
+
+// The offsets above the centre from those below, where inputs do not ascend with outputs.
+void MirrorUnordered(const std::vector<int64_t>& offset_ptr, int64_t rows, PairList& pairs,
+                     const ExecutionContext& context) {
+  const int64_t last = static_cast<int64_t>(offset_ptr.size()) - 2;
   int32_t* in = pairs.in.data();
   int32_t* out = pairs.out.data();
-  ParallelRanges(context, center + 1, 1, [&](int64_t k, int64_t) {
-    if (k == center) {
-      for (int64_t row = 0; row < rows; ++row) {
-        in[offset_ptr[k] + row] = out[offset_ptr[k] + row] = static_cast<int32_t>(row);
-      }
-      return;
-    }
+  ParallelRanges(context, last / 2, 1, [&](int64_t k, int64_t) {
     const int64_t from = offset_ptr[k];
-    const int64_t to = offset_ptr[num_offsets - 1 - k];
-    Mirror(in + from, out + from, offset_ptr[k + 1] - from, rows, in + to, out + to);
+    const int64_t to = offset_ptr[last - k];
+    OrderByOutput(out + from, in + from, offset_ptr[k + 1] - from, rows, in + to, out + to);
+  });
+}
+
+// Replaces positions by the rows at them, and restores the order by output row.
+void NameRows(const PositionRows& rows, const std::vector<int64_t>& offset_ptr, PairList& pairs,
+              const ExecutionContext& context) {
+  const auto replace = [&](absl::Span<const int32_t> row_at, int32_t* positions) {
+    if (row_at.empty()) return;
+    ParallelRanges(context, offset_ptr.back(), kRowsPerBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) positions[i] = row_at[positions[i]];
+    });
+  };
+  replace(rows.in, pairs.in.data());
+  replace(rows.out, pairs.out.data());
+  if (rows.out.empty()) return;
+  const int64_t num_offsets = static_cast<int64_t>(offset_ptr.size()) - 1;
+  ParallelRanges(context, num_offsets, 1, [&](int64_t k, int64_t) {
+    int32_t* in = pairs.in.data() + offset_ptr[k];
+    int32_t* out = pairs.out.data() + offset_ptr[k];
+    OrderByOutput(in, out, offset_ptr[k + 1] - offset_ptr[k], rows.out.size(), in, out);
   });
 }
 
 }  // namespace
 
+int NumProbedOffsets(const ConvGeometry& geometry, bool symmetric) {
+  return symmetric ? geometry.num_offsets() / 2 : geometry.num_offsets();
+}
+
 absl::StatusOr<KernelMap> CollectPairs(const MapProblem& problem, bool symmetric, PairProbe probe,
                                        const ExecutionContext& context) {
-  VOXCONV_CHECK(!symmetric || problem.geometry.symmetric());
-  const int64_t rows = problem.outputs.size();
-  const int num_offsets = problem.geometry.num_offsets();
-  const int probed = symmetric ? num_offsets / 2 : num_offsets;
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> found_in, AllocateArray<int32_t>(probed * rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> found_out,
-                           AllocateArray<int32_t>(probed * rows, context));
+  std::vector<std::vector<int>> groups(NumProbedOffsets(problem.geometry, symmetric));
+  for (size_t k = 0; k < groups.size(); ++k) groups[k] = {static_cast<int>(k)};
+  return CollectPairGroups(
+      problem, symmetric, groups,
+      [&](int k, int64_t begin, int64_t end, absl::Span<PairSlot> slots) {
+        slots[0].count = probe(k, begin, end, slots[0].in, slots[0].out);
+      },
+      {}, context);
+}
 
-  Blocks blocks;
-  blocks.per_offset = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  blocks.count.resize(probed * blocks.per_offset);
-  const auto begin_of = [&](int64_t i) { return i % blocks.per_offset * kRowsPerBlock; };
-  const auto slot_of = [&](int64_t i) { return i / blocks.per_offset * rows + begin_of(i); };
-  const int64_t num_blocks = static_cast<int64_t>(blocks.count.size());
-  ParallelRanges(context, num_blocks, 1, [&](int64_t i, int64_t) {
-    const int64_t begin = begin_of(i);
-    blocks.count[i] =
-        probe(static_cast<int>(i / blocks.per_offset), begin, std::min(rows, begin + kRowsPerBlock),
-              found_in.data() + slot_of(i), found_out.data() + slot_of(i));
+absl::StatusOr<KernelMap> CollectPairGroups(const MapProblem& problem, bool symmetric,
+                                            absl::Span<const std::vector<int>> groups,
+                                            PairGroupProbe probe, const PositionRows& rows,
+                                            const ExecutionContext& context) {
+  VOXCONV_CHECK(!symmetric || problem.geometry.symmetric());
+  const int64_t num_rows = problem.outputs.size();
+  const int num_offsets = problem.geometry.num_offsets();
+  const int probed = NumProbedOffsets(problem.geometry, symmetric);
+  VOXCONV_ASSIGN_OR_RETURN(PairList found, AllocatePairs(probed * num_rows, context));
+
+  Blocks blocks(probed, num_rows);
+  const int64_t num_tasks = static_cast<int64_t>(groups.size()) * blocks.per_offset;
+  ParallelRanges(context, num_tasks, 1, [&](int64_t task, int64_t) {
+    // Groups vary fastest: a block's rows stay in the cache for all of them.
+    const int64_t group = task % static_cast<int64_t>(groups.size());
+    const int64_t block = task / static_cast<int64_t>(groups.size());
+    std::vector<PairSlot> slots;
+    for (int k : groups[group]) {
+      const int64_t slot = blocks.Slot(k * blocks.per_offset + block);
+      slots.push_back({found.in.data() + slot, found.out.data() + slot});
+    }
+    probe(static_cast<int>(group), blocks.Begin(block), blocks.End(block), absl::MakeSpan(slots));
+    for (size_t i = 0; i < slots.size(); ++i) {
+      blocks.count[groups[group][i] * blocks.per_offset + block] = slots[i].count;
+    }
   });
 
   const std::vector<int64_t> start = blocks.Starts();
-  std::vector<int64_t> offset_ptr(num_offsets + 1, 0);
-  for (int k = 0; k < num_offsets; ++k) {
-    int64_t size = rows;  // the centre
-    const int mirror = num_offsets - 1 - k;
-    if (k < probed || mirror < probed) {
-      const int from = k < probed ? k : mirror;
-      size = start[(from + 1) * blocks.per_offset] - start[from * blocks.per_offset];
-    }
-    offset_ptr[k + 1] = offset_ptr[k] + size;
-  }
-
+  std::vector<int64_t> offset_ptr = OffsetPtr(blocks, start, num_offsets, probed);
   VOXCONV_ASSIGN_OR_RETURN(PairList pairs, AllocatePairs(offset_ptr.back(), context));
-  ParallelRanges(context, num_blocks, 1, [&](int64_t i, int64_t) {
-    const int64_t bytes = blocks.count[i] * static_cast<int64_t>(sizeof(int32_t));
-    if (bytes == 0) return;
-    std::memcpy(pairs.in.data() + start[i], found_in.data() + slot_of(i), bytes);
-    std::memcpy(pairs.out.data() + start[i], found_out.data() + slot_of(i), bytes);
-  });
-  if (symmetric) CompleteSymmetric(offset_ptr, rows, pairs, context);
-  if (Counters* counters = context.counters()) counters->queries += probed * rows;
+  const bool ascending = problem.inputs.sorted() || !rows.out.empty();
+  PackBlocks(blocks, start, offset_ptr, symmetric && ascending, found, pairs, context);
+  if (symmetric) {
+    FillCenter(offset_ptr[probed], num_rows, pairs, context);
+    if (!ascending) MirrorUnordered(offset_ptr, num_rows, pairs, context);
+  }
+  NameRows(rows, offset_ptr, pairs, context);
+  if (Counters* counters = context.counters()) counters->queries += probed * num_rows;
   return MakeMap(problem, std::move(offset_ptr), std::move(pairs));
 }
 
@@ -135,15 +206,10 @@ absl::StatusOr<KernelMap> CompactColumns(const MapProblem& problem, const Array<
   const int64_t rows = problem.outputs.size();
   const int num_offsets = problem.geometry.num_offsets();
   VOXCONV_CHECK(columns.size() == num_offsets * rows);
-  Blocks blocks;
-  blocks.per_offset = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  blocks.count.resize(num_offsets * blocks.per_offset);
-  const int64_t num_blocks = static_cast<int64_t>(blocks.count.size());
+  Blocks blocks(num_offsets, rows);
   const auto each_block = [&](const auto& body) {
-    ParallelRanges(context, num_blocks, 1, [&](int64_t i, int64_t) {
-      const int64_t begin = i % blocks.per_offset * kRowsPerBlock;
-      body(i, columns.data() + i / blocks.per_offset * rows, begin,
-           std::min(rows, begin + kRowsPerBlock));
+    ParallelRanges(context, blocks.size(), 1, [&](int64_t i, int64_t) {
+      body(i, columns.data() + blocks.Offset(i) * rows, blocks.Begin(i), blocks.End(i));
     });
   };
   each_block([&](int64_t i, const int32_t* column, int64_t begin, int64_t end) {

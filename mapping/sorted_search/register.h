@@ -1,0 +1,14 @@
+#ifndef VOXCONV_MAPPING_SORTED_SEARCH_REGISTER_H_
+#define VOXCONV_MAPPING_SORTED_SEARCH_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// mapping "sorted_search": Minuet's search in sorted input coordinates.
+absl::Status RegisterSortedSearchMapping(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_SORTED_SEARCH_REGISTER_H_

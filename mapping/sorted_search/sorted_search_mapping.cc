@@ -1,0 +1,119 @@
+#include "mapping/sorted_search/sorted_search_mapping.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mapping/sorted_search/full_search_cpu.h"
+#include "mapping/sorted_search/register.h"
+#include "mapping/sorted_search/segment_search_cpu.h"
+#include "mapping/sorted_search/sorted_keys_cpu.h"
+#include "mapping/sorted_search/z_walk_cpu.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kMaxSourceBlock = 1 << 20;
+
+// In the order of SortedSearchMapping::Variant.
+const std::vector<std::string>& VariantNames() {
+  static const auto* names =
+      new std::vector<std::string>{"naive", "full", "segmented", "double_traversed", "z_walk"};
+  return *names;
+}
+
+class SortedSearchIndexCpu final : public MapIndex {
+ public:
+  explicit SortedSearchIndexCpu(SortedKeys source) : source_(std::move(source)) {}
+  int64_t bytes() const override { return source_.bytes(); }
+  const SortedKeys& source() const { return source_; }
+
+ private:
+  SortedKeys source_;
+};
+
+}  // namespace
+
+OptionSchema SortedSearchMapping::Schema() {
+  OptionSchema schema;
+  schema
+      .Enum("variant", VariantNames(), "z_walk",
+            "search of the sorted input coordinates: per query in row order, all queries sorted, "
+            "per sorted segment, per source block of a segment, or one walk for all z")
+      .Int("source_block", 256, 1, kMaxSourceBlock,
+           "keys in a source block (Minuet's B); double_traversed only")
+      .Int("query_block", 512, 1, kMaxQueryBlock,
+           "queries in a query block (Minuet's C); double_traversed only")
+      .Bool("symmetric", false,
+            "search half of the offsets and transpose their maps; odd submanifold kernels only");
+  return schema;
+}
+
+SortedSearchMapping::SortedSearchMapping(Options options)
+    : options_(std::move(options)), symmetric_(options_.GetBool("symmetric")) {
+  const std::vector<std::string>& names = VariantNames();
+  const auto name = std::find(names.begin(), names.end(), options_.GetEnum("variant"));
+  variant_ = static_cast<Variant>(name - names.begin());
+}
+
+Support SortedSearchMapping::Supports(const ConvGeometry& geometry, BackendKind backend) const {
+  if (backend != BackendKind::kCpu) return Support::No("sorted_search runs on the CPU only");
+  if (symmetric_ && !geometry.symmetric()) {
+    return Support::No("symmetric=true needs a submanifold kernel that is odd on every axis");
+  }
+  return Support::Yes();
+}
+
+absl::StatusOr<std::unique_ptr<MapIndex>> SortedSearchMapping::BuildIndex(
+    const CoordinateSet& inputs, const ExecutionContext& context) const {
+  const StageScope stage(context, Stage::kIndexBuild);
+  VOXCONV_ASSIGN_OR_RETURN(SortedKeys source, BuildSortedKeys(inputs, context));
+  auto index = std::make_unique<SortedSearchIndexCpu>(std::move(source));
+  if (Counters* counters = context.counters()) {
+    counters->index_bytes = std::max(counters->index_bytes, index->bytes());
+  }
+  return index;
+}
+
+absl::StatusOr<KernelMap> SortedSearchMapping::Query(const MapIndex& index,
+                                                     const MapProblem& problem,
+                                                     const ExecutionContext& context) const {
+  const SortedSearch search{problem, static_cast<const SortedSearchIndexCpu&>(index).source(),
+                            symmetric_};
+  if (variant_ == Variant::kFull) return FullSearch(search, context);
+  if (variant_ == Variant::kNaive) {
+    const StageScope stage(context, Stage::kMapQuery);
+    return NaiveSearch(search, context);
+  }
+  // One array serves both sides where they are the same voxels.
+  SortedKeys sorted;
+  const bool same = problem.inputs.id() == problem.outputs.id();
+  if (!same) {
+    const StageScope stage(context, Stage::kIndexBuild);
+    VOXCONV_ASSIGN_OR_RETURN(sorted, BuildSortedKeys(problem.outputs, context));
+  }
+  const SortedKeys& outputs = same ? search.source : sorted;
+  const StageScope stage(context, Stage::kMapQuery);
+  if (variant_ == Variant::kSegmented) return SegmentedSearch(search, outputs, context);
+  if (variant_ == Variant::kDoubleTraversed) {
+    return DoubleTraversedSearch(search, outputs, options_.GetInt("source_block"),
+                                 options_.GetInt("query_block"), context);
+  }
+  return ZWalkSearch(search, outputs, context);
+}
+
+absl::Status RegisterSortedSearchMapping(Registry& registry) {
+  return registry.mappings().Register(
+      {.name = "sorted_search",
+       .summary = "search of the sorted input coordinates for sorted queries",
+       .source = "Minuet (EuroSys 2024), Section 5.1; z_walk is our own",
+       .options = SortedSearchMapping::Schema(),
+       .extra_variants = {"variant=double_traversed,source_block=1,query_block=1",
+                          "variant=double_traversed,source_block=7,query_block=3"}},
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        return std::make_unique<const SortedSearchMapping>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

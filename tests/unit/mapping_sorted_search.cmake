@@ -1,0 +1,3 @@
+voxconv_add_test(mapping_sorted_search_test SOURCES ${CMAKE_CURRENT_LIST_DIR} /
+                 mapping_sorted_search_test.cc LIBS voxconv_mapping_sorted_search
+                     voxconv_backend_cpu LABELS unit)
