@@ -1,0 +1,57 @@
+// Matrix products on rows that lie anywhere: the CPU's micro-kernel for sparse convolution.
+//
+// Input rows are read where they are, through indices, as a GPU kernel that fetches on demand
+// does; nothing is gathered. A register tile of the result is kept over all steps of a product,
+// so one call with the offsets of an output tile is an implicit GEMM.
+#ifndef VOXCONV_BACKENDS_CPU_INDIRECT_GEMM_H_
+#define VOXCONV_BACKENDS_CPU_INDIRECT_GEMM_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "core/backend.h"
+
+namespace voxconv {
+
+// Operands of any number of products; all host memory, row-major f32, not owned. The best
+// instruction set of the machine is chosen at run time.
+struct IndirectGemmOperands {
+  const float* input = nullptr;     // [*, c_in]
+  const float* zero_row = nullptr;  // c_in zeros: the row of index -1
+  // [K] matrices of PackedWeightSize(c_in, c_out) elements, as PackWeights writes them; aligned
+  // to 64 bytes.
+  const float* packed_weights = nullptr;
+  float* output = nullptr;  // [*, c_out]
+  int64_t c_in = 0;         // >= 1
+  int64_t c_out = 0;        // >= 1
+};
+
+// The rows of one product.
+struct IndirectGemmRows {
+  int64_t count = 0;
+  const int32_t* in = nullptr;  // in[s * in_stride + i]: input row of step s and row i, -1 = zeros
+  int64_t in_stride = 0;
+  const int32_t* out = nullptr;  // [count]: output rows; equal ones only where all inputs are -1
+};
+
+enum class IndirectGemmMode { kOverwrite, kAccumulate };
+
+// output[out[i]] = (+=) the sum over steps s of input[in[s, i]] * W[steps[s]], where W[k] is the
+// k-th packed matrix. Every element is one chain of multiply-adds over (step, input channel) in
+// ascending order, whatever the number of rows: a row's result does not depend on which rows are
+// computed with it. Runs on the calling thread. O(count * steps * c_in * c_out).
+void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
+                  const IndirectGemmRows& rows, IndirectGemmMode mode);
+
+// Elements of one packed [c_in, c_out] matrix: c_out is padded to whole vectors.
+int64_t PackedWeightSize(int64_t c_in, int64_t c_out);
+
+// Rearranges the matrices of `weights` [matrices, c_in, c_out] into panels of the micro-kernel's
+// width, zero padded, one matrix after another. `packed` is aligned to 64 bytes. The format is
+// private to this process. Runs on the context's threads.
+void PackWeights(const float* weights, int64_t matrices, int64_t c_in, int64_t c_out, float* packed,
+                 const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CPU_INDIRECT_GEMM_H_

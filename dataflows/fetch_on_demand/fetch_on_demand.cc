@@ -1,0 +1,82 @@
+// Fetch-on-demand: MinkowskiEngine's dataflow for small channel counts, which gathers, multiplies
+// and scatters in one kernel; fused over kernel offsets as PCEngine (Section 5) does.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "dataflows/fetch_on_demand/fetch_on_demand_cpu.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/fetch_on_demand/schedule.h"
+
+namespace voxconv {
+namespace {
+
+constexpr char kName[] = "fetch_on_demand";
+
+OptionSchema Schema() {
+  OptionSchema schema;
+  schema.Enum("fusion", {"separate", "batched", "segmented"}, "segmented",
+              "offsets a launch: one, similar ones padded to the largest, or all without padding");
+  schema.Int("tile", 512, 16, 1 << 20, "CPU: output rows that one task computes at a time");
+  return schema;
+}
+
+FgmsFusion FusionOf(const Options& options) {
+  const std::string& fusion = options.GetEnum("fusion");
+  if (fusion == "separate") return FgmsFusion::kSeparate;
+  if (fusion == "batched") return FgmsFusion::kBatched;
+  return FgmsFusion::kSegmented;
+}
+
+class FetchOnDemand final : public Dataflow {
+ public:
+  explicit FetchOnDemand(Options options) : options_(std::move(options)) {}
+
+  const Options& options() const override { return options_; }
+
+  Support Supports(const ConvShape& shape, BackendKind backend) const override {
+    if (backend != BackendKind::kCpu) {
+      return Support::No(absl::StrCat(kName, " has no CUDA implementation yet"));
+    }
+    if (shape.dtype != DType::kF32) {
+      return Support::No(
+          absl::StrCat(kName, " on the CPU takes f32 only, not ", ToString(shape.dtype)));
+    }
+    return Support::Yes();
+  }
+
+  bool deterministic() const override { return true; }
+  LayoutRequest RequiredLayout(int) const override { return {}; }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
+    return PlanFetchOnDemandCpu(ScheduleFgms(FusionOf(options_), map.offset_ptr()),
+                                options_.GetInt("tile"), map, shape);
+  }
+
+  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const override {
+    return ForwardFetchOnDemandCpu(plan, map, args, workspace, context);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+absl::Status RegisterFetchOnDemand(Registry& registry) {
+  return registry.dataflows().Register(
+      {.name = kName,
+       .summary = "gather, matmul and scatter fused, straight from the pair list",
+       .source = "MinkowskiEngine; fusion of the offsets: PCEngine (MLSys 2023), Section 5",
+       .options = Schema(),
+       .extra_variants = {"tile=16", "fusion=batched,tile=16"}},
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<FetchOnDemand>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

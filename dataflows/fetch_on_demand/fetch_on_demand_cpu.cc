@@ -1,0 +1,177 @@
+#include "dataflows/fetch_on_demand/fetch_on_demand_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/cpu/indirect_gemm.h"
+#include "backends/cpu/parallel.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
+
+class CpuPlan final : public DataflowPlan {
+ public:
+  CpuPlan(std::vector<FgmsLaunch> launches, int64_t tile, const KernelMap& map,
+          const ConvShape& shape)
+      : launches_(std::move(launches)),
+        shape_(shape),
+        tile_(tile),
+        tiles_((map.num_outputs() + tile - 1) / tile) {
+    FindSegments(map);
+    Count(map);
+    weights_slot_ =
+        booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
+    zero_row_slot_ = booking_.Book<float>(shape.c_in);
+    const bool pads = counters_.padded_pairs > counters_.true_pairs;
+    padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
+  }
+
+  const std::vector<FgmsLaunch>& launches() const { return launches_; }
+  const ConvShape& shape() const { return shape_; }
+  int64_t tile() const { return tile_; }
+  int64_t tiles() const { return tiles_; }
+  // First pair of offset k whose output is in tile t or behind it; t = tiles() ends the offset.
+  int64_t fgms_ptr(int64_t k, int64_t t) const { return fgms_ptr_[k * (tiles_ + 1) + t]; }
+  const Counters& counters() const { return counters_; }
+
+  int weights_slot() const { return weights_slot_; }
+  int zero_row_slot() const { return zero_row_slot_; }
+  int padding_slot() const { return padding_slot_; }  // [tiles, c_out]: where padding is added
+
+ private:
+  // PCEngine's FGMS_ptr, refined from offsets to tiles of an offset: pairs ascend by output row.
+  void FindSegments(const KernelMap& map) {
+    const int32_t* out = map.As<PairList>().out.data();
+    fgms_ptr_.resize(map.num_offsets() * (tiles_ + 1));
+    for (int64_t k = 0; k < map.num_offsets(); ++k) {
+      const int32_t* end = out + map.offset_ptr()[k + 1];
+      const int32_t* at = out + map.offset_ptr()[k];
+      for (int64_t t = 0; t <= tiles_; ++t) {
+        at = std::lower_bound(at, end, t * tile_);
+        fgms_ptr_[k * (tiles_ + 1) + t] = at - out;
+      }
+    }
+  }
+
+  // Inputs are read once a pair, weights once a tile and offset that meet; a tile of the output
+  // stays in cache within a launch and comes back for the next.
+  void Count(const KernelMap& map) {
+    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * kFloatBytes;
+    const int64_t output_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
+    const int64_t packed_bytes = PackedWeightSize(shape_.c_in, shape_.c_out) * kFloatBytes;
+    int64_t segments = 0;
+    for (int64_t k = 0; k < map.num_offsets(); ++k) {
+      for (int64_t t = 0; t < tiles_; ++t) segments += fgms_ptr(k, t) < fgms_ptr(k, t + 1);
+    }
+    const int64_t launches = static_cast<int64_t>(launches_.size());
+    counters_.launches = launches;
+    counters_.true_pairs = map.num_pairs();
+    for (const FgmsLaunch& launch : launches_) {
+      for (int64_t rows : launch.padded_rows) counters_.padded_pairs += rows;
+    }
+    counters_.bytes_read = map.num_offsets() * matrix_bytes +
+                           map.num_pairs() * (shape_.c_in * kFloatBytes + kPairBytes) +
+                           segments * packed_bytes +
+                           std::max<int64_t>(launches - 1, 0) * output_bytes;
+    counters_.bytes_written =
+        map.num_offsets() * packed_bytes + std::max<int64_t>(launches, 1) * output_bytes;
+  }
+
+  std::vector<FgmsLaunch> launches_;
+  ConvShape shape_;
+  int64_t tile_;
+  int64_t tiles_;
+  std::vector<int64_t> fgms_ptr_;  // [K, tiles + 1]
+  Counters counters_;
+  int weights_slot_ = 0;
+  int zero_row_slot_ = 0;
+  int padding_slot_ = 0;
+};
+
+// Multiplies `count` rows of zeros and adds them to one row that nobody reads.
+void ComputePadding(IndirectGemmOperands operands, float* padding_row, int32_t k, int64_t count) {
+  static constexpr int64_t kChunk = 64;
+  static constexpr auto kNone = [] {
+    std::array<int32_t, kChunk> none{};
+    none.fill(-1);
+    return none;
+  }();
+  static constexpr std::array<int32_t, kChunk> kFirstRow{};
+  operands.output = padding_row;
+  for (int64_t done = 0; done < count; done += kChunk) {
+    const int64_t rows = std::min(kChunk, count - done);
+    IndirectGemm(operands, {&k, 1}, {rows, kNone.data(), rows, kFirstRow.data()},
+                 IndirectGemmMode::kAccumulate);
+  }
+}
+
+// All offsets of one launch, one after another, on one tile of output rows. The offsets' padding is
+// spread evenly over the tiles.
+void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& pairs,
+                 const IndirectGemmOperands& operands, float* padding_row, int64_t t) {
+  for (size_t j = 0; j < launch.offsets.size(); ++j) {
+    const int32_t k = launch.offsets[j];
+    const int64_t begin = plan.fgms_ptr(k, t);
+    const int64_t count = plan.fgms_ptr(k, t + 1) - begin;
+    IndirectGemm(operands, {&k, 1},
+                 {count, pairs.in.data() + begin, count, pairs.out.data() + begin},
+                 IndirectGemmMode::kAccumulate);
+    const int64_t padding =
+        launch.padded_rows[j] - (plan.fgms_ptr(k, plan.tiles()) - plan.fgms_ptr(k, 0));
+    if (padding > 0) {
+      const int64_t here = padding * (t + 1) / plan.tiles() - padding * t / plan.tiles();
+      ComputePadding(operands, padding_row, k, here);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanFetchOnDemandCpu(std::vector<FgmsLaunch> launches,
+                                                                   int64_t tile,
+                                                                   const KernelMap& map,
+                                                                   const ConvShape& shape) {
+  return std::make_unique<CpuPlan>(std::move(launches), tile, map, shape);
+}
+
+absl::Status ForwardFetchOnDemandCpu(const DataflowPlan& base_plan, const KernelMap& map,
+                                     const ForwardArgs& args, const Workspace& workspace,
+                                     const ExecutionContext& context) {
+  const auto& plan = static_cast<const CpuPlan&>(base_plan);
+  const auto& pairs = map.As<PairList>();
+  const int64_t c_in = plan.shape().c_in;
+  const int64_t c_out = plan.shape().c_out;
+  float* packed = workspace.Get<float>(plan.weights_slot());
+  float* zero_row = workspace.Get<float>(plan.zero_row_slot());
+  float* padding = workspace.Get<float>(plan.padding_slot());
+  float* output = args.output.f32();
+  {
+    StageScope stage(context, Stage::kConvert);
+    PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
+    std::fill_n(zero_row, c_in, 0.0f);
+  }
+  StageScope stage(context, Stage::kFused);
+  const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
+  const auto clear_rows = [&](int64_t begin, int64_t end) {
+    std::fill(output + begin * c_out, output + end * c_out, 0.0f);
+  };
+  if (plan.launches().empty()) {
+    ParallelRanges(context, map.num_outputs(), plan.tile(), clear_rows);
+  }
+  for (const FgmsLaunch& launch : plan.launches()) {
+    const bool first = &launch == &plan.launches().front();
+    ParallelRanges(context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end) {
+      const int64_t t = begin / plan.tile();
+      if (first) clear_rows(begin, end);
+      ComputeTile(plan, launch, pairs, operands, padding + t * c_out, t);
+    });
+  }
+  if (Counters* counters = context.counters()) counters->Add(plan.counters());
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv

@@ -1,0 +1,15 @@
+#ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_REGISTER_H_
+#define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds the dataflow `fetch_on_demand`: fused gather, multiply and scatter straight from the pair
+// list, with PCEngine's three ways to fuse the kernel offsets.
+absl::Status RegisterFetchOnDemand(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_REGISTER_H_

@@ -1,0 +1,182 @@
+#include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/numeric/bits.h"
+#include "absl/types/span.h"
+#include "backends/cpu/indirect_gemm.h"
+#include "backends/cpu/parallel.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kIndexBytes = sizeof(int32_t);
+// Rows a task computes, in tiles.
+constexpr int64_t kRowsPerTask = 512;
+
+class CpuPlan final : public DataflowPlan {
+ public:
+  CpuPlan(int64_t tile, const KernelMap& map, const ConvShape& shape)
+      : shape_(shape),
+        tile_(tile),
+        tiles_((map.num_outputs() + tile - 1) / tile),
+        splits_(static_cast<int64_t>(map.As<MaskSorted>().split_ptr.size()) - 1) {
+    FindSteps(map);
+    Count(map);
+    weights_slot_ =
+        booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
+    zero_row_slot_ = booking_.Book<float>(shape.c_in);
+    partial_slot_ = booking_.Book<float>((splits_ - 1) * map.num_outputs() * shape.c_out);
+  }
+
+  const ConvShape& shape() const { return shape_; }
+  int64_t tile() const { return tile_; }
+  int64_t splits() const { return splits_; }
+  // The offsets that tile t of a split multiplies, ascending.
+  absl::Span<const int32_t> steps(int64_t split, int64_t t) const {
+    const int64_t* at = &step_ptr_[split * tiles_ + t];
+    return absl::MakeConstSpan(steps_).subspan(at[0], at[1] - at[0]);
+  }
+  int64_t most_steps() const { return most_steps_; }
+  const Counters& counters() const { return counters_; }
+
+  int weights_slot() const { return weights_slot_; }
+  int zero_row_slot() const { return zero_row_slot_; }
+  // [splits - 1, N_out, c_out]: the sums of all splits but the first.
+  int partial_slot() const { return partial_slot_; }
+
+ private:
+  void FindSteps(const KernelMap& map) {
+    const auto& layout = map.As<MaskSorted>();
+    const int64_t rows = map.num_outputs();
+    const int64_t words = layout.words;
+    std::vector<uint32_t> any(words);
+    step_ptr_.reserve(splits_ * tiles_ + 1);
+    step_ptr_.push_back(0);
+    for (int64_t split = 0; split < splits_; ++split) {
+      const uint32_t* masks = layout.masks.data() + split * rows * words;
+      const int32_t* order = layout.row_order.data() + split * rows;
+      for (int64_t t = 0; t < tiles_; ++t) {
+        std::fill(any.begin(), any.end(), 0u);
+        const int64_t end = std::min(rows, (t + 1) * tile_);
+        for (int64_t i = t * tile_; i < end; ++i) {
+          for (int64_t w = 0; w < words; ++w) any[w] |= masks[order[i] * words + w];
+        }
+        AddSteps(any, layout.split_ptr[split]);
+        const int64_t count = static_cast<int64_t>(steps_.size()) - step_ptr_.back();
+        most_steps_ = std::max(most_steps_, count);
+        counters_.padded_pairs += (end - t * tile_) * count;
+        step_ptr_.push_back(static_cast<int64_t>(steps_.size()));
+      }
+    }
+  }
+
+  void AddSteps(absl::Span<const uint32_t> mask, int32_t first_offset) {
+    for (size_t w = 0; w < mask.size(); ++w) {
+      for (uint32_t bits = mask[w]; bits != 0; bits &= bits - 1) {
+        steps_.push_back(first_offset + static_cast<int32_t>(w) * 32 + absl::countr_zero(bits));
+      }
+    }
+  }
+
+  // Table entries are read once a row and step, inputs once a pair, weights once a tile and step;
+  // partial sums are written once and read once.
+  void Count(const KernelMap& map) {
+    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * kFloatBytes;
+    const int64_t packed_bytes = PackedWeightSize(shape_.c_in, shape_.c_out) * kFloatBytes;
+    const int64_t output_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
+    const bool reduces = splits_ > 1;
+    counters_.true_pairs = map.num_pairs();
+    counters_.launches = splits_ + (reduces ? 1 : 0);
+    counters_.bytes_read =
+        map.num_offsets() * matrix_bytes + counters_.padded_pairs * kIndexBytes +
+        splits_ * map.num_outputs() * kIndexBytes + map.num_pairs() * shape_.c_in * kFloatBytes +
+        static_cast<int64_t>(steps_.size()) * packed_bytes + (reduces ? splits_ * output_bytes : 0);
+    counters_.bytes_written =
+        map.num_offsets() * packed_bytes + (splits_ + (reduces ? 1 : 0)) * output_bytes;
+  }
+
+  ConvShape shape_;
+  int64_t tile_;
+  int64_t tiles_;
+  int64_t splits_;
+  std::vector<int64_t> step_ptr_;  // [splits * tiles + 1]
+  std::vector<int32_t> steps_;
+  int64_t most_steps_ = 0;
+  Counters counters_;
+  int weights_slot_ = 0;
+  int zero_row_slot_ = 0;
+  int partial_slot_ = 0;
+};
+
+// Tiles of one split, from row position `begin` to `end`.
+void ComputeTiles(const CpuPlan& plan, const KernelMap& map, const IndirectGemmOperands& operands,
+                  int64_t split, int64_t begin, int64_t end) {
+  const auto& layout = map.As<MaskSorted>();
+  const int32_t* order = layout.row_order.data() + split * map.num_outputs();
+  std::vector<int32_t> in(plan.most_steps() * plan.tile());
+  for (int64_t first = begin; first < end; first += plan.tile()) {
+    const int64_t count = std::min(plan.tile(), end - first);
+    const absl::Span<const int32_t> steps = plan.steps(split, first / plan.tile());
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t* neighbours =
+          layout.table.data() + int64_t{order[first + i]} * map.num_offsets();
+      for (size_t s = 0; s < steps.size(); ++s) in[s * count + i] = neighbours[steps[s]];
+    }
+    IndirectGemm(operands, steps, {count, in.data(), count, order + first},
+                 IndirectGemmMode::kOverwrite);
+  }
+}
+
+// output += the partial sums of splits 1, 2, ..., in that order.
+void AddPartials(const CpuPlan& plan, int64_t elements, const float* partial, float* output,
+                 const ExecutionContext& context) {
+  constexpr int64_t kElementsPerTask = 1 << 15;
+  ParallelRanges(context, elements, kElementsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t split = 1; split < plan.splits(); ++split) {
+      const float* from = partial + (split - 1) * elements;
+      for (int64_t i = begin; i < end; ++i) output[i] += from[i];
+    }
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCpu(int64_t tile,
+                                                                  const KernelMap& map,
+                                                                  const ConvShape& shape) {
+  return std::make_unique<CpuPlan>(tile, map, shape);
+}
+
+absl::Status ForwardImplicitGemmCpu(const DataflowPlan& base_plan, const KernelMap& map,
+                                    const ForwardArgs& args, const Workspace& workspace,
+                                    const ExecutionContext& context) {
+  const auto& plan = static_cast<const CpuPlan&>(base_plan);
+  const int64_t c_in = plan.shape().c_in;
+  const int64_t c_out = plan.shape().c_out;
+  const int64_t rows = map.num_outputs();
+  float* packed = workspace.Get<float>(plan.weights_slot());
+  float* zero_row = workspace.Get<float>(plan.zero_row_slot());
+  float* partial = workspace.Get<float>(plan.partial_slot());
+  {
+    StageScope stage(context, Stage::kConvert);
+    PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
+    std::fill_n(zero_row, c_in, 0.0f);
+  }
+  StageScope stage(context, Stage::kFused);
+  const int64_t grain = std::max<int64_t>(kRowsPerTask / plan.tile(), 1) * plan.tile();
+  for (int64_t split = 0; split < plan.splits(); ++split) {
+    float* output = split == 0 ? args.output.f32() : partial + (split - 1) * rows * c_out;
+    const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
+    ParallelRanges(context, rows, grain, [&](int64_t begin, int64_t end) {
+      ComputeTiles(plan, map, operands, split, begin, end);
+    });
+  }
+  if (plan.splits() > 1) AddPartials(plan, rows * c_out, partial, args.output.f32(), context);
+  if (Counters* counters = context.counters()) counters->Add(plan.counters());
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv
