@@ -1,0 +1,229 @@
+#include "dataflows/gather_gemm_scatter/forward_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/sgemm.h"
+#include "dataflows/gather_gemm_scatter/map_rows_cpu.h"
+#include "dataflows/gather_gemm_scatter/sum_rows_cpu.h"
+
+namespace voxconv {
+namespace {
+
+// Rows of features a task moves, and rows of a batched matrix a task multiplies.
+constexpr int64_t kRowsPerMove = 512;
+constexpr int64_t kRowsPerMultiply = 1024;
+
+// One Forward call; Rows is DenseRows or CodedRows.
+template <typename Rows>
+class Run {
+ public:
+  Run(const GatherGemmScatterPlan& plan, const KernelMap& map, const Rows& in_rows,
+      const Rows& out_rows, const ForwardArgs& args, float* gather, float* scatter,
+      const ExecutionContext& context)
+      : schedule_(plan.schedule()),
+        rule_(plan.rule()),
+        in_rows_(in_rows),
+        out_rows_(out_rows),
+        num_inputs_(map.num_inputs()),
+        num_outputs_(map.num_outputs()),
+        c_in_(plan.shape().c_in),
+        c_out_(plan.shape().c_out),
+        input_(args.input.f32()),
+        weights_(args.weights.f32()),
+        output_(args.output.f32()),
+        gather_(gather),
+        scatter_(scatter),
+        context_(context) {}
+
+  void Execute() {
+    MultiplyIdentity();
+    for (const Pass& pass : schedule_.passes) {
+      Gather(pass);
+      Multiply(pass);
+      Scatter(pass);
+    }
+    if (!output_started_) ClearOutput();
+  }
+
+ private:
+  const float* WeightsOf(int k) const { return weights_ + k * c_in_ * c_out_; }
+
+  // The identity offset's rows are the features themselves (TorchSparse 4.2.1).
+  void MultiplyIdentity() {
+    if (schedule_.identity_offset < 0) return;
+    StageScope stage(context_, Stage::kGemm);
+    Sgemm(context_, num_outputs_, c_out_, c_in_, input_, WeightsOf(schedule_.identity_offset), 0,
+          output_);
+    output_started_ = true;
+  }
+
+  void ClearOutput() {
+    StageScope stage(context_, Stage::kScatter);
+    ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
+      std::memset(output_ + begin * c_out_, 0, (end - begin) * c_out_ * sizeof(float));
+    });
+    output_started_ = true;
+  }
+
+  // body(first, width) for every tile of `channels`.
+  template <typename Body>
+  void ForTiles(int64_t channels, const Body& body) const {
+    const int64_t tile = rule_.TileOf(channels);
+    for (int64_t first = 0; first < channels; first += tile) {
+      body(first, std::min(tile, channels - first));
+    }
+  }
+
+  void Gather(const Pass& pass) const {
+    StageScope stage(context_, Stage::kGather);
+    ParallelRanges(context_, static_cast<int64_t>(pass.padding.size()), 1, [&](int64_t i, int64_t) {
+      const PaddingRun& run = pass.padding[i];
+      std::memset(gather_ + run.base * c_in_, 0, run.rows * c_in_ * sizeof(float));
+    });
+    if (rule_.order == MoveOrder::kLocality) {
+      GatherByInput(pass);
+    } else {
+      GatherByOffset(pass);
+    }
+  }
+
+  // Input-stationary: a tile of an input row is read once and written to all its positions.
+  void GatherByInput(const Pass& pass) const {
+    ParallelRanges(context_, num_inputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const float* from = input_ + row * c_in_;
+        ForTiles(c_in_, [&](int64_t first, int64_t width) {
+          in_rows_.ForEach(row, [&](int k, int64_t position) {
+            const PairWindow& window = pass.windows[k];
+            if (!window.Contains(position)) return;
+            float* to = gather_ + window.RowOf(position) * c_in_;
+            std::memcpy(to + first, from + first, width * sizeof(float));
+          });
+        });
+      }
+    });
+  }
+
+  void GatherByOffset(const Pass& pass) const {
+    ForOffsets(pass, [&](int k, const PairWindow& window) {
+      ParallelRanges(context_, num_inputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
+        ForTiles(c_in_, [&](int64_t first, int64_t width) {
+          for (int64_t row = begin; row < end; ++row) {
+            const int64_t position = in_rows_.Find(row, k);
+            if (!window.Contains(position)) continue;
+            float* to = gather_ + window.RowOf(position) * c_in_;
+            std::memcpy(to + first, input_ + row * c_in_ + first, width * sizeof(float));
+          }
+        });
+      });
+    });
+  }
+
+  void Multiply(const Pass& pass) const {
+    StageScope stage(context_, Stage::kGemm);
+    for (const Matmul& matmul : pass.matmuls) {
+      const int64_t blocks = (matmul.padded_rows + kRowsPerMultiply - 1) / kRowsPerMultiply;
+      const int64_t tasks = blocks * static_cast<int64_t>(matmul.offsets.size());
+      ParallelRanges(context_, tasks, 1, [&](int64_t task, int64_t) {
+        const int64_t matrix = task / blocks;
+        const int64_t first = task % blocks * kRowsPerMultiply;
+        const int64_t row = matmul.base + matrix * matmul.padded_rows + first;
+        SgemmSerial(std::min(kRowsPerMultiply, matmul.padded_rows - first), c_out_, c_in_,
+                    gather_ + row * c_in_, WeightsOf(matmul.offsets[matrix]), 0,
+                    scatter_ + row * c_out_);
+      });
+    }
+  }
+
+  void Scatter(const Pass& pass) {
+    if (rule_.order == MoveOrder::kLocality) {
+      StageScope stage(context_, Stage::kScatter);
+      ScatterByOutput(pass);
+    } else {
+      if (!output_started_) ClearOutput();
+      StageScope stage(context_, Stage::kScatter);
+      ScatterByOffset(pass);
+    }
+    output_started_ = true;
+  }
+
+  // Output-stationary: the partial sums of a tile of an output row are added in registers and
+  // written once; rows without any are zeroed by the first pass.
+  void ScatterByOutput(const Pass& pass) const {
+    ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
+      std::vector<const float*> partial_sums;
+      for (int64_t row = begin; row < end; ++row) {
+        ForTiles(c_out_, [&](int64_t first, int64_t width) {
+          partial_sums.clear();
+          out_rows_.ForEach(row, [&](int k, int64_t position) {
+            const PairWindow& window = pass.windows[k];
+            if (!window.Contains(position)) return;
+            partial_sums.push_back(scatter_ + window.RowOf(position) * c_out_ + first);
+          });
+          SumRows(partial_sums, output_started_, width, output_ + row * c_out_ + first);
+        });
+      }
+    });
+  }
+
+  // An output row occurs at most once an offset, so that rows are independent within one.
+  void ScatterByOffset(const Pass& pass) const {
+    ForOffsets(pass, [&](int k, const PairWindow& window) {
+      ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
+        ForTiles(c_out_, [&](int64_t first, int64_t width) {
+          for (int64_t row = begin; row < end; ++row) {
+            const int64_t position = out_rows_.Find(row, k);
+            if (!window.Contains(position)) continue;
+            const float* from = scatter_ + window.RowOf(position) * c_out_ + first;
+            SumRows({&from, 1}, /*accumulate=*/true, width, output_ + row * c_out_ + first);
+          }
+        });
+      });
+    });
+  }
+
+  // body(k, window) for the offsets that have pairs in `pass`, ascending.
+  template <typename Body>
+  void ForOffsets(const Pass& pass, const Body& body) const {
+    for (size_t k = 0; k < pass.windows.size(); ++k) {
+      if (pass.windows[k].begin < pass.windows[k].end) body(static_cast<int>(k), pass.windows[k]);
+    }
+  }
+
+  const Schedule& schedule_;
+  const MoveRule& rule_;
+  const Rows in_rows_, out_rows_;
+  const int64_t num_inputs_, num_outputs_;
+  const int64_t c_in_, c_out_;
+  const float* const input_;
+  const float* const weights_;
+  float* const output_;
+  float* const gather_;
+  float* const scatter_;
+  const ExecutionContext& context_;
+  bool output_started_ = false;  // the output holds a sum to add to
+};
+
+}  // namespace
+
+void GatherGemmScatterCpu(const GatherGemmScatterPlan& plan, const KernelMap& map,
+                          const ForwardArgs& args, float* gather, float* scatter,
+                          const ExecutionContext& context) {
+  const int num_offsets = map.num_offsets();
+  if (plan.rule().map == MapLayout::kCodedCsr) {
+    const CodedCsr& csr = map.As<CodedCsr>();
+    const CodedRows in{csr.in_ptr.data(), csr.in_code.data(), num_offsets};
+    const CodedRows out{csr.out_ptr.data(), csr.out_code.data(), num_offsets};
+    Run<CodedRows>(plan, map, in, out, args, gather, scatter, context).Execute();
+  } else {
+    const DenseTables& tables = map.As<DenseTables>();
+    const DenseRows in{tables.in_table.data(), num_offsets};
+    const DenseRows out{tables.out_table.data(), num_offsets};
+    Run<DenseRows>(plan, map, in, out, args, gather, scatter, context).Execute();
+  }
+}
+
+}  // namespace voxconv

@@ -1,0 +1,133 @@
+// The plugin: options, what it supports, and planning. Execution is per backend.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "dataflows/gather_gemm_scatter/forward_cpu.h"
+#include "dataflows/gather_gemm_scatter/plan.h"
+#include "dataflows/gather_gemm_scatter/register.h"
+
+namespace voxconv {
+namespace {
+
+constexpr char kName[] = "gather_gemm_scatter";
+
+OptionSchema Schema() {
+  OptionSchema schema;
+  schema
+      .Enum("grouping", {"separate", "symmetric", "fixed", "adaptive", "sorted_adaptive"},
+            "adaptive", "which kernel offsets are multiplied as one batch")
+      .Float("epsilon", 0.3, 0, 1, "adaptive: share of a group's largest map that may be padding")
+      .Int("threshold", 8192, 0, int64_t{1} << 40,
+           "adaptive: pairs from which a group is multiplied offset by offset, not as a batch")
+      .Enum("map", {"dense", "coded_csr"}, "dense",
+            "layout of the positions: a table with holes, or PCEngine's coded CSR")
+      .Enum("order", {"weight", "locality"}, "locality",
+            "gather and scatter by kernel offset, or by input and by output row")
+      .Int("tile", 0, 0, 1 << 20, "channels moved at a time by gather and scatter; 0: all")
+      .Int("buffer_mib", 512, 1, 1 << 20,
+           "limit of gather and scatter buffers in MiB; what exceeds it is done in passes");
+  return schema;
+}
+
+Grouping ParseGrouping(const std::string& text) {
+  if (text == "separate") return Grouping::kSeparate;
+  if (text == "symmetric") return Grouping::kSymmetric;
+  if (text == "fixed") return Grouping::kFixed;
+  if (text == "adaptive") return Grouping::kAdaptive;
+  VOXCONV_CHECK(text == "sorted_adaptive");
+  return Grouping::kSortedAdaptive;
+}
+
+class GatherGemmScatter final : public Dataflow {
+ public:
+  explicit GatherGemmScatter(Options options)
+      : options_(std::move(options)),
+        grouping_{ParseGrouping(options_.GetEnum("grouping")), options_.GetFloat("epsilon"),
+                  options_.GetInt("threshold")},
+        move_{options_.GetEnum("map") == "dense" ? MapLayout::kDenseTables : MapLayout::kCodedCsr,
+              options_.GetEnum("order") == "weight" ? MoveOrder::kWeight : MoveOrder::kLocality,
+              options_.GetInt("tile")} {}
+
+  const Options& options() const override { return options_; }
+  bool deterministic() const override { return true; }
+
+  Support Supports(const ConvShape& shape, BackendKind backend) const override {
+    if (backend == BackendKind::kCuda) return Support::No("has no CUDA implementation yet");
+    if (shape.dtype != DType::kF32) {
+      return Support::No(absl::StrCat("dtype ", ToString(shape.dtype), " on the CPU: only f32"));
+    }
+    return Support::Yes();
+  }
+
+  LayoutRequest RequiredLayout(int) const override { return {.layout = move_.map}; }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap& map, const ConvShape& shape,
+                                                     const ExecutionContext&) const override {
+    VOXCONV_CHECK(map.layout().layout == move_.map);
+    std::vector<int64_t> map_sizes(map.num_offsets());
+    for (int k = 0; k < map.num_offsets(); ++k) map_sizes[k] = map.num_pairs(k);
+    const std::vector<OffsetGroup> groups =
+        GroupOffsets(map_sizes, map.symmetric(), map.identity_offset(), grouping_);
+
+    if (shape.c_in < 1 || shape.c_out < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("channels ", shape.c_in, " -> ", shape.c_out, ": at least 1 is allowed"));
+    }
+    const int64_t row_bytes = (shape.c_in + shape.c_out) * SizeOf(shape.dtype);
+    const int64_t buffer_mib = options_.GetInt("buffer_mib");
+    absl::StatusOr<Schedule> schedule = MakeSchedule(map.offset_ptr(), map.identity_offset(),
+                                                     groups, (buffer_mib << 20) / row_bytes);
+    if (!schedule.ok()) {
+      return absl::Status(
+          schedule.status().code(),
+          absl::StrCat(kName, ": buffer_mib=", buffer_mib, ": ", schedule.status().message()));
+    }
+    return std::make_unique<GatherGemmScatterPlan>(*std::move(schedule), map, shape, move_);
+  }
+
+  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const override {
+    const auto& own = static_cast<const GatherGemmScatterPlan&>(plan);
+    VOXCONV_CHECK(args.input.rows == map.num_inputs() && args.output.rows == map.num_outputs());
+    VOXCONV_CHECK(args.input.channels == own.shape().c_in &&
+                  args.output.channels == own.shape().c_out);
+    GatherGemmScatterCpu(own, map, args, workspace.Get<float>(own.gather_slot()),
+                         workspace.Get<float>(own.scatter_slot()), context);
+    if (Counters* counters = context.counters()) counters->Add(own.work());
+    return absl::OkStatus();
+  }
+
+ private:
+  const Options options_;
+  const GroupingRule grouping_;
+  const MoveRule move_;
+};
+
+}  // namespace
+
+absl::Status RegisterGatherGemmScatter(Registry& registry) {
+  PluginDescription description;
+  description.name = kName;
+  description.summary = "gathers the pairs of all offsets, multiplies in groups, scatters the sums";
+  description.source = "TorchSparse 4.2, 4.3; PCEngine 4 (coded CSR); Minuet 5.2";
+  description.options = Schema();
+  description.extra_variants = {
+      "epsilon=1,threshold=1000000",                           // one padded batch
+      "grouping=sorted_adaptive,epsilon=1,threshold=1000000",  // the same, sorted
+      "threshold=0",                                           // no batch
+      "tile=4",
+      "order=weight,tile=3",
+      "buffer_mib=1",
+      "grouping=fixed,map=coded_csr,buffer_mib=1",
+  };
+  return registry.dataflows().Register(
+      std::move(description),
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<GatherGemmScatter>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

@@ -1,0 +1,52 @@
+// One view of the two layouts: which (offset, position) entries a row of features has.
+#ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_
+#define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_
+
+#include <cstdint>
+
+namespace voxconv {
+
+// A position table [rows, K] (TorchSparse, Minuet).
+struct DenseRows {
+  const int32_t* table;
+  int num_offsets;
+
+  // visit(k, position) for all entries of `row`, ascending by k.
+  template <typename Visit>
+  void ForEach(int64_t row, const Visit& visit) const {
+    const int32_t* entries = table + row * num_offsets;
+    for (int k = 0; k < num_offsets; ++k) {
+      if (entries[k] >= 0) visit(k, int64_t{entries[k]});
+    }
+  }
+  // The position under offset k, or -1.
+  int64_t Find(int64_t row, int k) const { return table[row * num_offsets + k]; }
+};
+
+// Coded CSR (PCEngine, Equation 3): code = k + K * position.
+struct CodedRows {
+  const int64_t* ptr;
+  const uint32_t* codes;
+  int num_offsets;
+
+  template <typename Visit>
+  void ForEach(int64_t row, const Visit& visit) const {
+    const uint32_t scale = static_cast<uint32_t>(num_offsets);
+    for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {
+      const uint32_t position = codes[i] / scale;
+      visit(static_cast<int>(codes[i] - position * scale), int64_t{position});
+    }
+  }
+  int64_t Find(int64_t row, int k) const {
+    const uint32_t scale = static_cast<uint32_t>(num_offsets);
+    for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {
+      const uint32_t position = codes[i] / scale;
+      if (codes[i] - position * scale == static_cast<uint32_t>(k)) return position;
+    }
+    return -1;
+  }
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_

@@ -1,0 +1,64 @@
+// What planning decides for one map and shape; the same on every backend.
+#ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
+#define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "core/dataflow.h"
+#include "dataflows/gather_gemm_scatter/schedule.h"
+
+namespace voxconv {
+
+enum class MoveOrder {
+  kWeight,    // one walk over the rows an offset (TorchSparse Figure 9a)
+  kLocality,  // input-stationary gather, output-stationary scatter (Figure 9b)
+};
+
+// How features move between their matrices and the buffers.
+struct MoveRule {
+  MapLayout map = MapLayout::kDenseTables;  // or kCodedCsr
+  MoveOrder order = MoveOrder::kLocality;
+  int64_t tile = 0;  // channels moved for one walk over a row's map entries; 0: all
+
+  int64_t TileOf(int64_t channels) const { return tile == 0 || tile > channels ? channels : tile; }
+};
+
+// By formula, in bytes, pairs and matmuls; see the definition.
+Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvShape& shape,
+                   const MoveRule& rule);
+
+class GatherGemmScatterPlan final : public DataflowPlan {
+ public:
+  // Books the gather buffer [schedule.buffer_rows, C_in] and the scatter buffer
+  // [schedule.buffer_rows, C_out].
+  GatherGemmScatterPlan(Schedule schedule, const KernelMap& map, const ConvShape& shape,
+                        const MoveRule& rule)
+      : schedule_(std::move(schedule)),
+        shape_(shape),
+        rule_(rule),
+        work_(CountWork(schedule_, map, shape, rule)) {
+    const int64_t element = SizeOf(shape.dtype);
+    gather_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_in * element);
+    scatter_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_out * element);
+  }
+
+  const Schedule& schedule() const { return schedule_; }
+  const ConvShape& shape() const { return shape_; }
+  const MoveRule& rule() const { return rule_; }
+  const Counters& work() const { return work_; }
+  int gather_slot() const { return gather_slot_; }
+  int scatter_slot() const { return scatter_slot_; }
+
+ private:
+  Schedule schedule_;
+  ConvShape shape_;
+  MoveRule rule_;
+  Counters work_;
+  int gather_slot_ = -1;
+  int scatter_slot_ = -1;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_

@@ -1,0 +1,14 @@
+#ifndef VOXCONV_DATAFLOWS_HASH2COL_REGISTER_H_
+#define VOXCONV_DATAFLOWS_HASH2COL_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds the dataflow "hash2col" (H-CNN).
+absl::Status RegisterHash2col(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_HASH2COL_REGISTER_H_

@@ -1,0 +1,78 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "dataflow_test_util.h"
+#include "dataflows/hash2col/register.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+using namespace dataflow_test;  // NOLINT(google-build-using-namespace)
+
+class Hash2colTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(RegisterHash2col(registry_).ok()); }
+
+  Result RunSpec(const std::string& options, const Problem& problem, int threads = 1) const {
+    return RunDataflow(registry_, absl::StrCat("hash2col:", options), problem, threads);
+  }
+
+  Registry registry_;
+};
+
+TEST_F(Hash2colTest, AnyMapAndChannelsEqualBruteForce) {
+  const std::vector<HostMap> maps = {
+      SubmanifoldMap(6, 0.4, 1),     RandomMap(50, 30, {20, 0, 7, 30}, 2),
+      RandomMap(9, 9, {9}, 3),       RandomMap(0, 0, {0, 0}, 1),
+      RandomMap(5, 0, {0, 0}, 1),    RandomMap(0, 5, {0, 0}, 1),
+      RandomMap(5, 6, {0, 0, 0}, 1),
+  };
+  for (const HostMap& map : maps) {
+    for (int c_in : {1, 3, 33}) {
+      for (int c_out : {1, 3, 33}) {
+        const Problem problem(map, c_in, c_out);
+        ExpectNear(RunSpec("", problem), problem, absl::StrCat(c_in, "->", c_out));
+      }
+    }
+  }
+}
+
+TEST_F(Hash2colTest, WorkspaceBoundsTheColumns) {
+  // A column of 27 x 64 floats: 151 rows a MiB.
+  const Problem problem(SubmanifoldMap(10, 0.5, 4), 64, 8);
+  const Result whole = RunSpec("", problem);
+  const Result blocks = RunSpec("workspace_mib=1", problem);
+  ExpectNear(whole, problem, "whole");
+  ExpectNear(blocks, problem, "blocks");
+  EXPECT_EQ(whole.profile.counters.launches, 1);
+  EXPECT_EQ(blocks.profile.counters.launches, (problem.map.num_outputs + 150) / 151);
+  EXPECT_LE(blocks.profile.counters.peak_workspace, int64_t{1} << 20);
+  EXPECT_EQ(whole.profile.counters.padded_pairs, 27 * problem.map.num_outputs);
+  EXPECT_GT(blocks.profile.visits[static_cast<int>(Stage::kGather)], 1);
+}
+
+TEST_F(Hash2colTest, BitwiseTheSameForAnyThreadCount) {
+  const Problem problem(SubmanifoldMap(15, 0.5, 5), 8, 24);
+  for (const std::string& spec : registry_.dataflows().Variants()) {
+    const Result one = RunDataflow(registry_, spec, problem, 1);
+    ASSERT_TRUE(one.status.ok()) << spec;
+    EXPECT_EQ(one.output, RunDataflow(registry_, spec, problem, 2).output) << spec;
+  }
+}
+
+TEST_F(Hash2colTest, RefusesWhatItCannotDo) {
+  const auto dataflow = *registry_.dataflows().Create("hash2col");
+  EXPECT_FALSE(dataflow->Supports({8, 8, DType::kBF16}, BackendKind::kCpu).ok);
+  EXPECT_FALSE(dataflow->Supports({8, 8, DType::kF32}, BackendKind::kCuda).ok);
+  EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=0").ok());
+
+  // 27 offsets x 10,000 channels do not fit in 1 MiB.
+  const Problem wide(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), 10'000, 1);
+  const Result result = RunSpec("workspace_mib=1", wide);
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+}
+
+}  // namespace
+}  // namespace voxconv
