@@ -1,0 +1,61 @@
+// Runs a network on a backend.
+#ifndef VOXCONV_NETWORKS_EXECUTOR_H_
+#define VOXCONV_NETWORKS_EXECUTOR_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/coordinate_set.h"
+#include "core/registry.h"
+#include "core/tensor.h"
+#include "core/workspace.h"
+#include "networks/compiled_network.h"
+#include "networks/graph.h"
+#include "networks/map_store.h"
+#include "networks/report.h"
+
+namespace voxconv {
+
+struct RunResult {
+  Tensor features;               // of the graph's output node
+  CoordinateSetPtr coordinates;  // its rows; null after global pooling
+  RunReport report;
+};
+
+// A network ready to run any number of times. Parameters are uploaded once, when it is made. Not
+// thread-safe: one runner a stream.
+class NetworkRunner {
+ public:
+  // Errors as in CompileNetwork. `backend` must outlive the runner and its results; `registry` need
+  // not.
+  static absl::StatusOr<std::unique_ptr<NetworkRunner>> Create(NetworkGraph graph,
+                                                               const RunConfig& config,
+                                                               const Registry& registry,
+                                                               Backend& backend);
+
+  // `features`: [N, in_channels] f32 in the backend's memory, row i on coordinates->rows()[i];
+  // never written. Refuses shapes and tensor strides that do not fit the graph. A tensor is freed
+  // after its last consumer, and element-wise layers work in place where they are that consumer.
+  // Synchronises the stream. An error names its layer.
+  absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
+
+  // As run: after folding, without host copies of the parameters.
+  const NetworkGraph& graph() const { return network_->graph; }
+  const CompiledNetwork& network() const { return *network_; }
+  // Drops the maps that RunConfig::keep_maps has kept.
+  void ClearMaps() { maps_.Clear(); }
+
+ private:
+  NetworkRunner(std::unique_ptr<CompiledNetwork> network, Backend& backend)
+      : network_(std::move(network)), backend_(backend), maps_(*network_) {}
+
+  std::unique_ptr<CompiledNetwork> network_;
+  Backend& backend_;
+  MapStore maps_;
+  Workspace workspace_;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_NETWORKS_EXECUTOR_H_

@@ -1,0 +1,106 @@
+#include "networks/map_plan.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace voxconv {
+namespace {
+
+class MapPlanner {
+ public:
+  MapPlanner(const NetworkGraph& graph, const std::vector<std::optional<MapNeed>>& needs,
+             bool reuse)
+      : graph_(graph), needs_(needs), reuse_(reuse) {
+    plan_.map_of_node.assign(graph.nodes().size(), -1);
+    queried_of_node_.assign(graph.nodes().size(), -1);
+  }
+
+  MapPlan Run() && {
+    for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
+      if (needs_[id].has_value()) plan_.map_of_node[id] = MapOf(id);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  int MapOf(int id) {
+    const Node& node = graph_.node(id);
+    int slot;
+    if (node.counterpart < 0) {
+      slot = queried_of_node_[id] = Queried(id);
+    } else {
+      slot = queried_of_node_[node.counterpart];
+      VOXCONV_CHECK(slot >= 0);
+      // An unpooling walks its pooling's map as it is.
+      if (node.op == Op::kConv) slot = Derived(MapSlot::Origin::kTranspose, slot, {}, id);
+    }
+    slot = Derived(MapSlot::Origin::kConvert, slot, needs_[id]->layout, id);
+    Use(slot, id);
+    return slot;
+  }
+
+  void Use(int slot, int id) {
+    plan_.maps[slot].last_user = std::max(plan_.maps[slot].last_user, id);
+  }
+
+  // The map as the mapping emits it.
+  int Queried(int id) {
+    const Node& node = graph_.node(id);
+    for (int slot = 0; reuse_ && slot < static_cast<int>(plan_.maps.size()); ++slot) {
+      const MapSlot& map = plan_.maps[slot];
+      if (map.origin != MapSlot::Origin::kQuery) continue;
+      const Node& other = graph_.node(map.node);
+      if (InputCoordinates(other) == InputCoordinates(node) &&
+          other.coordinates == node.coordinates &&
+          needs_[map.node]->geometry.params() == needs_[id]->geometry.params() &&
+          needs_[map.node]->mapping == needs_[id]->mapping) {
+        return slot;
+      }
+    }
+    const int index = Index(id);
+    plan_.indices[index].last_user = id;
+    plan_.maps.push_back(
+        {.origin = MapSlot::Origin::kQuery, .node = id, .index = index, .last_user = id});
+    return static_cast<int>(plan_.maps.size()) - 1;
+  }
+
+  int Index(int id) {
+    const int coordinates = InputCoordinates(graph_.node(id));
+    for (int index = 0; reuse_ && index < static_cast<int>(plan_.indices.size()); ++index) {
+      const IndexSlot& slot = plan_.indices[index];
+      if (slot.coordinates == coordinates && needs_[slot.node]->mapping == needs_[id]->mapping) {
+        return index;
+      }
+    }
+    plan_.indices.push_back({coordinates, id, id});
+    return static_cast<int>(plan_.indices.size()) - 1;
+  }
+
+  int Derived(MapSlot::Origin origin, int source, const LayoutRequest& layout, int id) {
+    for (int slot = 0; reuse_ && slot < static_cast<int>(plan_.maps.size()); ++slot) {
+      const MapSlot& map = plan_.maps[slot];
+      if (map.origin == origin && map.source == source && map.layout == layout) return slot;
+    }
+    Use(source, id);
+    plan_.maps.push_back({.origin = origin, .source = source, .layout = layout, .last_user = id});
+    return static_cast<int>(plan_.maps.size()) - 1;
+  }
+
+  int InputCoordinates(const Node& node) const { return graph_.node(node.inputs[0]).coordinates; }
+
+  const NetworkGraph& graph_;
+  const std::vector<std::optional<MapNeed>>& needs_;
+  const bool reuse_;
+  MapPlan plan_;
+  std::vector<int> queried_of_node_;  // by node: the slot of the map as queried
+};
+
+}  // namespace
+
+MapPlan PlanMaps(const NetworkGraph& graph, const std::vector<std::optional<MapNeed>>& needs,
+                 bool reuse) {
+  return MapPlanner(graph, needs, reuse).Run();
+}
+
+}  // namespace voxconv

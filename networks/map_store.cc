@@ -1,0 +1,116 @@
+#include "networks/map_store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace voxconv {
+
+MapStore::MapStore(const CompiledNetwork& network) : network_(network) { Clear(); }
+
+void MapStore::Start(const CoordinateSetPtr& input) {
+  const bool same = coordinates_[0] != nullptr && coordinates_[0]->id() == input->id();
+  if (!same || !network_.config.keep_maps) Clear();
+  coordinates_[0] = input;
+}
+
+void MapStore::Clear() {
+  maps_.clear();
+  indices_.clear();
+  coordinates_.clear();
+  coordinates_.resize(network_.graph.coordinates().size());
+  indices_.resize(network_.maps.indices.size());
+  maps_.resize(network_.maps.maps.size());
+}
+
+absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& context) {
+  const int id = network_.graph.node(node).coordinates;
+  if (coordinates_[id] != nullptr) return absl::OkStatus();
+  const LayerSetup& layer = network_.layers[node];
+  VOXCONV_CHECK(layer.output_coords != nullptr);
+  const CoordinateSetPtr& inputs = coordinates_[network_.graph.coordinates()[id].from];
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_[id],
+                           layer.output_coords->Compute(*inputs, *layer.geometry, context));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
+                                                               const ExecutionContext& context,
+                                                               LayerReport& layer,
+                                                               RunReport& report) {
+  const int slot = network_.maps.map_of_node[node];
+  VOXCONV_CHECK(slot >= 0);
+  layer.map_origin = MapOrigin::kReused;
+  VOXCONV_RETURN_IF_ERROR(Fill(slot, context, layer, report));
+  return maps_[slot];
+}
+
+absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerReport& layer,
+                            RunReport& report) {
+  if (maps_[slot] != nullptr) return absl::OkStatus();
+  const MapSlot& plan = network_.maps.maps[slot];
+  if (plan.origin == MapSlot::Origin::kQuery) {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, Query(plan, context, report));
+    maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
+    layer.map_origin = MapOrigin::kQueried;
+    return absl::OkStatus();
+  }
+  VOXCONV_RETURN_IF_ERROR(Fill(plan.source, context, layer, report));
+  const std::shared_ptr<const KernelMap>& source = maps_[plan.source];
+  if (plan.origin == MapSlot::Origin::kTranspose) {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, context.backend->TransposeKernelMap(*source, context));
+    maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
+    ++report.maps_transposed;
+    if (layer.map_origin == MapOrigin::kReused) layer.map_origin = MapOrigin::kTransposed;
+    return absl::OkStatus();
+  }
+  if (source->layout() == plan.layout) {
+    maps_[slot] = source;
+    return absl::OkStatus();
+  }
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                           context.backend->ConvertKernelMap(*source, plan.layout, context));
+  maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
+  ++report.maps_converted;
+  if (layer.map_origin == MapOrigin::kReused) layer.map_origin = MapOrigin::kConverted;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionContext& context,
+                                          RunReport& report) {
+  const LayerSetup& layer = network_.layers[slot.node];
+  const IndexSlot& index_slot = network_.maps.indices[slot.index];
+  const CoordinateSet& inputs = *coordinates_[index_slot.coordinates];
+  std::unique_ptr<MapIndex>& index = indices_[slot.index];
+  if (index == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(index, layer.mapping->BuildIndex(inputs, context));
+    ++report.indices_built;
+  }
+  const CoordinateSet& outputs = *coordinates_[network_.graph.node(slot.node).coordinates];
+  ++report.maps_queried;
+  return layer.mapping->Query(*index, {inputs, outputs, *layer.geometry}, context);
+}
+
+void MapStore::Release(int node) {
+  if (network_.config.keep_maps) return;
+  for (size_t slot = 0; slot < maps_.size(); ++slot) {
+    if (network_.maps.maps[slot].last_user == node) maps_[slot] = nullptr;
+  }
+  for (size_t slot = 0; slot < indices_.size(); ++slot) {
+    if (network_.maps.indices[slot].last_user == node) indices_[slot] = nullptr;
+  }
+}
+
+int64_t MapStore::bytes() const {
+  int64_t bytes = 0;
+  std::set<const KernelMap*> counted;
+  for (const auto& map : maps_) {
+    if (map != nullptr && counted.insert(map.get()).second) bytes += map->bytes();
+  }
+  for (const auto& index : indices_) {
+    if (index != nullptr) bytes += index->bytes();
+  }
+  return bytes;
+}
+
+}  // namespace voxconv

@@ -1,0 +1,148 @@
+#include "networks/models.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/status_macros.h"
+#include "networks/graph_builder.h"
+
+namespace voxconv {
+namespace {
+
+absl::StatusOr<int64_t> ScaleChannels(int64_t channels, double width) {
+  const double scaled = static_cast<double>(channels) * width;
+  const double whole = std::round(scaled);
+  // Far above any real width, and far below where the cast would overflow.
+  constexpr double kMaxChannels = 1 << 20;
+  if (!(scaled >= 1.0 && scaled <= kMaxChannels && std::abs(scaled - whole) < 1e-6)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("width ", width, ": ", channels, " channels become ", scaled,
+                     "; the width must give whole channel counts of 1 or more"));
+  }
+  return static_cast<int64_t>(whole);
+}
+
+template <size_t N>
+absl::StatusOr<std::array<int64_t, N>> ScaleAll(std::array<int64_t, N> channels, double width) {
+  for (int64_t& c : channels) {
+    VOXCONV_ASSIGN_OR_RETURN(c, ScaleChannels(c, width));
+  }
+  return channels;
+}
+
+}  // namespace
+
+absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes) {
+  if (classes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("classes ", classes, ": must be 0 (no head) or more"));
+  }
+  constexpr int kLevels = 4;
+  // Stem, encoder, decoder.
+  VOXCONV_ASSIGN_OR_RETURN(
+      const auto c,
+      ScaleAll(std::array<int64_t, 9>{32, 32, 64, 128, 256, 256, 128, 96, 96}, width));
+  const ConvOptions down{.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}};
+
+  GraphBuilder b("minkunet42");
+  int x = b.ConvBlock("stem.conv1", b.Input(in_channels), c[0], {});
+  x = b.ConvBlock("stem.conv2", x, c[0], {});
+  std::array<int, kLevels> skips, strided;
+  for (int k = 0; k < kLevels; ++k) {
+    const std::string stage = absl::StrCat("encoder", k + 1);
+    skips[k] = x;
+    x = strided[k] = b.ConvBlock(stage + ".down", x, c[k], down);
+    x = b.ResidualBlock(stage + ".res1", x, c[k + 1]);
+    x = b.ResidualBlock(stage + ".res2", x, c[k + 1]);
+  }
+  for (int k = 0; k < kLevels; ++k) {
+    const std::string stage = absl::StrCat("decoder", k + 1);
+    const int level = kLevels - 1 - k;
+    const int64_t c_out = c[kLevels + 1 + k];
+    x = b.UpBlock(stage + ".up", x, c_out, strided[level]);
+    x = b.Concat(stage + ".cat", x, skips[level]);
+    x = b.ResidualBlock(stage + ".res1", x, c_out);
+    x = b.ResidualBlock(stage + ".res2", x, c_out);
+  }
+  if (classes > 0) x = b.Linear("head", x, classes);
+  return std::move(b).Build(x);
+}
+
+absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels) {
+  struct StageSpec {
+    int blocks;
+    Int3 kernel, stride;
+  };
+  constexpr StageSpec kStages[] = {{3, {3, 3, 3}, {1, 1, 1}},
+                                   {3, {3, 3, 3}, {2, 2, 2}},
+                                   {3, {3, 3, 3}, {2, 2, 2}},
+                                   {3, {3, 3, 3}, {2, 2, 2}},
+                                   {1, {1, 3, 1}, {1, 2, 1}}};
+  VOXCONV_ASSIGN_OR_RETURN(const auto c,
+                           ScaleAll(std::array<int64_t, 5>{16, 32, 64, 128, 128}, width));
+
+  GraphBuilder b("sparseresnet21");
+  int x = b.Input(in_channels);
+  for (size_t i = 0; i < std::size(kStages); ++i) {
+    const StageSpec& spec = kStages[i];
+    const std::string stage = absl::StrCat("stage", i + 1);
+    const bool strided = spec.stride != Int3{1, 1, 1};
+    x = b.ConvBlock(stage + ".conv", x, c[i],
+                    {.kind = strided ? ConvKind::kStrided : ConvKind::kSubmanifold,
+                     .kernel = spec.kernel,
+                     .stride = spec.stride});
+    for (int block = 1; block < spec.blocks; ++block) {
+      x = b.ResidualBlock(absl::StrCat(stage, ".res", block), x, c[i], spec.kernel);
+    }
+  }
+  return std::move(b).Build(x);
+}
+
+absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width) {
+  // The stage of 16 channels works at the input's resolution and only the three after it are
+  // strided, as published: four halvings would leave the 41 voxels of height that the detector is
+  // built for with 2 before the last layer, whose kernel takes 3.
+  constexpr int kStages = 4;
+  // Padding as the other projects write it; z is padded in all stages but the last.
+  constexpr Int3 kPadding[kStages] = {{}, {1, 1, 1}, {1, 1, 1}, {1, 1, 0}};
+  VOXCONV_ASSIGN_OR_RETURN(const auto c,
+                           ScaleAll(std::array<int64_t, kStages>{16, 32, 64, 128}, width));
+  const auto strided = [](const Int3& kernel, const Int3& stride, const Int3& padding) {
+    return ConvOptions{.kind = ConvKind::kStrided,
+                       .rule = OutputRule::kDilate,
+                       .kernel = kernel,
+                       .stride = stride,
+                       .padding = CenteredPadding(padding, kernel)};
+  };
+
+  GraphBuilder b("centerpoint");
+  int x = b.ConvBlock("stem", b.Input(in_channels), c[0], {});
+  for (int i = 0; i < kStages; ++i) {
+    const std::string stage = absl::StrCat("stage", i + 1);
+    if (i > 0) {
+      x = b.ConvBlock(stage + ".down", x, c[i], strided({3, 3, 3}, {2, 2, 2}, kPadding[i]));
+    }
+    x = b.ResidualBlock(stage + ".res1", x, c[i]);
+    x = b.ResidualBlock(stage + ".res2", x, c[i]);
+  }
+  x = b.ConvBlock("last", x, c[3], strided({1, 1, 3}, {1, 1, 2}, {0, 0, 0}));
+  return std::move(b).Build(x);
+}
+
+std::vector<std::string> ModelNames() { return {"minkunet42", "sparseresnet21", "centerpoint"}; }
+
+absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options) {
+  const auto channels = [&](int64_t usual) {
+    return options.in_channels == 0 ? usual : options.in_channels;
+  };
+  if (name == "minkunet42") return MakeMinkUNet42(options.width, channels(4), options.classes);
+  if (name == "sparseresnet21") return MakeSparseResNet21(options.width, channels(4));
+  if (name == "centerpoint") return MakeCenterPointEncoder(channels(5), options.width);
+  return absl::InvalidArgumentError(absl::StrCat("network '", name, "' is unknown; allowed are ",
+                                                 absl::StrJoin(ModelNames(), ", ")));
+}
+
+}  // namespace voxconv

@@ -1,0 +1,42 @@
+// The papers' networks. Parameters have no values yet: InitializeParameters or
+// NetworkGraph::SetParameter gives them.
+#ifndef VOXCONV_NETWORKS_MODELS_H_
+#define VOXCONV_NETWORKS_MODELS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "networks/graph.h"
+
+namespace voxconv {
+
+// `width` scales every channel count but the input's and the classes; one that gives a fractional
+// or no channel count is refused.
+
+// Segmentation: 42 convolutions and 7 shortcuts. `classes` 0 leaves the linear head out. Choy et
+// al., 2019; as PCEngine, TorchSparse and Minuet run it (rule quantize).
+absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes);
+
+// Detection backbone: 21 convolutions (rule quantize).
+absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels);
+
+// The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate).
+absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width = 1.0);
+
+struct ModelOptions {
+  double width = 1.0;
+  int64_t in_channels = 0;  // 0: the model's usual number
+  int64_t classes = 19;     // segmentation only
+};
+
+// "minkunet42", "sparseresnet21", "centerpoint".
+std::vector<std::string> ModelNames();
+// By name; an unknown one is refused with the list.
+absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_NETWORKS_MODELS_H_

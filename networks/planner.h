@@ -1,0 +1,92 @@
+// Which mapping and dataflow each layer runs with. Plugins are named by their specs
+// (core/registry.h); networks know no plugin type.
+#ifndef VOXCONV_NETWORKS_PLANNER_H_
+#define VOXCONV_NETWORKS_PLANNER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "networks/graph.h"
+
+namespace voxconv {
+
+// Plugin specs of one layer.
+struct LayerChoice {
+  std::string mapping;
+  std::string dataflow;
+  std::string output_coords;
+  friend bool operator==(const LayerChoice&, const LayerChoice&) = default;
+};
+
+// Stateless and const.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+  // One entry a node; those of nodes without a kernel map are ignored.
+  virtual absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const = 0;
+};
+
+// The same choice for all layers.
+class FixedPlanner final : public Planner {
+ public:
+  explicit FixedPlanner(LayerChoice choice) : choice_(std::move(choice)) {}
+  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override;
+
+ private:
+  LayerChoice choice_;
+};
+
+// Convolutions of one stride and accumulated stride, which PCEngine takes as the same mapping.
+struct StrideGroup {
+  Int3 stride, accumulated_stride;
+  std::vector<int> layers;  // node ids, ascending
+  int64_t max_channels = 0;
+};
+
+// Groups in order of their first layer. The accumulated stride is that of the layer's output; an
+// inverse convolution belongs to the strided one whose map it uses.
+std::vector<StrideGroup> GroupByStride(const NetworkGraph& graph);
+
+// PCEngine's heuristic adaptive dataflow (Section 6, Algorithm 1): a group runs with
+// fetch-on-demand if no layer of it has max(C_in, C_out) > B, and with gather-GEMM-scatter
+// otherwise, so that layers that share a map share its layout.
+class HeuristicPlanner final : public Planner {
+ public:
+  struct Config {
+    std::string mapping;
+    std::string output_coords;
+    std::string fetch_on_demand = "fetch_on_demand";
+    std::string gather_gemm_scatter = "gather_gemm_scatter";
+    int64_t channel_threshold = 64;  // B
+  };
+  explicit HeuristicPlanner(Config config) : config_(std::move(config)) {}
+  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override;
+
+ private:
+  Config config_;
+};
+
+// Other choices for the layers whose names match a pattern; empty specs leave the choice as it is.
+struct LayerOverride {
+  std::string pattern;  // shell glob over layer names: "encoder?.down", "*.conv2"
+  LayerChoice choice;
+};
+
+// Overrides apply in order, the last one wins. A pattern that matches no layer with a kernel map is
+// refused.
+class OverridePlanner final : public Planner {
+ public:
+  OverridePlanner(std::shared_ptr<const Planner> base, std::vector<LayerOverride> overrides)
+      : base_(std::move(base)), overrides_(std::move(overrides)) {}
+  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override;
+
+ private:
+  std::shared_ptr<const Planner> base_;
+  std::vector<LayerOverride> overrides_;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_NETWORKS_PLANNER_H_

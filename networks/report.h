@@ -1,0 +1,63 @@
+// What a run did, layer by layer.
+#ifndef VOXCONV_NETWORKS_REPORT_H_
+#define VOXCONV_NETWORKS_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/profile.h"
+
+namespace voxconv {
+
+// How a layer came by its kernel map: not at all, from a map query, by exchanging inputs and
+// outputs of an earlier map, by converting an earlier map to another layout, as it was.
+enum class MapOrigin { kNone, kQueried, kTransposed, kConverted, kReused };
+
+constexpr const char* ToString(MapOrigin origin) {
+  switch (origin) {
+    case MapOrigin::kNone:
+      return "none";
+    case MapOrigin::kQueried:
+      return "queried";
+    case MapOrigin::kTransposed:
+      return "transposed";
+    case MapOrigin::kConverted:
+      return "converted";
+    case MapOrigin::kReused:
+      return "reused";
+  }
+  return "?";
+}
+
+struct LayerReport {
+  std::string name;
+  std::string op;
+  std::string geometry;  // convolutions and pooling, else empty
+  int64_t c_in = 0, c_out = 0;
+  int64_t n_in = 0, n_out = 0;
+  int64_t pairs = 0;
+  std::vector<int64_t> map_sizes;  // pairs per kernel offset
+  std::string mapping;             // canonical specs; empty where no plugin ran
+  std::string dataflow;
+  std::string output_coords;
+  MapOrigin map_origin = MapOrigin::kNone;
+  Profile profile;  // stage times and counters of this layer alone
+};
+
+struct RunReport {
+  std::vector<LayerReport> layers;  // in order of execution, the input left out
+  Profile total;
+  int64_t indices_built = 0;
+  int64_t maps_queried = 0;
+  int64_t maps_transposed = 0;
+  int64_t maps_converted = 0;
+  // Largest sizes held at once, in bytes; workspace is in total.counters.
+  int64_t peak_feature_bytes = 0;
+  int64_t peak_map_bytes = 0;
+  int64_t parameter_bytes = 0;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_NETWORKS_REPORT_H_
