@@ -47,10 +47,17 @@ class BinaryTreeMapping final : public voxconv::Mapping {
 
   const voxconv::Options& options() const override { return options_; }
 
-  voxconv::Support Supports(const voxconv::ConvGeometry& /*geometry*/,
+  // What is asked for runs or is refused with the reason; nothing is replaced in silence.
+  voxconv::Support Supports(const voxconv::ConvGeometry& geometry,
                             voxconv::BackendKind backend) const override {
-    if (backend == voxconv::BackendKind::kCpu) return voxconv::Support::Yes();
-    return voxconv::Support::No("binary_tree runs on the CPU only");
+    if (backend != voxconv::BackendKind::kCpu) {
+      return voxconv::Support::No("binary_tree runs on the CPU only");
+    }
+    if (symmetric_ && !geometry.symmetric()) {
+      return voxconv::Support::No(
+          "symmetric=true needs a submanifold convolution with an odd kernel on every axis");
+    }
+    return voxconv::Support::Yes();
   }
 
   absl::StatusOr<std::unique_ptr<voxconv::MapIndex>> BuildIndex(
@@ -85,8 +92,7 @@ class BinaryTreeMapping final : public voxconv::Mapping {
       }
       return pairs;
     };
-    return voxconv::CollectPairs(problem, symmetric_ && problem.geometry.symmetric(), probe,
-                                 context);
+    return voxconv::CollectPairs(problem, symmetric_, probe, context);
   }
 
  private:
@@ -96,8 +102,7 @@ class BinaryTreeMapping final : public voxconv::Mapping {
 
 absl::Status RegisterBinaryTree(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
-  options.Bool("symmetric", true,
-               "look up half the offsets of an odd submanifold kernel and mirror the rest");
+  options.Bool("symmetric", false, "look up half of the offsets and mirror the rest");
   return registry.mappings().Register(
       {.name = "binary_tree",
        .summary = "balanced binary tree (std::map) over the input coordinates",
