@@ -50,7 +50,7 @@ absl::Status ReadString(const Json& object, const char* key, bool required, std:
   return absl::OkStatus();
 }
 
-absl::StatusOr<HeuristicPlanner> ParsePlanner(const Json& object) {
+absl::StatusOr<HeuristicPlanner::Config> ParsePlanner(const Json& object) {
   VOXCONV_RETURN_IF_ERROR(CheckKeys(
       object, "planner", {"kind", "threshold", "fetch_on_demand", "gather_gemm_scatter"}));
   std::string kind;
@@ -59,13 +59,13 @@ absl::StatusOr<HeuristicPlanner> ParsePlanner(const Json& object) {
     return absl::InvalidArgumentError(
         absl::StrCat("planner kind '", kind, "' is unknown; allowed is heuristic"));
   }
-  HeuristicPlanner planner;
+  HeuristicPlanner::Config planner;
   if (const auto threshold = object.find("threshold"); threshold != object.end()) {
     if (!threshold->is_number_unsigned() || threshold->get<uint64_t>() > (uint64_t{1} << 40)) {
       return absl::InvalidArgumentError(absl::StrCat("planner threshold ", threshold->dump(),
                                                      ": allowed are whole numbers 0 .. 2^40"));
     }
-    planner.threshold = threshold->get<int64_t>();
+    planner.channel_threshold = threshold->get<int64_t>();
   }
   VOXCONV_RETURN_IF_ERROR(ReadString(object, "fetch_on_demand", true, planner.fetch_on_demand));
   VOXCONV_RETURN_IF_ERROR(
@@ -79,9 +79,9 @@ absl::StatusOr<std::vector<LayerOverride>> ParseLayers(const Json& object) {
   for (const auto& [name, specs] : object.items()) {
     VOXCONV_RETURN_IF_ERROR(
         CheckKeys(specs, absl::StrCat("layer '", name, "'"), {"mapping", "dataflow"}));
-    LayerOverride layer{name, "", ""};
-    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "mapping", false, layer.mapping));
-    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "dataflow", false, layer.dataflow));
+    LayerOverride layer{name, {}};
+    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "mapping", false, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "dataflow", false, layer.choice.dataflow));
     layers.push_back(std::move(layer));
   }
   return layers;
@@ -104,6 +104,28 @@ absl::Status ResolveSpec(const PluginFamily<Plugin>& family, absl::string_view p
   return absl::OkStatus();
 }
 
+// Gives symmetric layers a mapping of their own.
+class SymmetricMappingPlanner final : public Planner {
+ public:
+  SymmetricMappingPlanner(std::shared_ptr<const Planner> base, std::string mapping)
+      : base_(std::move(base)), mapping_(std::move(mapping)) {}
+
+  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override {
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<LayerChoice> choices, base_->Plan(graph));
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (graph.node(i).op != Op::kConv && graph.node(i).op != Op::kPool) continue;
+      VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
+                               ConvGeometry::Create(graph.node(i).geometry));
+      if (geometry.symmetric()) choices[i].mapping = mapping_;
+    }
+    return choices;
+  }
+
+ private:
+  std::shared_ptr<const Planner> base_;
+  std::string mapping_;
+};
+
 absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   const bool complete = std::none_of(parts.begin(), parts.end(),
@@ -114,31 +136,52 @@ absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
         ") or MAPPING/DATAFLOW or MAPPING/DATAFLOW/OUTPUT_COORDS"));
   }
   Configuration configuration;
-  configuration.mapping = parts[0];
-  configuration.dataflow = parts[1];
-  configuration.output_coords = parts.size() == 3 ? parts[2] : kDefaultOutputCoords;
+  configuration.choice.mapping = parts[0];
+  configuration.choice.dataflow = parts[1];
+  configuration.choice.output_coords = parts.size() == 3 ? parts[2] : kDefaultOutputCoords;
   return configuration;
 }
 
 }  // namespace
 
+std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
+  std::shared_ptr<const Planner> planner;
+  if (configuration.heuristic.has_value()) {
+    HeuristicPlanner::Config heuristic = *configuration.heuristic;
+    heuristic.mapping = configuration.choice.mapping;
+    heuristic.output_coords = configuration.choice.output_coords;
+    planner = std::make_shared<HeuristicPlanner>(std::move(heuristic));
+  } else {
+    planner = std::make_shared<FixedPlanner>(configuration.choice);
+  }
+  if (!configuration.symmetric_mapping.empty()) {
+    planner = std::make_shared<SymmetricMappingPlanner>(std::move(planner),
+                                                        configuration.symmetric_mapping);
+  }
+  if (configuration.layers.empty()) return planner;
+  return std::make_shared<OverridePlanner>(std::move(planner), configuration.layers);
+}
+
 absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   const Json object = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
-  VOXCONV_RETURN_IF_ERROR(CheckKeys(
-      object, "the preset",
-      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"}));
+  VOXCONV_RETURN_IF_ERROR(CheckKeys(object, "the preset",
+                                    {"name", "summary", "source", "mapping", "dataflow",
+                                     "output_coords", "symmetric_mapping", "planner", "layers"}));
   Preset preset;
   Configuration& configuration = preset.configuration;
-  configuration.output_coords = kDefaultOutputCoords;
+  configuration.choice.output_coords = kDefaultOutputCoords;
   VOXCONV_RETURN_IF_ERROR(ReadString(object, "name", true, preset.name));
   VOXCONV_RETURN_IF_ERROR(ReadString(object, "summary", true, preset.summary));
   VOXCONV_RETURN_IF_ERROR(ReadString(object, "source", true, preset.source));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "mapping", true, configuration.mapping));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "dataflow", true, configuration.dataflow));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "output_coords", false, configuration.output_coords));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "mapping", true, configuration.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "dataflow", true, configuration.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(
+      ReadString(object, "output_coords", false, configuration.choice.output_coords));
+  VOXCONV_RETURN_IF_ERROR(
+      ReadString(object, "symmetric_mapping", false, configuration.symmetric_mapping));
   if (const auto planner = object.find("planner"); planner != object.end()) {
-    VOXCONV_ASSIGN_OR_RETURN(configuration.planner, ParsePlanner(*planner));
+    VOXCONV_ASSIGN_OR_RETURN(configuration.heuristic, ParsePlanner(*planner));
   }
   if (const auto layers = object.find("layers"); layers != object.end()) {
     VOXCONV_ASSIGN_OR_RETURN(configuration.layers, ParseLayers(*layers));
@@ -203,20 +246,22 @@ absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
 absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
                                       const Registry& registry) {
   Configuration resolved = configuration;
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "mapping", resolved.mapping));
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "dataflow", resolved.dataflow));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "mapping", resolved.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "dataflow", resolved.choice.dataflow));
   VOXCONV_RETURN_IF_ERROR(
-      ResolveSpec(registry.output_coords(), "output_coords", resolved.output_coords));
-  if (resolved.planner.has_value()) {
+      ResolveSpec(registry.output_coords(), "output_coords", resolved.choice.output_coords));
+  VOXCONV_RETURN_IF_ERROR(
+      ResolveSpec(registry.mappings(), "symmetric_mapping", resolved.symmetric_mapping));
+  if (resolved.heuristic.has_value()) {
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner fetch_on_demand",
-                                        resolved.planner->fetch_on_demand));
+                                        resolved.heuristic->fetch_on_demand));
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner gather_gemm_scatter",
-                                        resolved.planner->gather_gemm_scatter));
+                                        resolved.heuristic->gather_gemm_scatter));
   }
   for (LayerOverride& layer : resolved.layers) {
-    const std::string part = absl::StrCat("layer '", layer.layer, "'");
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.mapping));
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.dataflow));
+    const std::string part = absl::StrCat("layer '", layer.pattern, "'");
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
   }
   return resolved;
 }
@@ -240,19 +285,22 @@ absl::StatusOr<Configuration> ResolveConfig(absl::string_view text, const Regist
 }
 
 Json ToJson(const Configuration& configuration) {
-  Json json = {{"mapping", configuration.mapping},
-               {"dataflow", configuration.dataflow},
-               {"output_coords", configuration.output_coords}};
-  if (const std::optional<HeuristicPlanner>& planner = configuration.planner) {
+  Json json = {{"mapping", configuration.choice.mapping},
+               {"dataflow", configuration.choice.dataflow},
+               {"output_coords", configuration.choice.output_coords}};
+  if (!configuration.symmetric_mapping.empty()) {
+    json["symmetric_mapping"] = configuration.symmetric_mapping;
+  }
+  if (const std::optional<HeuristicPlanner::Config>& planner = configuration.heuristic) {
     json["planner"] = {{"kind", "heuristic"},
-                       {"threshold", planner->threshold},
+                       {"threshold", planner->channel_threshold},
                        {"fetch_on_demand", planner->fetch_on_demand},
                        {"gather_gemm_scatter", planner->gather_gemm_scatter}};
   }
   for (const LayerOverride& layer : configuration.layers) {
-    Json& specs = json["layers"][layer.layer] = Json::object();
-    if (!layer.mapping.empty()) specs["mapping"] = layer.mapping;
-    if (!layer.dataflow.empty()) specs["dataflow"] = layer.dataflow;
+    Json& specs = json["layers"][layer.pattern] = Json::object();
+    if (!layer.choice.mapping.empty()) specs["mapping"] = layer.choice.mapping;
+    if (!layer.choice.dataflow.empty()) specs["dataflow"] = layer.choice.dataflow;
   }
   return json;
 }

@@ -2,44 +2,39 @@
 #ifndef VOXCONV_EXPERIMENTS_HARNESS_PRESET_H_
 #define VOXCONV_EXPERIMENTS_HARNESS_PRESET_H_
 
-#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/geometry.h"
 #include "core/registry.h"
 #include "experiments/harness/result_line.h"
+#include "networks/planner.h"
 
 namespace voxconv::harness {
 
-// PCEngine's Algorithm 1: layers are grouped by (stride, accumulated stride); a group runs
-// `fetch_on_demand` only if no layer of it has more than `threshold` channels on either side.
-struct HeuristicPlanner {
-  int64_t threshold = 64;
-  std::string fetch_on_demand;  // dataflow specs
-  std::string gather_gemm_scatter;
-  friend bool operator==(const HeuristicPlanner&, const HeuristicPlanner&) = default;
-};
-
-// What the layer of that name uses instead; an empty spec changes nothing.
-struct LayerOverride {
-  std::string layer;
-  std::string mapping;
-  std::string dataflow;
-  friend bool operator==(const LayerOverride&, const LayerOverride&) = default;
-};
-
-// Plugin specs as in core/options.h.
+// What a user selects as one thing. Specs as in core/options.h.
 struct Configuration {
-  std::string mapping;
-  std::string dataflow;  // with a planner: of what is no layer of a network
-  std::string output_coords;
-  std::optional<HeuristicPlanner> planner;
+  LayerChoice choice;
+  // Where not empty, of layers whose kernel map is symmetric (ConvGeometry::symmetric): mappings
+  // with symmetric=true refuse all others.
+  std::string symmetric_mapping;
+  // The planner's own mapping and output_coords are unused: `choice` has them.
+  std::optional<HeuristicPlanner::Config> heuristic;
   std::vector<LayerOverride> layers;
-  friend bool operator==(const Configuration&, const Configuration&) = default;
+
+  // For a layer that is no part of a network.
+  const std::string& MappingFor(const ConvGeometry& geometry) const {
+    return geometry.symmetric() && !symmetric_mapping.empty() ? symmetric_mapping : choice.mapping;
+  }
 };
+
+// The choices for a whole network: the heuristic or the one choice, then symmetric_mapping, then
+// the layers' overrides.
+std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration);
 
 struct Preset {
   std::string name;
@@ -50,10 +45,10 @@ struct Preset {
 
 inline constexpr char kDefaultOutputCoords[] = "sort";
 
-// {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords", "planner":
-// {"kind": "heuristic", "threshold", "fetch_on_demand", "gather_gemm_scatter"} and "layers":
-// {LAYER: {"mapping", "dataflow"}}. Refused, naming the key: one missing, unknown or of the wrong
-// type. Specs are not looked up.
+// {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords",
+// "symmetric_mapping", "planner": {"kind": "heuristic", "threshold", "fetch_on_demand",
+// "gather_gemm_scatter"} and "layers": {PATTERN: {"mapping", "dataflow"}}. Refused, naming the key:
+// one missing, unknown or of the wrong type. Specs are not looked up.
 absl::StatusOr<Preset> ParsePreset(absl::string_view json);
 
 // $VOXCONV_PRESET_DIR, ../share/voxconv/presets beside the program's folder, and the source tree's

@@ -1,0 +1,252 @@
+// `voxconv ab`: two configurations on the same work, verified first, then interleaved.
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/ab/gate.h"
+#include "cli/ab/work.h"
+#include "cli/command.h"
+#include "cli/input_options.h"
+#include "cli/session.h"
+#include "experiments/harness/interrupt.h"
+#include "experiments/harness/result_line.h"
+
+namespace voxconv::cli {
+namespace {
+
+using harness::Json;
+
+po::options_description AbOptions() {
+  po::options_description options("Comparison");
+  options.add_options()                                                                 //
+      ("a", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
+      ("b", po::value<std::string>(), "the same for the other side")                    //
+      ("network", po::value<std::string>(),
+       "minkunet42, sparseresnet21 or centerpoint; without it a single layer runs")      //
+      ("width", po::value<double>()->default_value(1), "scales the network's channels")  //
+      ("kind", po::value<std::string>()->default_value("submanifold"),
+       "of the layer: submanifold, strided, inverse or transposed")  //
+      ("rule", po::value<std::string>()->default_value("quantize"),
+       "output rule of strided and inverse layers: quantize or dilate")                          //
+      ("kernel", po::value<std::string>()->default_value("3"), "one or three values")            //
+      ("stride", po::value<std::string>()->default_value("1"), "one or three values")            //
+      ("dilation", po::value<std::string>()->default_value("1"), "one or three values")          //
+      ("padding", po::value<std::string>()->default_value("0"), "one or three values; dilate")   //
+      ("channels", po::value<std::string>()->default_value("32,32"), "C_IN,C_OUT of the layer")  //
+      ("pairs", po::value<int>()->default_value(harness::kMinPairs),
+       "measured pairs, 20 or more")                                                   //
+      ("warmup", po::value<int>()->default_value(2), "runs of each side before them")  //
+      ("rebuild-maps", po::value<bool>()->default_value(true),
+       "true: coordinates and maps are part of each run; false: made once")                   //
+      ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features")  //
+      ("out", po::value<std::string>(), "append the result to this file as one JSON line");
+  return options;
+}
+
+absl::StatusOr<ab::LayerShape> ParseLayer(const po::variables_map& values) {
+  const auto text = [&](const char* name) { return values[name].as<std::string>(); };
+  ab::LayerShape shape;
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kind, ParseConvKind(text("kind")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.rule, ParseOutputRule(text("rule")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kernel, ParseInt3("kernel", text("kernel")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.stride, ParseInt3("stride", text("stride")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.dilation, ParseInt3("dilation", text("dilation")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.padding, ParseInt3("padding", text("padding")));
+  const std::vector<std::string> channels = absl::StrSplit(text("channels"), ',');
+  constexpr int64_t kMaxChannels = 65536;
+  if (channels.size() != 2 || !absl::SimpleAtoi(channels[0], &shape.c_in) ||
+      !absl::SimpleAtoi(channels[1], &shape.c_out) || shape.c_in < 1 || shape.c_out < 1 ||
+      shape.c_in > kMaxChannels || shape.c_out > kMaxChannels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--channels '", text("channels"), "': C_IN,C_OUT is needed, each 1 .. ", kMaxChannels));
+  }
+  return shape;
+}
+
+absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Request& request,
+                                  Session& session) {
+  if (values.count("network") == 0) {
+    VOXCONV_ASSIGN_OR_RETURN(const ab::LayerShape shape, ParseLayer(values));
+    return ab::MakeLayerWork(request, shape, session.registry(), session.Context());
+  }
+  const ab::NetworkShape shape{values["network"].as<std::string>(), values["width"].as<double>()};
+  return ab::MakeNetworkWork(request, shape, session.registry(), session.Context());
+}
+
+absl::StatusOr<harness::Configuration> ParseSide(const po::variables_map& values, const char* name,
+                                                 const Registry& registry) {
+  if (values.count(name) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is missing: a preset or MAPPING/DATAFLOW"));
+  }
+  absl::StatusOr<harness::Configuration> configuration =
+      harness::ResolveConfig(values[name].as<std::string>(), registry);
+  if (configuration.ok()) return configuration;
+  return absl::Status(configuration.status().code(),
+                      absl::StrCat("--", name, " ", configuration.status().message()));
+}
+
+// The gate: every layer shape of both sides against the reference, then A against B. Prints what
+// held.
+absl::StatusOr<Json> Verify(const ab::Request& request, const ab::Work& work, Session& session) {
+  const std::vector<Coordinate> rows = ab::RowsOf(request.cloud);
+  Json checks = {{"layers", Json::array()}};
+  double worst = 0;
+  int64_t voxels = 0;
+  for (const auto& [name, configuration] :
+       {std::pair("a", &request.a), std::pair("b", &request.b)}) {
+    for (const ab::LayerShape& shape : work.layers_to_check) {
+      const absl::StatusOr<ab::CropCheck> check = ab::CheckAgainstReference(
+          *configuration, shape, rows, session.registry(), session.Context());
+      if (!check.ok()) {
+        return absl::Status(
+            check.status().code(),
+            absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
+      }
+      checks["layers"].push_back({{"side", name},
+                                  {"kind", std::string(ToString(shape.geometry.kind))},
+                                  {"voxels", check->voxels},
+                                  {"error", check->error},
+                                  {"bound", check->bound}});
+      worst = std::max(worst, check->error);
+      voxels = std::max(voxels, check->voxels);
+    }
+  }
+  const absl::StatusOr<double> difference = ab::CompareOutputs(work);
+  if (!difference.ok()) {
+    return absl::Status(difference.status().code(),
+                        absl::StrCat("not timed: ", difference.status().message()));
+  }
+  std::cout << absl::StrFormat(
+                   "verified: maps equal; %d voxels within %.1e of the reference; outputs of A and "
+                   "B within %.1e (bound %.1e)",
+                   voxels, worst, *difference, work.bound)
+            << "\n";
+  checks["difference"] = *difference;
+  checks["bound"] = work.bound;
+  return checks;
+}
+
+std::vector<std::string> Row(const std::string& name, const harness::TimeComparison& time) {
+  const auto ms = [](double value) { return absl::StrFormat("%.3f", value); };
+  std::vector<std::string> row = {name, ms(time.a.median), ms(time.b.median)};
+  if (time.ratio.has_value()) {
+    row.push_back(absl::StrFormat("%.2f", time.ratio->value));
+    row.push_back(absl::StrFormat("%.2f..%.2f", time.ratio->low, time.ratio->high));
+  }
+  return row;
+}
+
+void PrintTable(const harness::Comparison& comparison) {
+  std::vector<std::vector<std::string>> table = {
+      {"stage", "A ms", "B ms", "B / A", "95 % interval"}};
+  for (int i = 0; i < kNumStages; ++i) {
+    const harness::TimeComparison& time = comparison.stages[i];
+    if (time.a.p90 == 0 && time.b.p90 == 0) continue;
+    table.push_back(Row(std::string(ToString(static_cast<Stage>(i))), time));
+  }
+  table.push_back(Row("total (wall)", comparison.wall));
+  std::cout << FormatTable(table);
+}
+
+std::string VerdictLine(const harness::Comparison& comparison) {
+  const harness::Ratio ratio = comparison.wall.ratio.value_or(harness::Ratio{});
+  switch (comparison.verdict) {
+    case harness::Verdict::kFaster:
+      return absl::StrFormat("A is %.2fx faster than B (%.2f..%.2f)", ratio.value, ratio.low,
+                             ratio.high);
+    case harness::Verdict::kSlower:
+      return absl::StrFormat("A is %.2fx slower than B (%.2f..%.2f)", 1 / ratio.value,
+                             1 / ratio.high, 1 / ratio.low);
+    case harness::Verdict::kNoDifference:
+      return absl::StrFormat("no difference between A and B: B / A is %.2f (%.2f..%.2f)",
+                             ratio.value, ratio.low, ratio.high);
+    case harness::Verdict::kTooFewPairs:
+      break;
+  }
+  return absl::StrFormat("too few pairs for a verdict: %d, and %d are needed", comparison.pairs,
+                         harness::kMinPairsForVerdict);
+}
+
+Json DescribeRun(const po::variables_map& values, const ab::Request& request, const ab::Work& work,
+                 Session& session) {
+  const auto side = [&](const char* name, const harness::Configuration& configuration) {
+    Json json = {{"name", values[name].as<std::string>()}};
+    json.update(harness::ToJson(configuration));
+    return json;
+  };
+  Json line = {{"format", 1}, {"kind", "ab"}};
+  line["provenance"] = harness::DescribeProvenance(session.backend());
+  line["input"] = {{"name", values["input"].as<std::string>()},
+                   {"voxel_size", values["voxel-size"].as<std::string>()},
+                   {"voxels", request.cloud.size()},
+                   {"channels", request.cloud.channels},
+                   {"hash", harness::HashInput(request.cloud.coords, request.cloud.features)}};
+  line["work"] = work.description;
+  line["seed"] = request.seed;
+  line["factors"] = {{"maps", request.rebuild_maps ? "rebuilt" : "reused"},
+                     {"cache", "warm"},
+                     {"autotuned", false},
+                     {"warmup", values["warmup"].as<int>()},
+                     {"threads", nullptr}};
+  if (session.backend().kind() == BackendKind::kCpu) {
+    line["factors"]["threads"] = AsCpu(session.Context()).threads();
+  }
+  line["configurations"] = {{"a", side("a", request.a)}, {"b", side("b", request.b)}};
+  return line;
+}
+
+absl::StatusOr<harness::PairedSamples> Measure(const po::variables_map& values,
+                                               const ab::Work& work) {
+  harness::PairedOptions options;
+  options.pairs = values["pairs"].as<int>();
+  options.warmup = values["warmup"].as<int>();
+  Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
+  options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
+  const harness::InterruptGuard guard;
+  options.stop = [&] { return guard.interrupted(); };
+  return harness::PairedRun(work.a.run, work.b.run, options);
+}
+
+}  // namespace
+
+absl::Status RunAb(const std::vector<std::string>& args) {
+  po::options_description options = AbOptions();
+  options.add(InputOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", session->registry()));
+  VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", session->registry()));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+  const ab::Request request{a, b, cloud, values["rebuild-maps"].as<bool>(),
+                            values["seed"].as<uint64_t>()};
+
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));
+  std::cout << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>()
+            << "\n"
+            << work.title << "\n"
+            << session->backend().DeviceName() << "\n";
+  VOXCONV_ASSIGN_OR_RETURN(const Json checks, Verify(request, work, *session));
+  std::cout << std::flush;
+
+  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, Measure(values, work));
+  VOXCONV_ASSIGN_OR_RETURN(const harness::Comparison comparison, harness::Compare(samples));
+  std::cout << "\n";
+  PrintTable(comparison);
+  std::cout << "\n"
+            << (comparison.stopped ? "interrupted; " : "") << comparison.pairs << " pairs, "
+            << (request.rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
+            << VerdictLine(comparison) << "\n";
+  if (values.count("out") == 0) return absl::OkStatus();
+  Json line = DescribeRun(values, request, work, *session);
+  line["verified"] = checks;
+  line["result"] = harness::ToJson(comparison, samples);
+  return harness::AppendLine(values["out"].as<std::string>(), line);
+}
+
+}  // namespace voxconv::cli

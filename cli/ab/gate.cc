@@ -1,0 +1,104 @@
+#include "cli/ab/gate.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/verify/matrix.h"
+#include "cli/verify/problem.h"
+#include "experiments/harness/layer_work.h"
+#include "reference_cpu/convolution.h"
+#include "reference_cpu/layers.h"
+
+namespace voxconv::ab {
+namespace {
+
+int64_t Distance(const Coordinate& a, const Coordinate& b) {
+  if (a.b != b.b) return INT64_MAX;
+  return std::max(
+      {std::abs(int64_t{a.x} - b.x), std::abs(int64_t{a.y} - b.y), std::abs(int64_t{a.z} - b.z)});
+}
+
+absl::Status CheckCoordinates(const harness::LayerRunner& runner, const verify::Problem& problem,
+                              const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> outputs,
+                           CopyToHost(runner.outputs().rows(), context));
+  if (outputs == problem.outputs) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("output coordinates differ from the reference's (",
+                                          outputs.size(), " and ", problem.outputs.size(),
+                                          " rows)"));
+}
+
+}  // namespace
+
+std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
+  if (static_cast<int64_t>(rows.size()) <= limit) return {rows.begin(), rows.end()};
+  const Coordinate middle = rows[rows.size() / 2];
+  std::vector<int64_t> nearest(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) nearest[i] = static_cast<int64_t>(i);
+  const auto nearer = [&](int64_t i, int64_t j) {
+    return std::pair(Distance(rows[i], middle), i) < std::pair(Distance(rows[j], middle), j);
+  };
+  std::nth_element(nearest.begin(), nearest.begin() + limit, nearest.end(), nearer);
+  nearest.resize(limit);
+  std::sort(nearest.begin(), nearest.end());
+  std::vector<Coordinate> crop;
+  for (int64_t i : nearest) crop.push_back(rows[i]);
+  return crop;
+}
+
+absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
+                                                const LayerShape& shape,
+                                                absl::Span<const Coordinate> rows,
+                                                const Registry& registry,
+                                                const ExecutionContext& context) {
+  // The problem is the reference's own, except that a geometry it cannot make is refused first.
+  GeometryParams placed = shape.geometry;
+  if (placed.kind == ConvKind::kInverse || placed.kind == ConvKind::kTransposed) {
+    placed.input_tensor_stride = placed.stride;
+  }
+  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(placed).status());
+  const std::unique_ptr<verify::Problem> problem =
+      verify::MakeProblem({"layer", shape.geometry}, {"crop", Crop(rows, kCropVoxels)});
+  VOXCONV_ASSIGN_OR_RETURN(
+      const std::unique_ptr<harness::LayerRunner> runner,
+      harness::LayerRunner::Create({problem->geometry, problem->inputs, problem->outputs},
+                                   configuration, registry, context));
+  VOXCONV_RETURN_IF_ERROR(CheckCoordinates(*runner, *problem, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, runner->Pairs());
+  VOXCONV_RETURN_IF_ERROR(verify::CompareMaps(pairs, problem->map, context));
+
+  const int64_t num_inputs = runner->inputs().size(), num_outputs = runner->outputs().size();
+  const std::vector<float> features = verify::Values(num_inputs * shape.c_in, 1);
+  const std::vector<float> weights =
+      verify::Values(runner->geometry().num_offsets() * shape.c_in * shape.c_out, 2);
+  VOXCONV_RETURN_IF_ERROR(runner->Load(features, weights, shape.c_in, shape.c_out));
+  VOXCONV_RETURN_IF_ERROR(runner->Run(/*rebuild_maps=*/true).status());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, runner->Output());
+  CropCheck check;
+  check.voxels = num_inputs;
+  check.error = reference::RelativeError(
+      output,
+      reference::Convolution(problem->map, {num_inputs, num_outputs, shape.c_in, shape.c_out},
+                             features, weights));
+  check.bound = verify::ErrorBound(
+      DType::kF32, reference::ReductionLength(problem->map, num_outputs, shape.c_in));
+  // Written so that a NaN fails.
+  if (check.error <= check.bound) return check;
+  return absl::InternalError(absl::StrCat("norm-wise error ", check.error,
+                                          " against the reference is past ", check.bound));
+}
+
+absl::StatusOr<double> CompareOutputs(const Work& work) {
+  VOXCONV_RETURN_IF_ERROR(work.a.run().status());
+  VOXCONV_RETURN_IF_ERROR(work.b.run().status());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> a, work.a.output());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> b, work.b.output());
+  const double difference = reference::RelativeError(a, b);
+  if (difference <= work.bound) return difference;
+  return absl::InternalError(
+      absl::StrCat("outputs of A and B differ norm-wise by ", difference, ", past ", work.bound));
+}
+
+}  // namespace voxconv::ab

@@ -1,0 +1,39 @@
+// What must hold before anything is timed.
+#ifndef VOXCONV_CLI_AB_GATE_H_
+#define VOXCONV_CLI_AB_GATE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cli/ab/work.h"
+
+namespace voxconv::ab {
+
+// The brute-force reference takes a second or less on as many voxels.
+inline constexpr int64_t kCropVoxels = 2000;
+
+// At most `limit` of the rows, those nearest to the middle one, in their given order.
+std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit);
+
+struct CropCheck {
+  int64_t voxels = 0;
+  double error = 0;  // norm-wise, against the fp64 reference
+  double bound = 0;
+};
+
+// Runs the layer on a crop of `rows` and compares output coordinates and kernel map exactly and
+// features within the bound of verify. kInternal says what differed.
+absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
+                                                const LayerShape& shape,
+                                                absl::Span<const Coordinate> rows,
+                                                const Registry& registry,
+                                                const ExecutionContext& context);
+
+// Norm-wise difference of what both sides give, one run each. kInternal if it is past the bound.
+absl::StatusOr<double> CompareOutputs(const Work& work);
+
+}  // namespace voxconv::ab
+
+#endif  // VOXCONV_CLI_AB_GATE_H_

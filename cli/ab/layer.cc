@@ -1,0 +1,84 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/ab/work.h"
+#include "cli/verify/matrix.h"
+#include "experiments/harness/layer_work.h"
+
+namespace voxconv::ab {
+namespace {
+
+using harness::LayerRunner;
+
+absl::StatusOr<std::shared_ptr<LayerRunner>> MakeRunner(const harness::LayerProblem& problem,
+                                                        const harness::Configuration& configuration,
+                                                        const Request& request,
+                                                        const LayerShape& shape,
+                                                        const Registry& registry,
+                                                        const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<LayerRunner> runner,
+                           LayerRunner::Create(problem, configuration, registry, context));
+  const int64_t weights = runner->geometry().num_offsets() * shape.c_in * shape.c_out;
+  VOXCONV_RETURN_IF_ERROR(
+      runner->Load(verify::Values(runner->inputs().size() * shape.c_in, request.seed),
+                   verify::Values(weights, request.seed + 1), shape.c_in, shape.c_out));
+  return runner;
+}
+
+absl::Status CompareMaps(const LayerRunner& a, const LayerRunner& b,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto rows_a, CopyToHost(a.outputs().rows(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto rows_b, CopyToHost(b.outputs().rows(), context));
+  if (rows_a != rows_b) return absl::InternalError("A and B have different output coordinates");
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs_a, a.Pairs());
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs_b, b.Pairs());
+  return harness::ComparePairs(pairs_a, pairs_b, context);
+}
+
+Side MakeSide(std::shared_ptr<LayerRunner> runner, bool rebuild_maps) {
+  return {[runner, rebuild_maps] { return runner->Run(rebuild_maps); },
+          [runner] { return runner->Output(); }};
+}
+
+}  // namespace
+
+std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud) {
+  std::vector<Coordinate> rows;
+  rows.reserve(cloud.coords.size());
+  for (const auto& c : cloud.coords) rows.push_back({c[0], c[1], c[2], c[3]});
+  return rows;
+}
+
+absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
+                                   const Registry& registry, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
+                           registry.output_coords().Create(request.a.choice.output_coords));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const harness::LayerProblem problem,
+      harness::MakeLayerProblem(shape.geometry, RowsOf(request.cloud), *output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(auto a,
+                           MakeRunner(problem, request.a, request, shape, registry, context));
+  VOXCONV_ASSIGN_OR_RETURN(auto b,
+                           MakeRunner(problem, request.b, request, shape, registry, context));
+  VOXCONV_RETURN_IF_ERROR(CompareMaps(*a, *b, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());
+
+  Work work;
+  // Either side may be off by the bound of one.
+  work.bound = 2 * verify::ErrorBound(DType::kF32, problem.geometry.num_offsets() * shape.c_in);
+  work.layers_to_check = {shape};
+  work.title = absl::StrCat(problem.geometry.ToString(), ", ", shape.c_in, " -> ", shape.c_out,
+                            " channels, ", a->inputs().size(), " -> ", a->outputs().size(),
+                            " voxels, ", pairs.num_pairs(), " pairs");
+  work.description = {{"layer", problem.geometry.ToString()},
+                      {"c_in", shape.c_in},
+                      {"c_out", shape.c_out},
+                      {"n_in", a->inputs().size()},
+                      {"n_out", a->outputs().size()},
+                      {"pairs", pairs.num_pairs()}};
+  work.a = MakeSide(std::move(a), request.rebuild_maps);
+  work.b = MakeSide(std::move(b), request.rebuild_maps);
+  return work;
+}
+
+}  // namespace voxconv::ab

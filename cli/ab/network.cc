@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/ab/work.h"
+#include "cli/input_options.h"
+#include "cli/verify/matrix.h"
+#include "networks/executor.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+
+namespace voxconv::ab {
+namespace {
+
+// One side's network with the input that both share.
+class NetworkSide {
+ public:
+  NetworkSide(std::unique_ptr<NetworkRunner> runner, CoordinateSetPtr coordinates,
+              std::shared_ptr<const Tensor> features, const ExecutionContext& context)
+      : runner_(std::move(runner)),
+        coordinates_(std::move(coordinates)),
+        features_(std::move(features)),
+        context_(context) {}
+
+  absl::StatusOr<harness::Measurement> Run() {
+    const auto start = std::chrono::steady_clock::now();
+    VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner_->Run(coordinates_, features_->view()));
+    const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - start;
+    output_ = std::move(result.features);
+    return harness::Measurement{wall.count(), result.report.total};
+  }
+  absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
+
+ private:
+  std::unique_ptr<NetworkRunner> runner_;
+  CoordinateSetPtr coordinates_;
+  std::shared_ptr<const Tensor> features_;
+  ExecutionContext context_;
+  Tensor output_;
+};
+
+Side MakeSide(std::shared_ptr<NetworkSide> side) {
+  return {[side] { return side->Run(); }, [side] { return side->Output(); }};
+}
+
+absl::StatusOr<NetworkGraph> MakeGraph(const NetworkShape& shape, uint64_t seed) {
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(shape.name, {.width = shape.width}));
+  InitializeParameters(graph, seed);
+  return graph;
+}
+
+// The kinds of layers that the networks have, narrow enough for the reference.
+std::vector<LayerShape> TypicalLayers(const NetworkGraph& graph) {
+  std::vector<LayerShape> layers = {{{.kind = ConvKind::kSubmanifold}, 16, 16}};
+  for (int id : graph.Convolutions()) {
+    const GeometryParams& geometry = graph.node(id).geometry;
+    if (geometry.kind == ConvKind::kSubmanifold) continue;
+    LayerShape layer{geometry, 16, 16};
+    layer.geometry.input_tensor_stride = {1, 1, 1};
+    const bool known = std::any_of(layers.begin(), layers.end(), [&](const LayerShape& other) {
+      return other.geometry == layer.geometry;
+    });
+    if (!known) layers.push_back(layer);
+  }
+  return layers;
+}
+
+// Rounding errors of the layers are independent, so their squares add up.
+double NetworkBound(const NetworkGraph& graph) {
+  double sum = 0;
+  for (int id : graph.Convolutions()) {
+    const Node& node = graph.node(id);
+    const int64_t volume =
+        int64_t{node.geometry.kernel.x} * node.geometry.kernel.y * node.geometry.kernel.z;
+    const double bound = verify::ErrorBound(DType::kF32, volume * graph.InputChannels(node));
+    sum += bound * bound;
+  }
+  return 2 * std::sqrt(sum);
+}
+
+}  // namespace
+
+absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
+                                     const Registry& registry, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, MakeGraph(shape, request.seed));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
+                           cli::MakeCoordinates(request.cloud, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor tensor, Tensor::FromHost(cli::FeaturesWithChannels(request.cloud, graph.in_channels()),
+                                      coordinates->size(), graph.in_channels(), context));
+  const auto features = std::make_shared<const Tensor>(std::move(tensor));
+
+  // The largest map pair by pair: an output that lacks a few pairs could hide within the bound.
+  VOXCONV_RETURN_IF_ERROR(
+      MakeLayerWork(request, {{.kind = ConvKind::kSubmanifold}, 1, 1}, registry, context).status());
+
+  Work work;
+  for (const auto& [configuration, side] :
+       {std::pair(&request.a, &work.a), std::pair(&request.b, &work.b)}) {
+    RunConfig config;
+    config.planner = harness::MakePlanner(*configuration);
+    config.keep_maps = !request.rebuild_maps;
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
+                             NetworkRunner::Create(graph, config, registry, *context.backend));
+    *side =
+        MakeSide(std::make_shared<NetworkSide>(std::move(runner), coordinates, features, context));
+  }
+  const size_t convolutions = graph.Convolutions().size();
+  work.bound = NetworkBound(graph);
+  work.layers_to_check = TypicalLayers(graph);
+  work.title = absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions,
+                            " convolutions, ", coordinates->size(), " voxels");
+  work.description = {{"network", shape.name},
+                      {"width", shape.width},
+                      {"convolutions", convolutions},
+                      {"n_in", coordinates->size()}};
+  return work;
+}
+
+}  // namespace voxconv::ab

@@ -1,0 +1,64 @@
+// The two sides of an A/B comparison, made from the same voxels.
+#ifndef VOXCONV_CLI_AB_WORK_H_
+#define VOXCONV_CLI_AB_WORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/geometry.h"
+#include "core/registry.h"
+#include "experiments/harness/paired.h"
+#include "experiments/harness/preset.h"
+#include "io/voxelize.h"
+
+namespace voxconv::ab {
+
+struct LayerShape {
+  GeometryParams geometry;  // from the fine side (experiments/harness/layer_work.h)
+  int64_t c_in = 32;
+  int64_t c_out = 32;
+};
+
+struct Side {
+  harness::RunOnce run;
+  // The output features of the last run, on the host.
+  std::function<absl::StatusOr<std::vector<float>>()> output;
+};
+
+struct Work {
+  Side a, b;
+  double bound = 0;  // on the norm-wise difference of their outputs
+  // Layers to hold against the reference before: the one at hand, or of each kind in the network.
+  std::vector<LayerShape> layers_to_check;
+  std::string title;          // one line for people
+  harness::Json description;  // the same for result files
+};
+
+struct Request {
+  harness::Configuration a, b;
+  const VoxelizedCloud& cloud;
+  bool rebuild_maps = true;
+  uint64_t seed = 1;  // of weights, and of the features of a layer
+};
+
+struct NetworkShape {
+  std::string name;
+  double width = 1;
+};
+
+// Both refuse what a side does not support, with its reason, and two sides whose kernel maps or
+// output coordinates differ. The results refer to `registry` and the context's backend.
+absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
+                                   const Registry& registry, const ExecutionContext& context);
+absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
+                                     const Registry& registry, const ExecutionContext& context);
+
+std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud);
+
+}  // namespace voxconv::ab
+
+#endif  // VOXCONV_CLI_AB_WORK_H_

@@ -1,0 +1,34 @@
+// The benchmarks of `voxconv bench`.
+#ifndef VOXCONV_CLI_BENCH_BENCHMARKS_H_
+#define VOXCONV_CLI_BENCH_BENCHMARKS_H_
+
+#include <memory>
+#include <string>
+
+#include "cli/bench/scenario.h"
+
+namespace voxconv::bench {
+
+// Benchmarks whose result was wrong; they are not timed. Shared by all of a run.
+struct GateFailures {
+  int count = 0;
+};
+
+// map/<spec>/<input>/K27/threads=N: index build and query. Counters: voxels, pairs, index_ms and
+// query_ms an iteration, speedup_vs_std. Not timed unless the map equals the baseline's.
+void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
+                     std::shared_ptr<GateFailures> failures);
+
+// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map in the layout that the dataflow
+// takes. Counters: GFLOP/s of the true pairs, and of_sgemm, the share of the rate of one dense
+// SGEMM of as many rows, run after each iteration. Not timed unless the output is close to the
+// first dataflow's.
+void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
+                      std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
+
+// sgemm/<input>/CINxCOUT/threads=N: that SGEMM alone.
+void AddSgemmBenchmark(const Channels& channels, std::shared_ptr<Scenario> scenario);
+
+}  // namespace voxconv::bench
+
+#endif  // VOXCONV_CLI_BENCH_BENCHMARKS_H_

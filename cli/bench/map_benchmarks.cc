@@ -1,0 +1,86 @@
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "cli/bench/benchmarks.h"
+#include "experiments/harness/layer_work.h"
+
+namespace voxconv::bench {
+namespace {
+
+class MapBenchmark {
+ public:
+  MapBenchmark(std::string spec, std::shared_ptr<Scenario> scenario,
+               std::shared_ptr<GateFailures> failures)
+      : spec_(std::move(spec)), scenario_(std::move(scenario)), failures_(std::move(failures)) {}
+
+  void Run(benchmark::State& state) {
+    if (!gate_.has_value()) gate_ = Gate();
+    absl::Status status = *gate_;
+    Profile profile;
+    double seconds = 0;
+    for (auto _ : state) {
+      const auto start = std::chrono::steady_clock::now();
+      if (status.ok()) status = BuildAndQuery(&profile).status();
+      seconds += SecondsSince(start);
+      state.SetIterationTime(SecondsSince(start));
+      if (!status.ok()) break;
+    }
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    const double iterations = static_cast<double>(state.iterations());
+    state.counters["voxels"] = static_cast<double>(scenario_->problem().inputs.size());
+    state.counters["pairs"] = static_cast<double>(scenario_->pairs().num_pairs());
+    state.counters["index_ms"] = profile.Time(Stage::kIndexBuild) / iterations;
+    state.counters["query_ms"] = profile.Time(Stage::kMapQuery) / iterations;
+    state.counters["speedup_vs_std"] = scenario_->baseline_ms() * iterations / (1e3 * seconds);
+  }
+
+ private:
+  absl::StatusOr<KernelMap> BuildAndQuery(Profile* profile) const {
+    const ExecutionContext context = scenario_->Context(profile);
+    const MapProblem problem = scenario_->problem();
+    VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping_->BuildIndex(problem.inputs, context));
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping_->Query(*index, problem, context));
+    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+    return map;
+  }
+
+  absl::Status Gate() {
+    VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    VOXCONV_ASSIGN_OR_RETURN(mapping_, scenario_->registry().mappings().Create(spec_));
+    const ExecutionContext context = scenario_->Context();
+    const Support support =
+        mapping_->Supports(scenario_->problem().geometry, context.backend->kind());
+    if (!support.ok) return absl::UnimplementedError(support.reason);
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildAndQuery(nullptr));
+    if (map.layout().layout != MapLayout::kPairs) {
+      VOXCONV_ASSIGN_OR_RETURN(map, context.backend->ConvertKernelMap(map, {}, context));
+    }
+    const absl::Status same = harness::ComparePairs(map, scenario_->pairs(), context);
+    if (same.ok()) return same;
+    ++failures_->count;
+    return absl::InternalError(
+        absl::StrCat("map differs from that of ", kBaselineMapping, ": ", same.message()));
+  }
+
+  std::string spec_;
+  std::shared_ptr<Scenario> scenario_;
+  std::shared_ptr<GateFailures> failures_;
+  std::unique_ptr<const Mapping> mapping_;
+  std::optional<absl::Status> gate_;
+};
+
+}  // namespace
+
+void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
+                     std::shared_ptr<GateFailures> failures) {
+  const std::string name =
+      absl::StrCat("map/", mapping, "/", scenario->input(), "/K27/", scenario->ThreadsName());
+  auto body = std::make_shared<MapBenchmark>(mapping, std::move(scenario), std::move(failures));
+  benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace voxconv::bench

@@ -1,0 +1,61 @@
+#include "cli/bench/scenario.h"
+
+#include "absl/strings/str_cat.h"
+#include "cli/input_options.h"
+#include "cli/session.h"
+#include "cli/verify/matrix.h"
+#include "experiments/harness/statistics.h"
+
+namespace voxconv::bench {
+
+std::string Channels::name() const { return absl::StrCat(in, "x", out); }
+
+std::string Scenario::ThreadsName() const { return absl::StrCat("threads=", threads_); }
+
+absl::Status Scenario::Prepare() {
+  if (!prepared_.has_value()) {
+    prepared_ = Load();
+    if (prepared_->ok()) prepared_ = TimeBaseline();
+  }
+  return *prepared_;
+}
+
+absl::Status Scenario::Load() {
+  VOXCONV_ASSIGN_OR_RETURN(backend_, cli::MakeBackend(BackendKind::kCpu, threads_, 0));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_, cli::MakeCoordinates(cloud, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
+  return absl::OkStatus();
+}
+
+absl::Status Scenario::TimeBaseline() {
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, registry_.mappings().Create(kBaselineMapping));
+  constexpr int kRepeats = 5;
+  std::vector<double> times;
+  for (int i = 0; i < kRepeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping->BuildIndex(*coordinates_, Context()));
+    VOXCONV_ASSIGN_OR_RETURN(pairs_, mapping->Query(*index, problem(), Context()));
+    times.push_back(1e3 * SecondsSince(start));
+  }
+  baseline_ms_ = harness::Quantile(times, 0.5);
+  if (pairs_.layout().layout == MapLayout::kPairs) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(pairs_, backend_->ConvertKernelMap(pairs_, {}, Context()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {
+  if (const auto found = data_.find(channels); found != data_.end()) return &found->second;
+  // One entry at a time: wide features of a large input are most of the memory.
+  data_.clear();
+  const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
+  Data data;
+  VOXCONV_ASSIGN_OR_RETURN(data.features, Tensor::FromHost(verify::Values(rows * channels.in, 1),
+                                                           rows, channels.in, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      data.weights, Tensor::FromHost(verify::Values(weight_rows * channels.out, 2), weight_rows,
+                                     channels.out, Context()));
+  return &data_.emplace(channels, std::move(data)).first->second;
+}
+
+}  // namespace voxconv::bench

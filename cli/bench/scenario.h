@@ -1,0 +1,88 @@
+// What the benchmarks run on: one input under one thread count.
+#ifndef VOXCONV_CLI_BENCH_SCENARIO_H_
+#define VOXCONV_CLI_BENCH_SCENARIO_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+#include "io/load_input.h"
+
+namespace voxconv::bench {
+
+struct Channels {
+  int64_t in = 0;
+  int64_t out = 0;
+  friend auto operator<=>(const Channels&, const Channels&) = default;
+  std::string name() const;  // "64x64"
+};
+
+// The submanifold convolution of kernel 3 on an input's voxels. Loaded on first use, so that a
+// filter that leaves it out costs nothing. Not thread-safe.
+class Scenario {
+ public:
+  // `registry` must outlive the scenario.
+  Scenario(std::string input, LoadOptions load, int threads, const Registry& registry)
+      : input_(std::move(input)), load_(std::move(load)), threads_(threads), registry_(registry) {}
+
+  // Loads the input, builds the map with the baseline mapping and times that. Later calls return
+  // the first one's status. The rest of the class needs an OK.
+  absl::Status Prepare();
+
+  ExecutionContext Context(Profile* profile = nullptr) const {
+    return {backend_.get(), &backend_->main_stream(), profile};
+  }
+  const Registry& registry() const { return registry_; }
+  MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
+  // Canonical pairs by the baseline mapping.
+  const KernelMap& pairs() const { return pairs_; }
+  // Median time of its index build and query.
+  double baseline_ms() const { return baseline_ms_; }
+
+  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out]; made once.
+  struct Data {
+    Tensor features, weights;
+    // What the first dataflow gave: the others are held against it.
+    std::vector<float> output;
+  };
+  absl::StatusOr<Data*> DataFor(const Channels& channels);
+
+  // "scene:lidar64" and "threads=2", as they stand in benchmark names.
+  const std::string& input() const { return input_; }
+  std::string ThreadsName() const;
+
+ private:
+  absl::Status Load();
+  absl::Status TimeBaseline();
+
+  std::string input_;
+  LoadOptions load_;
+  int threads_;
+  const Registry& registry_;
+  std::optional<absl::Status> prepared_;
+  std::unique_ptr<Backend> backend_;
+  CoordinateSetPtr coordinates_;
+  std::optional<ConvGeometry> geometry_;
+  KernelMap pairs_;
+  double baseline_ms_ = 0;
+  std::map<Channels, Data> data_;
+};
+
+// The mapping that all others are compared with: what SpConv's CPU path uses.
+inline constexpr char kBaselineMapping[] = "hash:variant=std";
+
+inline double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace voxconv::bench
+
+#endif  // VOXCONV_CLI_BENCH_SCENARIO_H_
