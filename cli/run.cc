@@ -1,0 +1,235 @@
+// voxconv run: a network on a point cloud.
+#include <chrono>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/command.h"
+#include "cli/input_options.h"
+#include "experiments/harness/preset.h"
+#include "experiments/harness/result_line.h"
+#include "networks/executor.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+
+namespace voxconv::cli {
+namespace {
+
+using Table = std::vector<std::vector<std::string>>;
+
+std::string Ms(double ms) { return ms == 0 ? "-" : absl::StrFormat("%.3f", ms); }
+
+// Stages that the run visited, in order.
+std::vector<Stage> VisitedStages(const Profile& total) {
+  std::vector<Stage> stages;
+  for (int i = 0; i < kNumStages; ++i) {
+    if (total.visits[i] > 0) stages.push_back(static_cast<Stage>(i));
+  }
+  return stages;
+}
+
+void PrintLayerTable(const RunReport& report) {
+  const std::vector<Stage> stages = VisitedStages(report.total);
+  Table table = {{"layer", "op", "geometry", "channels", "voxels", "pairs", "map"}};
+  for (Stage stage : stages) table[0].push_back(absl::StrCat(ToString(stage), " ms"));
+  for (const LayerReport& layer : report.layers) {
+    std::vector<std::string> row = {
+        layer.name,
+        layer.op,
+        layer.geometry,
+        absl::StrCat(layer.c_in, "->", layer.c_out),
+        absl::StrCat(layer.n_in, "->", layer.n_out),
+        layer.pairs > 0 ? absl::StrCat(layer.pairs) : "",
+        layer.map_origin == MapOrigin::kNone ? "" : ToString(layer.map_origin)};
+    for (Stage stage : stages) row.push_back(Ms(layer.profile.Time(stage)));
+    table.push_back(std::move(row));
+  }
+  std::vector<std::string> sum = {"sum", "", "", "", "", "", ""};
+  for (Stage stage : stages) sum.push_back(Ms(report.total.Time(stage)));
+  table.push_back(std::move(sum));
+  std::cout << FormatTable(table);
+}
+
+// The stages that cost most, and what else the run held and counted.
+void PrintTotals(const RunReport& report, double wall_ms, Backend& backend) {
+  std::vector<Stage> stages = VisitedStages(report.total);
+  std::sort(stages.begin(), stages.end(),
+            [&](Stage a, Stage b) { return report.total.Time(a) > report.total.Time(b); });
+  std::cout << absl::StrFormat("wall time: %.2f ms; stages: %.2f ms; costliest:", wall_ms,
+                               report.total.Total());
+  for (size_t i = 0; i < std::min<size_t>(3, stages.size()); ++i) {
+    std::cout << absl::StrFormat(" %s %.2f ms (%.0f %%)", ToString(stages[i]),
+                                 report.total.Time(stages[i]),
+                                 100 * report.total.Time(stages[i]) / report.total.Total());
+  }
+  constexpr double kMib = 1 << 20;
+  std::cout << absl::StrFormat(
+      "\nmaps: %d queried, %d transposed, %d converted; indices built: %d\n", report.maps_queried,
+      report.maps_transposed, report.maps_converted, report.indices_built);
+  std::cout << absl::StrFormat(
+      "peak MiB: features %.1f, maps %.1f, workspace %.1f, parameters %.1f",
+      static_cast<double>(report.peak_feature_bytes) / kMib,
+      static_cast<double>(report.peak_map_bytes) / kMib,
+      static_cast<double>(report.total.counters.peak_workspace) / kMib,
+      static_cast<double>(report.parameter_bytes) / kMib);
+  if (auto* cpu = dynamic_cast<CpuBackend*>(&backend)) {
+    std::cout << absl::StrFormat("; all of the backend together %.1f",
+                                 static_cast<double>(cpu->PeakBytes()) / kMib);
+  }
+  std::cout << "\n";
+}
+
+void PrintMapSizes(const RunReport& report) {
+  for (const LayerReport& layer : report.layers) {
+    if (layer.map_origin != MapOrigin::kQueried && layer.map_origin != MapOrigin::kTransposed)
+      continue;
+    std::cout << "map sizes of " << layer.name << ": " << absl::StrJoin(layer.map_sizes, " ")
+              << "\n";
+  }
+}
+
+harness::Json LayerJson(const LayerReport& layer) {
+  harness::Json stages = harness::Json::object();
+  for (Stage stage : VisitedStages(layer.profile)) {
+    stages[std::string(ToString(stage))] = layer.profile.Time(stage);
+  }
+  return {{"name", layer.name},           {"op", layer.op},
+          {"geometry", layer.geometry},   {"c_in", layer.c_in},
+          {"c_out", layer.c_out},         {"n_in", layer.n_in},
+          {"n_out", layer.n_out},         {"pairs", layer.pairs},
+          {"map_sizes", layer.map_sizes}, {"mapping", layer.mapping},
+          {"dataflow", layer.dataflow},   {"map", ToString(layer.map_origin)},
+          {"stages_ms", stages},          {"counters", harness::ToJson(layer.profile.counters)}};
+}
+
+harness::Json ResultJson(const po::variables_map& values, const harness::Configuration& config,
+                         const VoxelizedCloud& cloud, const RunReport& report, double wall_ms,
+                         const Backend& backend) {
+  harness::Json layers = harness::Json::array();
+  for (const LayerReport& layer : report.layers) layers.push_back(LayerJson(layer));
+  return {{"kind", "run"},
+          {"network", values["network"].as<std::string>()},
+          {"width", values["width"].as<double>()},
+          {"seed", values["seed"].as<uint64_t>()},
+          {"input", values["input"].as<std::string>()},
+          {"input_hash", harness::HashInput(cloud.coords, cloud.features)},
+          {"voxels", cloud.size()},
+          {"configuration", harness::ToJson(config)},
+          {"wall_ms", wall_ms},
+          {"layers", layers},
+          {"counters", harness::ToJson(report.total.counters)},
+          {"provenance", harness::DescribeProvenance(backend)}};
+}
+
+// --preset, or --mapping, --dataflow and --output-coords together.
+absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_map& values,
+                                                          const Registry& registry) {
+  if (values.count("preset") != 0) {
+    if (!values["mapping"].defaulted() || !values["dataflow"].defaulted()) {
+      return absl::InvalidArgumentError("--preset excludes --mapping and --dataflow");
+    }
+    return harness::ResolveConfig(values["preset"].as<std::string>(), registry);
+  }
+  harness::Configuration configuration;
+  configuration.choice = {values["mapping"].as<std::string>(), values["dataflow"].as<std::string>(),
+                          values["output-coords"].as<std::string>()};
+  return harness::Resolve(configuration, registry);
+}
+
+absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeModel(values["network"].as<std::string>(),
+                                     {.width = values["width"].as<double>(),
+                                      .in_channels = values["in-channels"].as<int64_t>(),
+                                      .classes = values["classes"].as<int64_t>()}));
+  InitializeParameters(graph, values["seed"].as<uint64_t>());
+  return graph;
+}
+
+po::options_description NetworkOptions() {
+  po::options_description options("Network");
+  options.add_options()  //
+      ("network", po::value<std::string>()->default_value("minkunet42"),
+       absl::StrJoin(ModelNames(), ", ").c_str())                                                 //
+      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")         //
+      ("in-channels", po::value<int64_t>()->default_value(0), "0: the network's usual number")    //
+      ("classes", po::value<int64_t>()->default_value(19), "of a segmentation head; 0: no head")  //
+      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")                      //
+      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")         //
+      ("fold-batch-norm", po::bool_switch(), "fold batch norm into the convolutions");
+  return options;
+}
+
+po::options_description ConfigurationOptions() {
+  po::options_description options("Configuration");
+  options.add_options()                                                                        //
+      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW")                    //
+      ("mapping", po::value<std::string>()->default_value("sorted_search"), "mapping plugin")  //
+      ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
+       "dataflow plugin")  //
+      ("output-coords", po::value<std::string>()->default_value(harness::kDefaultOutputCoords),
+       "output coordinate plugin")                                                      //
+      ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //
+      ("map-sizes", po::bool_switch(), "print each new map's pairs per kernel offset")  //
+      ("out", po::value<std::string>(), "append the result as one JSON line to this file");
+  return options;
+}
+
+absl::Status RunNetwork(const po::variables_map& values, Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const harness::Configuration configuration,
+                           ParseConfiguration(values, session.registry()));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+  if (values["warmup"].as<int>() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
+  }
+  const int64_t in_channels = graph.in_channels();
+  RunConfig config{.planner = harness::MakePlanner(configuration),
+                   .dtype = dtype,
+                   .fold_batch_norm = values["fold-batch-norm"].as<bool>()};
+  VOXCONV_ASSIGN_OR_RETURN(
+      auto runner,
+      NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
+
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr coordinates, MakeCoordinates(cloud, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor features,
+                           Tensor::FromHost(FeaturesWithChannels(cloud, in_channels), cloud.size(),
+                                            in_channels, context));
+  std::cout << values["network"].as<std::string>() << " on " << values["input"].as<std::string>()
+            << ": " << cloud.size() << " voxels of " << cloud.points << " points (" << cloud.dropped
+            << " dropped); " << session.backend().DeviceName() << "\n";
+  for (int i = 0; i < values["warmup"].as<int>(); ++i) {
+    VOXCONV_RETURN_IF_ERROR(runner->Run(coordinates, features.view()).status());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(coordinates, features.view()));
+  const double wall_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+
+  PrintLayerTable(result.report);
+  if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
+  PrintTotals(result.report, wall_ms, session.backend());
+  if (values.count("out") == 0) return absl::OkStatus();
+  return harness::AppendLine(
+      values["out"].as<std::string>(),
+      ResultJson(values, configuration, cloud, result.report, wall_ms, session.backend()));
+}
+
+}  // namespace
+
+absl::Status RunRun(const std::vector<std::string>& args) {
+  po::options_description options = NetworkOptions();
+  options.add(ConfigurationOptions()).add(InputOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("run --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  return RunNetwork(values, *session);
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,214 @@
+// Bad input gives one clear line on standard error and a non-zero exit, never a crash.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "io/npy.h"
+#include "tests/support/session.h"
+
+namespace voxconv::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+struct Run {
+  int exit_code = -1;
+  bool exited = false;
+  std::string errors;
+};
+
+class BadInputTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 absl::StrCat("voxconv_bad_input_", getpid(), "_",
+                              ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string Path(const std::string& file) const { return (directory_ / file).string(); }
+  std::string Write(const std::string& file, const std::string& bytes) const {
+    std::ofstream(Path(file), std::ios::binary) << bytes;
+    return Path(file);
+  }
+
+  Run Voxconv(const std::string& arguments) const {
+    const std::string command = absl::StrCat("'", VOXCONV_PROGRAM, "' ", arguments, " 2>&1 >'",
+                                             Path("stdout"), "' </dev/null");
+    Run run;
+    FILE* pipe = popen(command.c_str(), "r");
+    VOXCONV_CHECK(pipe != nullptr);
+    std::array<char, 4096> buffer;
+    while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+      run.errors.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    run.exited = WIFEXITED(status);
+    run.exit_code = run.exited ? WEXITSTATUS(status) : -1;
+    return run;
+  }
+
+  // One line that contains all of `words`.
+  void ExpectRefused(const std::string& arguments, const std::vector<std::string>& words) const {
+    SCOPED_TRACE(arguments);
+    const Run run = Voxconv(arguments);
+    EXPECT_TRUE(run.exited) << run.errors;
+    EXPECT_THAT(run.exit_code, ::testing::AnyOf(1, 2));
+    EXPECT_THAT(std::vector<std::string>(absl::StrSplit(run.errors, '\n', absl::SkipEmpty())),
+                SizeIs(1))
+        << run.errors;
+    for (const std::string& word : words) EXPECT_THAT(run.errors, HasSubstr(word));
+  }
+
+  struct Arrays {
+    std::vector<int32_t> coords = {0, 1, 2, 3, 0, 1, 2, 4};
+    std::vector<int64_t> coords_shape = {2, 4};
+    std::vector<float> features = {1, 2, 3, 4};
+    std::vector<int64_t> features_shape = {2, 2};
+    std::vector<float> weights = std::vector<float>(27 * 2 * 3, 0.5f);
+    std::vector<int64_t> weights_shape = {27, 2, 3};
+  };
+  std::string WriteArrays(const Arrays& a) const {
+    const std::string path = Path("in.npz");
+    const absl::Status status = WriteNpz(
+        path, {{"coords", MakeNpyArray(a.coords_shape, absl::MakeConstSpan(a.coords))},
+               {"features", MakeNpyArray(a.features_shape, absl::MakeConstSpan(a.features))},
+               {"weights", MakeNpyArray(a.weights_shape, absl::MakeConstSpan(a.weights))}});
+    VOXCONV_CHECK(status.ok());
+    return path;
+  }
+  void ExpectConvRefused(const Arrays& arrays, const std::string& options,
+                         const std::vector<std::string>& words) const {
+    ExpectRefused(
+        absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "' ", options), words);
+    EXPECT_FALSE(std::filesystem::exists(Path("out.npz")));
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(BadInputTest, CommandLine) {
+  ExpectRefused("frobnicate", {"frobnicate", "verify"});
+  ExpectRefused("run --input scene:lidar64 --frobnicate 3", {"frobnicate"});
+  ExpectRefused("run", {"--input"});
+  ExpectRefused("run --input scene:lidar64 --threads -3", {"threads", "-3"});
+  ExpectRefused("run --input scene:lidar64 --threads many", {"many"});
+  ExpectRefused("run --input scene:lidar64 --voxel-size 0", {"size", "0"});
+  ExpectRefused("run --input scene:lidar64 --voxel-size 0.1,0.2", {"voxel-size", "0.1,0.2"});
+  ExpectRefused("run --input scene:lidar64 --network resnet50", {"resnet50", "minkunet42"});
+  ExpectRefused("run --input scene:lidar64 --width -1", {"width"});
+  ExpectRefused("run --input scene:lidar64 --backend tpu", {"tpu", "cpu"});
+  ExpectRefused("run --input scene:lidar64 --dtype f16", {"f16"});
+  ExpectRefused("run --input scene:nowhere", {"nowhere"});
+  ExpectRefused("run --input 'scene:uniform?n=-5'", {"n", "-5"});
+  ExpectRefused("verify --filter no_such_case", {"--filter"});
+  ExpectRefused("info scene:lidar64 --plugin /nonexistent.so", {"/nonexistent.so"});
+}
+
+TEST_F(BadInputTest, Plugins) {
+  const std::string run = "run --input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused(run + "--mapping quadtree", {"quadtree", "sorted_search"});
+  ExpectRefused(run + "--dataflow systolic", {"systolic", "fetch_on_demand"});
+  ExpectRefused(run + "--mapping sorted_search:variant=bogo", {"variant", "bogo", "naive"});
+  ExpectRefused(run + "--mapping sorted_search:speed=9", {"speed", "variant"});
+  ExpectRefused(run + "--mapping sorted_search:variant", {"variant", "key=value"});
+  ExpectRefused(run + "--dataflow gather_gemm_scatter:epsilon=2", {"epsilon", "2"});
+  ExpectRefused(run + "--preset fastest_of_all", {"fastest_of_all", "minuet"});
+}
+
+TEST_F(BadInputTest, Memory) {
+  const std::string run = "run --input 'scene:uniform?n=20000&box=4000' ";
+  ExpectRefused(run + "--mapping grid:storage=dense,memory_limit_mib=1", {"memory_limit_mib", "1"});
+  ExpectRefused(run + "--memory-limit-mib 1", {"memory", "limit"});
+}
+
+TEST_F(BadInputTest, Files) {
+  ExpectRefused("info '" + Path("missing.bin") + "'", {"missing.bin"});
+  ExpectRefused("info '" + directory_.string() + "'", {directory_.string()});
+  ExpectRefused("info '" + Write("empty.bin", "") + "'", {"empty.bin"});
+  ExpectRefused("info '" + Write("odd.bin", std::string(17, 'x')) + "'", {"odd.bin", "17"});
+  ExpectRefused("info '" + Write("x.unknown", "abc") + "'", {"x.unknown"});
+  ExpectRefused("info '" + Write("broken.npy", "\x93NUMPY\x01") + "'", {"broken.npy"});
+  ExpectRefused("info '" + Write("broken.npz", "PK\x03\x04") + "'", {"broken.npz"});
+  ExpectRefused("info '" + Write("broken.ply", "ply\nformat ascii 1.0\n") + "'", {"broken.ply"});
+  ExpectRefused("info '" + Write("broken.pcd", "VERSION .7\n") + "'", {"broken.pcd"});
+}
+
+TEST_F(BadInputTest, PointsFarAway) {
+  const std::vector<float> point = {1e9f, 0, 0, 0};
+  std::string bytes(reinterpret_cast<const char*>(point.data()), 16);
+  ExpectRefused("info '" + Write("far.bin", bytes) + "'", {"far.bin"});
+  const std::vector<float> near = {9000.0f, 0, 0, 0};
+  bytes.assign(reinterpret_cast<const char*>(near.data()), 16);
+  ExpectRefused("info '" + Write("edge.bin", bytes) + "'", {"x", "131071"});
+}
+
+TEST_F(BadInputTest, NanRowsAreDroppedAndCounted) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> points = {1, 2, 3, 0.5f, nan, 2, 3, 0.5f, 4, 5, 6, 0.5f};
+  const std::string path =
+      Write("nan.bin", std::string(reinterpret_cast<const char*>(points.data()), 48));
+  const Run run = Voxconv("info '" + path + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  std::ifstream out(Path("stdout"));
+  const std::string text((std::istreambuf_iterator<char>(out)), {});
+  EXPECT_THAT(text, HasSubstr("dropped (NaN or Inf): 1"));
+}
+
+TEST_F(BadInputTest, ConvArrays) {
+  Arrays arrays;
+  arrays.coords = {0, 1, 2, 3, 0, 1, 2, 3};
+  ExpectConvRefused(arrays, "", {"row 1", "(0, 1, 2, 3)", "duplicate"});
+  arrays.coords = {0, 1, 2, 3, 0, 131072, 2, 3};
+  ExpectConvRefused(arrays, "", {"row 1", "x = 131072", "131071"});
+  arrays.coords = {0, 1, 2, 3, 512, 1, 2, 3};
+  ExpectConvRefused(arrays, "", {"row 1", "batch 512", "511"});
+  arrays.coords = {0, 1, 2, 3, 0, 1, 2, 5};
+  ExpectConvRefused(arrays, "--tensor-stride 2", {"row 0", "multiple", "2"});
+  arrays = {};
+  arrays.features_shape = {4, 1};
+  ExpectConvRefused(arrays, "", {"features", "[4, 1]", "[2, C_in]"});
+  arrays = {};
+  arrays.weights_shape = {27, 3, 2};
+  ExpectConvRefused(arrays, "", {"weights", "3 input channels", "2"});
+  arrays.weights_shape = {9, 6, 3};
+  ExpectConvRefused(arrays, "", {"weights", "[9, 6, 3]", "[27, C_in, C_out]"});
+  arrays = {};
+  arrays.coords_shape = {8};
+  ExpectConvRefused(arrays, "", {"coords", "[8]", "[N, 4]"});
+}
+
+TEST_F(BadInputTest, ConvOptions) {
+  const Arrays arrays;
+  ExpectConvRefused(arrays, "--kind deformable", {"deformable", "submanifold"});
+  ExpectConvRefused(arrays, "--stride 2", {"stride", "2", "submanifold"});
+  ExpectConvRefused(arrays, "--kernel 0", {"kernel", "0"});
+  ExpectConvRefused(arrays, "--kernel 3,3", {"kernel", "3,3"});
+  ExpectConvRefused(arrays, "--kernel 64", {"kernel", "64", "32768"});
+  ExpectConvRefused(arrays, "--padding 1", {"padding", "1", "dilate"});
+  ExpectConvRefused(arrays, "--kind strided --stride 2 --rule nearest", {"nearest", "quantize"});
+  ExpectConvRefused(arrays, "--kind inverse --stride 2", {"out_coords"});
+  ExpectConvRefused(arrays, "--kind transposed --stride 2 --tensor-stride 1", {"stride", "divide"});
+  ExpectConvRefused(arrays, "--convention onnx", {"onnx", "spconv"});
+  ExpectConvRefused(arrays, "--dilation 100000", {"range"});
+}
+
+TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
+  Arrays arrays;
+  arrays.features = {1, std::nanf(""), 3, 4};
+  const Run run = Voxconv(absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "'"));
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+}
+
+}  // namespace
+}  // namespace voxconv::testing

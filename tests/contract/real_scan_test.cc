@@ -1,0 +1,49 @@
+// On a real LiDAR frame every mapping variant finds the same pairs.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "io/load_input.h"
+#include "tests/support/session.h"
+
+namespace voxconv::testing {
+namespace {
+
+constexpr char kFrame[] = "semkitti_spvnas_000000.bin";
+
+TEST(RealScanTest, MappingVariantsGiveTheSameMaps) {
+  const std::string path = DataPath(kFrame);
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing (VOXCONV_DATA_DIR)";
+  const auto cloud = LoadInput(path, {});
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  std::vector<Coordinate> rows;
+  for (const auto& c : cloud->coords) rows.push_back({c[0], c[1], c[2], c[3]});
+  const ExecutionContext context = CpuContext();
+  const auto set = CoordinateSet::Create(rows, {1, 1, 1}, context);
+  ASSERT_TRUE(set.ok()) << set.status();
+  const auto geometry = ConvGeometry::Create({});
+  std::vector<int64_t> offset_ptr;
+  std::vector<int32_t> in;
+  int variants = 0;
+  for (const std::string& spec : BuiltinRegistry().mappings().Variants()) {
+    SCOPED_TRACE(spec);
+    const auto mapping = BuiltinRegistry().mappings().Create(spec);
+    ASSERT_TRUE(mapping.ok()) << mapping.status();
+    const auto map = BuildKernelMap(**mapping, {**set, **set, *geometry}, {}, context);
+    ASSERT_TRUE(map.ok()) << map.status();
+    const auto pairs_in = CopyToHost(map->As<PairList>().in, context);
+    ASSERT_TRUE(pairs_in.ok());
+    if (variants++ == 0) {
+      offset_ptr = map->offset_ptr();
+      in = *pairs_in;
+      EXPECT_EQ(map->num_pairs(13), set.value()->size());
+    }
+    EXPECT_EQ(map->offset_ptr(), offset_ptr);
+    EXPECT_TRUE(*pairs_in == in);
+  }
+  EXPECT_GE(variants, 13);
+}
+
+}  // namespace
+}  // namespace voxconv::testing

@@ -1,0 +1,17 @@
+voxconv_add_test(bad_input_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/bad_input_test.cc LIBS voxconv_test_session LABELS contract)
+target_compile_definitions(bad_input_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
+add_dependencies(bad_input_test voxconv)
+
+voxconv_add_test(support_table_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/support_table_test.cc LIBS voxconv_test_session LABELS contract)
+voxconv_add_test(real_scan_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/real_scan_test.cc LIBS voxconv_test_session LABELS contract)
+
+# The whole matrix; under sanitizers, which make it some thirty times slower, a part of it.
+if(VOXCONV_SANITIZE)
+  add_test(NAME verify_cpu COMMAND voxconv verify --backend cpu --quick)
+else()
+  add_test(NAME verify_cpu COMMAND voxconv verify --backend cpu)
+endif()
+set_tests_properties(verify_cpu PROPERTIES TIMEOUT 600 LABELS contract)

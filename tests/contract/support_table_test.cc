@@ -1,0 +1,44 @@
+// What is refused is part of the contract: docs/support_cpu.txt lists it, with the reasons.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "cli/verify/matrix.h"
+#include "tests/support/session.h"
+
+namespace voxconv::testing {
+namespace {
+
+std::vector<std::string> ReadLines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line[0] != '#') lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST(SupportTableTest, MatchesTheCommittedTable) {
+  const std::vector<std::string> actual =
+      verify::SupportTable(BuiltinRegistry(), BackendKind::kCpu);
+  std::vector<std::string> committed =
+      ReadLines(std::string(VOXCONV_SOURCE_DIR) + "/docs/support_cpu.txt");
+  if (!BuiltinRegistry().mappings().Create("hash:variant=open3d").ok()) {
+    std::erase_if(committed, [](const std::string& line) {
+      return absl::StrContains(line, "variant=open3d");
+    });
+  }
+  EXPECT_EQ(actual, committed)
+      << "to renew it: voxconv verify --support --backend cpu > docs/support_cpu.txt";
+}
+
+TEST(SupportTableTest, EveryRefusalHasAReason) {
+  for (const std::string& line : verify::SupportTable(BuiltinRegistry(), BackendKind::kCpu)) {
+    EXPECT_FALSE(absl::EndsWith(line, "| ")) << line;
+  }
+}
+
+}  // namespace
+}  // namespace voxconv::testing
