@@ -1,0 +1,14 @@
+#ifndef VOXCONV_MAPPING_PERFECT_HASH_REGISTER_H_
+#define VOXCONV_MAPPING_PERFECT_HASH_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// mapping "perfect_hash": H-CNN's perfect spatial hashing.
+absl::Status RegisterPerfectHashMapping(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_PERFECT_HASH_REGISTER_H_
