@@ -96,7 +96,7 @@ class Run {
       for (int64_t row = begin; row < end; ++row) {
         const float* from = input_ + row * c_in_;
         ForTiles(c_in_, [&](int64_t first, int64_t width) {
-          in_rows_.ForEach(row, [&](int k, int64_t position) {
+          in_rows_.ForEach(row, pass.offsets, [&](int k, int64_t position) {
             const PairWindow& window = pass.windows[k];
             if (!window.Contains(position)) return;
             float* to = gather_ + window.RowOf(position) * c_in_;
@@ -108,7 +108,8 @@ class Run {
   }
 
   void GatherByOffset(const Pass& pass) const {
-    ForOffsets(pass, [&](int k, const PairWindow& window) {
+    for (const int k : pass.offsets) {
+      const PairWindow& window = pass.windows[k];
       ParallelRanges(context_, num_inputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
         ForTiles(c_in_, [&](int64_t first, int64_t width) {
           for (int64_t row = begin; row < end; ++row) {
@@ -119,7 +120,7 @@ class Run {
           }
         });
       });
-    });
+    }
   }
 
   void Multiply(const Pass& pass) const {
@@ -158,7 +159,7 @@ class Run {
       for (int64_t row = begin; row < end; ++row) {
         ForTiles(c_out_, [&](int64_t first, int64_t width) {
           partial_sums.clear();
-          out_rows_.ForEach(row, [&](int k, int64_t position) {
+          out_rows_.ForEach(row, pass.offsets, [&](int k, int64_t position) {
             const PairWindow& window = pass.windows[k];
             if (!window.Contains(position)) return;
             partial_sums.push_back(scatter_ + window.RowOf(position) * c_out_ + first);
@@ -171,7 +172,8 @@ class Run {
 
   // An output row occurs at most once an offset, so that rows are independent within one.
   void ScatterByOffset(const Pass& pass) const {
-    ForOffsets(pass, [&](int k, const PairWindow& window) {
+    for (const int k : pass.offsets) {
+      const PairWindow& window = pass.windows[k];
       ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
         ForTiles(c_out_, [&](int64_t first, int64_t width) {
           for (int64_t row = begin; row < end; ++row) {
@@ -182,14 +184,6 @@ class Run {
           }
         });
       });
-    });
-  }
-
-  // body(k, window) for the offsets that have pairs in `pass`, ascending.
-  template <typename Body>
-  void ForOffsets(const Pass& pass, const Body& body) const {
-    for (size_t k = 0; k < pass.windows.size(); ++k) {
-      if (pass.windows[k].begin < pass.windows[k].end) body(static_cast<int>(k), pass.windows[k]);
     }
   }
 

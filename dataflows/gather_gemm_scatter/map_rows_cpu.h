@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace voxconv {
 
 // A position table [rows, K] (TorchSparse, Minuet).
@@ -11,11 +13,11 @@ struct DenseRows {
   const int32_t* table;
   int num_offsets;
 
-  // visit(k, position) for all entries of `row`, ascending by k.
+  // visit(k, position) for the entries of `row`, ascending by k: at least those under `offsets`.
   template <typename Visit>
-  void ForEach(int64_t row, const Visit& visit) const {
+  void ForEach(int64_t row, absl::Span<const int> offsets, const Visit& visit) const {
     const int32_t* entries = table + row * num_offsets;
-    for (int k = 0; k < num_offsets; ++k) {
+    for (const int k : offsets) {
       if (entries[k] >= 0) visit(k, int64_t{entries[k]});
     }
   }
@@ -30,7 +32,7 @@ struct CodedRows {
   int num_offsets;
 
   template <typename Visit>
-  void ForEach(int64_t row, const Visit& visit) const {
+  void ForEach(int64_t row, absl::Span<const int>, const Visit& visit) const {
     const uint32_t scale = static_cast<uint32_t>(num_offsets);
     for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {
       const uint32_t position = codes[i] / scale;

@@ -6,23 +6,20 @@ namespace voxconv {
 namespace {
 
 // Map bytes that a gather or scatter of `pass` reads. Every channel tile walks the map again
-// (Minuet Algorithm 1); weight order walks all rows once an offset.
+// (Minuet Algorithm 1). Of a table a walk reads the columns of the pass's offsets, in weight order
+// one after the other; of coded CSR all codes, in weight order once an offset.
 int64_t MapBytes(const Pass& pass, const KernelMap& map, const MoveRule& rule, int64_t rows,
                  int64_t channels) {
   const int64_t tile = rule.TileOf(channels);
-  const int64_t walks_per_tile =
-      rule.order == MoveOrder::kLocality
-          ? 1
-          : std::count_if(pass.windows.begin(), pass.windows.end(),
-                          [](const PairWindow& w) { return w.begin < w.end; });
-  const int64_t walks = walks_per_tile * ((channels + tile - 1) / tile);
-  if (rule.map == MapLayout::kCodedCsr) {
-    return walks * ((rows + 1) * static_cast<int64_t>(sizeof(int64_t)) +
-                    map.num_pairs() * static_cast<int64_t>(sizeof(uint32_t)));
+  const int64_t tiles = (channels + tile - 1) / tile;
+  const int64_t offsets = static_cast<int64_t>(pass.offsets.size());
+  if (rule.map == MapLayout::kDenseTables) {
+    return tiles * rows * offsets * static_cast<int64_t>(sizeof(int32_t));
   }
-  // A walk of weight order reads one column of the table.
-  const int64_t columns = rule.order == MoveOrder::kLocality ? map.num_offsets() : 1;
-  return walks * rows * columns * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t walks = rule.order == MoveOrder::kLocality ? 1 : offsets;
+  return tiles * walks *
+         ((rows + 1) * static_cast<int64_t>(sizeof(int64_t)) +
+          map.num_pairs() * static_cast<int64_t>(sizeof(uint32_t)));
 }
 
 }  // namespace

@@ -57,6 +57,11 @@ class Scheduler {
 
   void ClosePass() {
     if (pass_.rows == 0) return;
+    for (size_t k = 0; k < pass_.windows.size(); ++k) {
+      if (pass_.windows[k].begin < pass_.windows[k].end) {
+        pass_.offsets.push_back(static_cast<int>(k));
+      }
+    }
     schedule_.buffer_rows = std::max(schedule_.buffer_rows, pass_.rows);
     schedule_.passes.push_back(std::exchange(pass_, Pass()));
   }

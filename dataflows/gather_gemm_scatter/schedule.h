@@ -40,6 +40,7 @@ struct PaddingRun {
 struct Pass {
   std::vector<Matmul> matmuls;
   std::vector<PairWindow> windows;  // [K]: an offset's pairs in this pass; empty: none
+  std::vector<int> offsets;         // with a window that is not empty, ascending
   std::vector<PaddingRun> padding;
   int64_t rows = 0;   // of both buffers
   int64_t pairs = 0;  // of them true pairs
