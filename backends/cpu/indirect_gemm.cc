@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "backends/cpu/parallel.h"
-#include "hwy/cache_control.h"
 
 // Scalable vectors cannot be members of the accumulators' arrays; SSSE3 and the AVX-512 subsets
 // would only repeat the code of their neighbours.
@@ -71,18 +70,6 @@ HWY_INLINE void StoreRow(const Panel& panel, const Vec (&sum)[kVectors], float* 
   }
 }
 
-// Inputs lie anywhere, so the hardware foresees no row but the one being read. Ask for the rows of
-// the next tile while this one is computed.
-HWY_INLINE void PrefetchRows(const IndirectGemmOperands& operands, const int32_t* in,
-                             int64_t count) {
-  constexpr int64_t kLineFloats = 16;
-  for (int64_t r = 0; r < count; ++r) {
-    if (in[r] < 0) continue;
-    const float* row = operands.input + in[r] * operands.c_in;
-    for (int64_t c = 0; c < operands.c_in; c += kLineFloats) hwy::Prefetch(row + c);
-  }
-}
-
 // Rows [first, first + kRows) of a panel that is kVectors wide.
 template <int kRows, int kVectors>
 void ComputeTile(const Panel& panel, int64_t first) {
@@ -109,7 +96,12 @@ void ComputeTile(const Panel& panel, int64_t first) {
     for (int r = 0; r < kRows; ++r) {
       from[r] = in[r] < 0 ? operands.zero_row : operands.input + in[r] * c_in;
     }
-    if (panel.first_column == 0) PrefetchRows(operands, in + kRows, ahead);
+    // Inputs lie anywhere, so the hardware does not foresee the rows of the next tile.
+    if (panel.first_column == 0) {
+      for (int64_t r = 0; r < ahead; ++r) {
+        if (in[kRows + r] >= 0) PrefetchInputRow(operands, in[kRows + r]);
+      }
+    }
     for (int64_t c = 0; c < c_in; ++c) {
       Vec weight[kVectors];
       for (int v = 0; v < kVectors; ++v) weight[v] = hn::Load(d, w + v * lanes);

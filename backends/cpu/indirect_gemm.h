@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "core/backend.h"
+#include "hwy/cache_control.h"
 
 namespace voxconv {
 
@@ -42,6 +43,13 @@ enum class IndirectGemmMode { kOverwrite, kAccumulate };
 // computed with it. Runs on the calling thread. O(count * steps * c_in * c_out).
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
                   const IndirectGemmRows& rows, IndirectGemmMode mode);
+
+// Asks for a row of the input ahead of its use.
+inline void PrefetchInputRow(const IndirectGemmOperands& operands, int64_t row) {
+  constexpr int64_t kCacheLineFloats = 16;
+  const float* at = operands.input + row * operands.c_in;
+  for (int64_t c = 0; c < operands.c_in; c += kCacheLineFloats) hwy::Prefetch(at + c);
+}
 
 // Elements of one packed [c_in, c_out] matrix: c_out is padded to whole vectors.
 int64_t PackedWeightSize(int64_t c_in, int64_t c_out);

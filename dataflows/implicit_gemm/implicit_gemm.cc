@@ -17,7 +17,7 @@ OptionSchema Schema() {
   schema.Enum("mask_sort", {"none", "mask", "gray"}, "mask",
               "order of the output rows: as given, by their offset mask, or by its Gray rank");
   schema.Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K");
-  schema.Int("tile", 12, 1, 256, "output rows that share one set of offsets");
+  schema.Int("tile", 6, 1, 256, "output rows that share one set of offsets");
   return schema;
 }
 

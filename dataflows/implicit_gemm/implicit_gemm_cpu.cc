@@ -1,6 +1,7 @@
 #include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/numeric/bits.h"
@@ -39,7 +40,6 @@ class CpuPlan final : public DataflowPlan {
     const int64_t* at = &step_ptr_[split * tiles_ + t];
     return absl::MakeConstSpan(steps_).subspan(at[0], at[1] - at[0]);
   }
-  int64_t most_steps() const { return most_steps_; }
   const Counters& counters() const { return counters_; }
 
   int weights_slot() const { return weights_slot_; }
@@ -66,7 +66,6 @@ class CpuPlan final : public DataflowPlan {
         }
         AddSteps(any, layout.split_ptr[split]);
         const int64_t count = static_cast<int64_t>(steps_.size()) - step_ptr_.back();
-        most_steps_ = std::max(most_steps_, count);
         counters_.padded_pairs += (end - t * tile_) * count;
         step_ptr_.push_back(static_cast<int64_t>(steps_.size()));
       }
@@ -104,29 +103,52 @@ class CpuPlan final : public DataflowPlan {
   int64_t splits_;
   std::vector<int64_t> step_ptr_;  // [splits * tiles + 1]
   std::vector<int32_t> steps_;
-  int64_t most_steps_ = 0;
   Counters counters_;
   int weights_slot_ = 0;
   int zero_row_slot_ = 0;
   int partial_slot_ = 0;
 };
 
+// The input rows of one tile under each of its steps.
+struct TileInputs {
+  absl::Span<const int32_t> steps;
+  int64_t count = 0;
+  std::vector<int32_t> in;  // [steps, count]
+};
+
+// Looks up the inputs of the rows in `order`, and asks for them: the tile before is still to be
+// computed, which hides the wait.
+void FetchTile(absl::Span<const int32_t> order, const int32_t* table, int64_t num_offsets,
+               const IndirectGemmOperands& operands, TileInputs& tile) {
+  tile.count = static_cast<int64_t>(order.size());
+  tile.in.resize(tile.steps.size() * order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int32_t* neighbours = table + order[i] * num_offsets;
+    for (size_t s = 0; s < tile.steps.size(); ++s) {
+      const int32_t p = neighbours[tile.steps[s]];
+      tile.in[s * order.size() + i] = p;
+      if (p >= 0) PrefetchInputRow(operands, p);
+    }
+  }
+}
+
 // Tiles of one split, from row position `begin` to `end`.
 void ComputeTiles(const CpuPlan& plan, const KernelMap& map, const IndirectGemmOperands& operands,
                   int64_t split, int64_t begin, int64_t end) {
   const auto& layout = map.As<MaskSorted>();
   const int32_t* order = layout.row_order.data() + split * map.num_outputs();
-  std::vector<int32_t> in(plan.most_steps() * plan.tile());
+  TileInputs tile, next;
+  const auto fetch = [&](int64_t first, TileInputs& to) {
+    to.steps = plan.steps(split, first / plan.tile());
+    FetchTile({order + first, static_cast<size_t>(std::min(plan.tile(), end - first))},
+              layout.table.data(), map.num_offsets(), operands, to);
+  };
+  fetch(begin, tile);
   for (int64_t first = begin; first < end; first += plan.tile()) {
-    const int64_t count = std::min(plan.tile(), end - first);
-    const absl::Span<const int32_t> steps = plan.steps(split, first / plan.tile());
-    for (int64_t i = 0; i < count; ++i) {
-      const int32_t* neighbours =
-          layout.table.data() + int64_t{order[first + i]} * map.num_offsets();
-      for (size_t s = 0; s < steps.size(); ++s) in[s * count + i] = neighbours[steps[s]];
-    }
-    IndirectGemm(operands, steps, {count, in.data(), count, order + first},
+    if (first + plan.tile() < end) fetch(first + plan.tile(), next);
+    IndirectGemm(operands, tile.steps, {tile.count, tile.in.data(), tile.count, order + first},
                  IndirectGemmMode::kOverwrite);
+    std::swap(tile, next);
   }
 }
 

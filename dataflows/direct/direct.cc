@@ -1,0 +1,73 @@
+// Direct convolution over an offset table (OFT): Luo and Lai's compute kernel, Section III-C.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "dataflows/direct/direct_cpu.h"
+#include "dataflows/direct/register.h"
+
+namespace voxconv {
+namespace {
+
+constexpr char kName[] = "direct";
+
+OptionSchema Schema() {
+  OptionSchema schema;
+  schema.Enum("weights", {"naive", "cached"}, "cached",
+              "read the weights from their array, or from blocks in shared memory or cache");
+  return schema;
+}
+
+class Direct final : public Dataflow {
+ public:
+  explicit Direct(Options options) : options_(std::move(options)) {}
+
+  const Options& options() const override { return options_; }
+
+  Support Supports(const ConvShape& shape, BackendKind backend) const override {
+    if (backend != BackendKind::kCpu) {
+      return Support::No(absl::StrCat(kName, " has no CUDA implementation yet"));
+    }
+    if (shape.dtype != DType::kF32) {
+      return Support::No(
+          absl::StrCat(kName, " on the CPU takes f32 only, not ", ToString(shape.dtype)));
+    }
+    return Support::Yes();
+  }
+
+  bool deterministic() const override { return true; }
+  LayoutRequest RequiredLayout(int) const override {
+    return {.layout = MapLayout::kNeighbourTable};
+  }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
+    const bool cached = options_.GetEnum("weights") == "cached";
+    return PlanDirectCpu(cached ? DirectWeights::kCached : DirectWeights::kNaive, map, shape);
+  }
+
+  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const override {
+    return ForwardDirectCpu(plan, map, args, workspace, context);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+absl::Status RegisterDirect(Registry& registry) {
+  return registry.dataflows().Register(
+      {.name = kName,
+       .summary = "one dot product an output channel over the row of an offset table",
+       .source = "Luo and Lai, Optimization of Sparse Convolution for 3D-Point Cloud on GPUs",
+       .options = Schema()},
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<Direct>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

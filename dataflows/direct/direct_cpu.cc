@@ -1,0 +1,190 @@
+#include "dataflows/direct/direct_cpu.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/parallel.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kIndexBytes = sizeof(int32_t);
+// Output rows of a task: enough to pay for bringing a block of weights into its cache.
+constexpr int64_t kRowsPerTask = 256;
+// The paper gives a thread block one output channel; a vector of channels is the CPU's unit.
+constexpr int64_t kBlockChannels = 16;
+// A block of weights must leave room for inputs in a second-level cache.
+constexpr int64_t kBlockBytes = 128 << 10;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class CpuPlan final : public DataflowPlan {
+ public:
+  CpuPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape)
+      : weights_(weights),
+        shape_(shape),
+        channel_blocks_(CeilDiv(shape.c_out, kBlockChannels)),
+        block_offsets_(
+            std::max<int64_t>(kBlockBytes / (shape.c_in * kBlockChannels * kFloatBytes), 1)) {
+    if (weights == DirectWeights::kCached) {
+      packed_slot_ = booking_.Book<float>(PackedSize(map));
+      CountCached(map);
+    } else {
+      CountNaive(map);
+    }
+    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
+    counters_.launches = 1;
+    counters_.bytes_written += map.num_outputs() * shape.c_out * kFloatBytes;
+  }
+
+  DirectWeights weights() const { return weights_; }
+  const ConvShape& shape() const { return shape_; }
+  int64_t channel_blocks() const { return channel_blocks_; }
+  int64_t block_offsets() const { return block_offsets_; }
+  const Counters& counters() const { return counters_; }
+  int packed_slot() const { return packed_slot_; }  // [channel_blocks, K, c_in, kBlockChannels]
+
+ private:
+  int64_t PackedSize(const KernelMap& map) const {
+    return channel_blocks_ * map.num_offsets() * shape_.c_in * kBlockChannels;
+  }
+
+  // Every channel of a row reads the row of the table, the inputs and its weights anew.
+  void CountNaive(const KernelMap& map) {
+    counters_.bytes_read = shape_.c_out * (map.num_outputs() * map.num_offsets() * kIndexBytes +
+                                           2 * map.num_pairs() * shape_.c_in * kFloatBytes);
+  }
+
+  // Table and inputs are read once a block of channels, weights once a task.
+  void CountCached(const KernelMap& map) {
+    const int64_t packed_bytes = PackedSize(map) * kFloatBytes;
+    counters_.bytes_read = map.num_offsets() * shape_.c_in * shape_.c_out * kFloatBytes +
+                           channel_blocks_ * (map.num_outputs() * map.num_offsets() * kIndexBytes +
+                                              map.num_pairs() * shape_.c_in * kFloatBytes) +
+                           CeilDiv(map.num_outputs(), kRowsPerTask) * packed_bytes;
+    counters_.bytes_written = packed_bytes;
+  }
+
+  DirectWeights weights_;
+  ConvShape shape_;
+  int64_t channel_blocks_;
+  int64_t block_offsets_;  // offsets whose weights stay in cache together
+  Counters counters_;
+  int packed_slot_ = 0;
+};
+
+// Luo and Lai's Algorithm 2 for one output row: a strided walk through the weights a channel.
+void ComputeRowNaive(const ConvShape& shape, absl::Span<const int32_t> neighbours,
+                     const float* input, const float* weights, float* output) {
+  for (int64_t j = 0; j < shape.c_out; ++j) {
+    float sum = 0;
+    for (size_t k = 0; k < neighbours.size(); ++k) {
+      if (neighbours[k] < 0) continue;
+      const float* x = input + neighbours[k] * shape.c_in;
+      const float* w = weights + static_cast<int64_t>(k) * shape.c_in * shape.c_out + j;
+      for (int64_t c = 0; c < shape.c_in; ++c) sum += x[c] * w[c * shape.c_out];
+    }
+    output[j] = sum;
+  }
+}
+
+// Adds the offsets of one block to kBlockChannels channels of one row; `weights` is
+// [neighbours, c_in, kBlockChannels].
+void AddBlock(int64_t c_in, absl::Span<const int32_t> neighbours, const float* input,
+              const float* weights, std::array<float, kBlockChannels>& total) {
+  std::array<float, kBlockChannels> sum = total;  // a local, so that it lives in registers
+  for (size_t k = 0; k < neighbours.size(); ++k) {
+    if (neighbours[k] < 0) continue;
+    const float* x = input + neighbours[k] * c_in;
+    const float* w = weights + static_cast<int64_t>(k) * c_in * kBlockChannels;
+    for (int64_t c = 0; c < c_in; ++c, w += kBlockChannels) {
+      for (int64_t j = 0; j < kBlockChannels; ++j) sum[j] += x[c] * w[j];
+    }
+  }
+  total = sum;
+}
+
+// Copies the weights into blocks of channels, zero padded.
+void PackChannelBlocks(const CpuPlan& plan, int64_t num_offsets, const float* weights,
+                       float* packed, const ExecutionContext& context) {
+  const int64_t rows = num_offsets * plan.shape().c_in;
+  const int64_t c_out = plan.shape().c_out;
+  ParallelRanges(context, plan.channel_blocks(), 1, [&](int64_t block, int64_t) {
+    const int64_t first = block * kBlockChannels;
+    const int64_t channels = std::min(kBlockChannels, c_out - first);
+    float* to = packed + block * rows * kBlockChannels;
+    for (int64_t row = 0; row < rows; ++row, to += kBlockChannels) {
+      std::copy_n(weights + row * c_out + first, channels, to);
+      std::fill(to + channels, to + kBlockChannels, 0.0f);
+    }
+  });
+}
+
+// Output rows [begin, end): blocks of weights outermost, each used by all rows before the next, as
+// a thread block does with its shared memory.
+void ComputeRowsCached(const CpuPlan& plan, const KernelMap& map, const float* input,
+                       const float* packed, int64_t begin, int64_t end, float* output) {
+  const int64_t num_offsets = map.num_offsets();
+  const int64_t c_in = plan.shape().c_in;
+  const int64_t c_out = plan.shape().c_out;
+  const int32_t* table = map.As<NeighbourTable>().table.data();
+  std::fill(output + begin * c_out, output + end * c_out, 0.0f);
+  for (int64_t block = 0; block < plan.channel_blocks(); ++block) {
+    const int64_t channels = std::min(kBlockChannels, c_out - block * kBlockChannels);
+    for (int64_t k = 0; k < num_offsets; k += plan.block_offsets()) {
+      const int64_t count = std::min(plan.block_offsets(), num_offsets - k);
+      const float* weights = packed + (block * num_offsets + k) * c_in * kBlockChannels;
+      for (int64_t q = begin; q < end; ++q) {
+        float* to = output + q * c_out + block * kBlockChannels;
+        std::array<float, kBlockChannels> sum{};
+        std::copy_n(to, channels, sum.data());
+        AddBlock(c_in, {table + q * num_offsets + k, static_cast<size_t>(count)}, input, weights,
+                 sum);
+        std::copy_n(sum.data(), channels, to);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCpu(DirectWeights weights,
+                                                            const KernelMap& map,
+                                                            const ConvShape& shape) {
+  return std::make_unique<CpuPlan>(weights, map, shape);
+}
+
+absl::Status ForwardDirectCpu(const DataflowPlan& base_plan, const KernelMap& map,
+                              const ForwardArgs& args, const Workspace& workspace,
+                              const ExecutionContext& context) {
+  const auto& plan = static_cast<const CpuPlan&>(base_plan);
+  const int64_t num_offsets = map.num_offsets();
+  const float* input = args.input.f32();
+  const float* weights = args.weights.f32();
+  float* output = args.output.f32();
+  const int32_t* table = map.As<NeighbourTable>().table.data();
+  if (plan.weights() == DirectWeights::kNaive) {
+    StageScope stage(context, Stage::kFused);
+    ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) {
+        ComputeRowNaive(plan.shape(), {table + q * num_offsets, static_cast<size_t>(num_offsets)},
+                        input, weights, output + q * plan.shape().c_out);
+      }
+    });
+  } else {
+    float* packed = workspace.Get<float>(plan.packed_slot());
+    {
+      StageScope stage(context, Stage::kConvert);
+      PackChannelBlocks(plan, num_offsets, weights, packed, context);
+    }
+    StageScope stage(context, Stage::kFused);
+    ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      ComputeRowsCached(plan, map, input, packed, begin, end, output);
+    });
+  }
+  if (Counters* counters = context.counters()) counters->Add(plan.counters());
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv

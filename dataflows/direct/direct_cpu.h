@@ -1,0 +1,25 @@
+// direct on the CPU backend.
+#ifndef VOXCONV_DATAFLOWS_DIRECT_DIRECT_CPU_H_
+#define VOXCONV_DATAFLOWS_DIRECT_DIRECT_CPU_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/dataflow.h"
+
+namespace voxconv {
+
+// Where the weights are read: from their array, or from blocks small enough for the cache.
+enum class DirectWeights { kNaive, kCached };
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCpu(DirectWeights weights,
+                                                            const KernelMap& map,
+                                                            const ConvShape& shape);
+
+absl::Status ForwardDirectCpu(const DataflowPlan& plan, const KernelMap& map,
+                              const ForwardArgs& args, const Workspace& workspace,
+                              const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_DIRECT_DIRECT_CPU_H_

@@ -1,0 +1,37 @@
+#include "dataflow_cpu_test_util.h"
+#include "dataflows/direct/register.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+class DirectTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(RegisterDirect(registry_).ok()); }
+
+  Registry registry_;
+};
+
+TEST_F(DirectTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
+
+TEST_F(DirectTest, RefusesWhatItLacks) { CheckSupport(registry_, "direct"); }
+
+TEST_F(DirectTest, CachedWeightsSaveReads) {
+  const ConvProblem problem(ConvCase{200, 300, 27, 0.3, 8, 24});
+  const Profile naive = RunDataflow(registry_, "direct:weights=naive", problem).profile;
+  const Profile cached = RunDataflow(registry_, "direct:weights=cached", problem).profile;
+  EXPECT_GT(naive.counters.bytes_read, 2 * cached.counters.bytes_read);
+  EXPECT_EQ(naive.counters.peak_workspace, 0);
+  EXPECT_GT(cached.counters.peak_workspace, 0);
+  EXPECT_EQ(naive.counters.padded_pairs, problem.num_pairs());
+  EXPECT_EQ(cached.counters.padded_pairs, problem.num_pairs());
+}
+
+// Offsets that exceed one cache block: partial sums go through the output.
+TEST_F(DirectTest, CachedWeightsInSeveralBlocks) {
+  const ConvProblem problem(ConvCase{40, 30, 27, 0.5, 256, 17});
+  problem.ExpectNear(RunDataflow(registry_, "direct:weights=cached", problem).output);
+}
+
+}  // namespace
+}  // namespace voxconv

@@ -1,0 +1,88 @@
+#include "dataflow_cpu_test_util.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/fetch_on_demand/schedule.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class FetchOnDemandTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(RegisterFetchOnDemand(registry_).ok()); }
+
+  Counters CountersOf(const std::string& spec) {
+    return RunDataflow(registry_, spec, problem_).profile.counters;
+  }
+
+  Registry registry_;
+  const ConvProblem problem_{ConvCase{200, 300, 27, 0.3, 8, 8}};
+};
+
+TEST_F(FetchOnDemandTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
+
+TEST_F(FetchOnDemandTest, RefusesWhatItLacks) { CheckSupport(registry_, "fetch_on_demand"); }
+
+TEST_F(FetchOnDemandTest, FusionShowsInCounters) {
+  const Counters separate = CountersOf("fetch_on_demand:fusion=separate");
+  const Counters batched = CountersOf("fetch_on_demand:fusion=batched");
+  const Counters segmented = CountersOf("fetch_on_demand:fusion=segmented");
+  EXPECT_EQ(separate.launches, 27);
+  EXPECT_EQ(batched.launches, 2);  // every third offset is a quarter as full
+  EXPECT_EQ(segmented.launches, 1);
+  EXPECT_EQ(separate.padded_pairs, problem_.num_pairs());
+  EXPECT_GT(batched.padded_pairs, problem_.num_pairs());
+  EXPECT_EQ(segmented.padded_pairs, problem_.num_pairs());
+  EXPECT_GT(separate.bytes_written, batched.bytes_written);
+  EXPECT_GT(batched.bytes_written, segmented.bytes_written);
+}
+
+TEST_F(FetchOnDemandTest, SmallerTilesReadWeightsMoreOften) {
+  EXPECT_GT(CountersOf("fetch_on_demand:tile=16").bytes_read,
+            CountersOf("fetch_on_demand:tile=256").bytes_read);
+}
+
+// A row's sum runs over ascending offsets however the work is cut.
+TEST_F(FetchOnDemandTest, TileAndSeparateFusionDoNotChangeABit) {
+  const std::vector<float> expected = RunDataflow(registry_, "fetch_on_demand", problem_).output;
+  EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:tile=17", problem_).output, expected);
+  EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:fusion=separate", problem_).output, expected);
+}
+
+TEST(ScheduleFgmsTest, Separate) {
+  const auto launches = ScheduleFgms(FgmsFusion::kSeparate, {0, 4, 4, 7});
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_THAT(launches[0].offsets, ElementsAre(0));
+  EXPECT_THAT(launches[0].padded_rows, ElementsAre(4));
+  EXPECT_THAT(launches[1].offsets, ElementsAre(2));
+  EXPECT_THAT(launches[1].padded_rows, ElementsAre(3));
+}
+
+TEST(ScheduleFgmsTest, Segmented) {
+  const auto launches = ScheduleFgms(FgmsFusion::kSegmented, {0, 4, 4, 7});
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_THAT(launches[0].offsets, ElementsAre(0, 2));
+  EXPECT_THAT(launches[0].padded_rows, ElementsAre(4, 3));
+}
+
+TEST(ScheduleFgmsTest, BatchedGroupsSimilarSizes) {
+  // Sizes 5, 10, 3, 6, 0, 3.
+  const auto launches = ScheduleFgms(FgmsFusion::kBatched, {0, 5, 15, 18, 24, 24, 27});
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_THAT(launches[0].offsets, ElementsAre(1, 3));
+  EXPECT_THAT(launches[0].padded_rows, ElementsAre(10, 10));
+  EXPECT_THAT(launches[1].offsets, ElementsAre(0, 2, 5));
+  EXPECT_THAT(launches[1].padded_rows, ElementsAre(5, 5, 5));
+}
+
+TEST(ScheduleFgmsTest, NoPairsNoLaunch) {
+  for (FgmsFusion fusion : {FgmsFusion::kSeparate, FgmsFusion::kBatched, FgmsFusion::kSegmented}) {
+    EXPECT_THAT(ScheduleFgms(fusion, {0, 0, 0}), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace voxconv

@@ -1,0 +1,10 @@
+# The dataflows that fuse gather, multiply and scatter, and their micro-kernel.
+voxconv_add_test(indirect_gemm_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/indirect_gemm_test.cc
+  LIBS voxconv_backend_cpu LABELS unit)
+foreach(dataflow fetch_on_demand implicit_gemm direct)
+  voxconv_add_test(dataflow_${dataflow}_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_${dataflow}_test.cc
+    LIBS voxconv_dataflow_${dataflow} voxconv_backend_cpu LABELS unit)
+  target_include_directories(dataflow_${dataflow}_test PRIVATE ${CMAKE_CURRENT_LIST_DIR})
+endforeach()

@@ -1,0 +1,56 @@
+#include "dataflow_cpu_test_util.h"
+#include "dataflows/implicit_gemm/register.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+class ImplicitGemmTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(RegisterImplicitGemm(registry_).ok()); }
+
+  Counters CountersOf(const std::string& spec) {
+    return RunDataflow(registry_, spec, problem_).profile.counters;
+  }
+
+  Registry registry_;
+  const ConvProblem problem_{ConvCase{200, 300, 27, 0.1, 8, 8}};
+};
+
+TEST_F(ImplicitGemmTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
+
+TEST_F(ImplicitGemmTest, RefusesWhatItLacks) { CheckSupport(registry_, "implicit_gemm"); }
+
+TEST_F(ImplicitGemmTest, SortingSavesPadding) {
+  const int64_t none = CountersOf("implicit_gemm:mask_sort=none").padded_pairs;
+  const int64_t mask = CountersOf("implicit_gemm:mask_sort=mask").padded_pairs;
+  const int64_t gray = CountersOf("implicit_gemm:mask_sort=gray").padded_pairs;
+  EXPECT_GT(none, mask);
+  EXPECT_GT(mask, problem_.num_pairs());
+  EXPECT_GT(none, gray);
+  EXPECT_NE(mask, gray);
+}
+
+TEST_F(ImplicitGemmTest, SplitsSavePaddingAndCostPartialSums) {
+  const Counters whole = CountersOf("implicit_gemm");
+  const Counters split = CountersOf("implicit_gemm:splits=3");
+  EXPECT_LT(split.padded_pairs, whole.padded_pairs);
+  EXPECT_EQ(whole.launches, 1);
+  EXPECT_EQ(split.launches, 4);
+  EXPECT_GE(split.peak_workspace, whole.peak_workspace + int64_t{2} * 300 * 8 * 4);
+}
+
+TEST_F(ImplicitGemmTest, TileOfOneRowHasNoPadding) {
+  EXPECT_EQ(CountersOf("implicit_gemm:tile=1").padded_pairs, problem_.num_pairs());
+  EXPECT_GT(CountersOf("implicit_gemm:tile=32").padded_pairs,
+            CountersOf("implicit_gemm:tile=4").padded_pairs);
+}
+
+TEST_F(ImplicitGemmTest, AsksForNoMoreSplitsThanOffsets) {
+  const auto dataflow = *registry_.dataflows().Create("implicit_gemm:splits=8");
+  EXPECT_EQ(dataflow->RequiredLayout(27).splits, 8);
+  EXPECT_EQ(dataflow->RequiredLayout(1).splits, 1);
+}
+
+}  // namespace
+}  // namespace voxconv
