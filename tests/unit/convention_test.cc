@@ -1,0 +1,237 @@
+// `voxconv conv --convention` against each engine's own definition, written out here as a sum over
+// its own kernel indices on its own coordinate columns.
+#include "cli/convention.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/verify/matrix.h"
+#include "io/npy.h"
+
+namespace voxconv::cli {
+namespace {
+
+using Row = std::array<int32_t, 4>;
+using Field = std::map<Row, std::vector<double>>;
+
+constexpr int64_t kIn = 2, kOut = 3;
+
+struct Data {
+  std::vector<Row> coords;
+  std::vector<float> features, weights;
+};
+
+Data MakeData(int volume, int32_t lo, int32_t extent) {
+  std::set<Row> rows;
+  uint32_t state = 7;
+  const auto next = [&] {
+    state = state * 1664525 + 1013904223;
+    return lo + static_cast<int32_t>((state >> 8) % extent);
+  };
+  for (int i = 0; i < 60; ++i) {
+    const int32_t a = next(), b = next(), c = next();
+    rows.insert({i % 2, a, b, c});
+  }
+  Data data;
+  data.coords.assign(rows.begin(), rows.end());
+  data.features = verify::Values(data.coords.size() * kIn, 1);
+  data.weights = verify::Values(volume * kIn * kOut, 2);
+  return data;
+}
+
+NpyArray CoordsArray(const std::vector<Row>& rows) {
+  std::vector<int32_t> flat;
+  for (const Row& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  return MakeNpyArray({static_cast<int64_t>(rows.size()), 4}, absl::MakeConstSpan(flat));
+}
+
+// Runs the command and returns what it wrote, by output coordinate.
+Field RunCommand(const Data& data, const std::vector<int64_t>& weight_shape,
+                 std::vector<std::string> options, const std::vector<Row>* outputs = nullptr) {
+  const std::filesystem::path directory =
+      std::filesystem::temp_directory_path() / absl::StrCat("voxconv_convention_", getpid());
+  std::filesystem::create_directories(directory);
+  const std::string in = directory / "in.npz", out = directory / "out.npz";
+  NpzArrays arrays = {{"coords", CoordsArray(data.coords)},
+                      {"features", MakeNpyArray({static_cast<int64_t>(data.coords.size()), kIn},
+                                                absl::MakeConstSpan(data.features))},
+                      {"weights", MakeNpyArray(weight_shape, absl::MakeConstSpan(data.weights))}};
+  if (outputs != nullptr) arrays.emplace_back("out_coords", CoordsArray(*outputs));
+  EXPECT_TRUE(WriteNpz(in, arrays).ok());
+  options.insert(options.begin(), {in, out});
+  const absl::Status status = RunConv(options);
+  EXPECT_TRUE(status.ok()) << status;
+  Field field;
+  if (!status.ok()) return field;
+  const auto written = ReadNpz(out);
+  EXPECT_TRUE(written.ok()) << written.status();
+  const auto coords = ToInt32(*FindArray(*written, "out_coords"), "out_coords");
+  const auto features = ToFloat32(*FindArray(*written, "out_features"), "out_features");
+  for (size_t i = 0; i < coords->size() / 4; ++i) {
+    const Row row = {(*coords)[4 * i], (*coords)[4 * i + 1], (*coords)[4 * i + 2],
+                     (*coords)[4 * i + 3]};
+    field[row] = {features->begin() + i * kOut, features->begin() + (i + 1) * kOut};
+  }
+  std::filesystem::remove_all(directory);
+  return field;
+}
+
+void ExpectSame(const Field& actual, const Field& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const auto& [row, values] : expected) {
+    const auto it = actual.find(row);
+    ASSERT_NE(it, actual.end()) << row[1] << " " << row[2] << " " << row[3];
+    for (int64_t o = 0; o < kOut; ++o) EXPECT_NEAR(it->second[o], values[o], 1e-5);
+  }
+}
+
+// Adds x[p] W[j] to y[q], with the weights' own index order given by `weight`.
+void Accumulate(Field& y, const Row& q, const Data& data, size_t p,
+                const std::function<float(int64_t i, int64_t o)>& weight) {
+  std::vector<double>& values = y.try_emplace(q, kOut, 0.0).first->second;
+  for (int64_t i = 0; i < kIn; ++i) {
+    for (int64_t o = 0; o < kOut; ++o)
+      values[o] += double{data.features[p * kIn + i]} * weight(i, o);
+  }
+}
+
+struct SpconvLayer {
+  std::array<int32_t, 3> kernel, stride, padding, dilation, shape;
+};
+
+// W[o, k0, k1, k2, i] of SpConv.
+std::function<float(int64_t, int64_t)> SpconvWeight(const Data& data, int volume, int j) {
+  return
+      [&data, volume, j](int64_t i, int64_t o) { return data.weights[(o * volume + j) * kIn + i]; };
+}
+
+// Calls body(row of p, u, j) for every input p, kernel index j and output u inside the bounds with
+// p = u s - padding + index dilation.
+void ForSpconvPairs(const Data& data, const SpconvLayer& layer,
+                    const std::function<void(size_t, const Row&, int)>& body) {
+  const auto& [kernel, stride, padding, dilation, shape] = layer;
+  for (size_t p = 0; p < data.coords.size(); ++p) {
+    for (int j = 0; j < kernel[0] * kernel[1] * kernel[2]; ++j) {
+      const int index[3] = {j / (kernel[1] * kernel[2]), j / kernel[2] % kernel[1], j % kernel[2]};
+      Row u = {data.coords[p][0], 0, 0, 0};
+      bool inside = true;
+      for (int a = 0; a < 3; ++a) {
+        const int32_t v = data.coords[p][a + 1] + padding[a] - index[a] * dilation[a];
+        const int32_t size =
+            (shape[a] + 2 * padding[a] - dilation[a] * (kernel[a] - 1) - 1) / stride[a] + 1;
+        inside = inside && v >= 0 && v % stride[a] == 0 && v / stride[a] < size;
+        u[a + 1] = v / stride[a];
+      }
+      if (inside) body(p, u, j);
+    }
+  }
+}
+
+TEST(SpconvTest, Strided) {
+  for (const SpconvLayer& layer :
+       {SpconvLayer{{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {9, 9, 9}},
+        SpconvLayer{{3, 3, 3}, {2, 2, 2}, {0, 1, 1}, {1, 1, 1}, {9, 9, 9}},
+        SpconvLayer{{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}, {9, 9, 9}},
+        SpconvLayer{{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}, {9, 10, 11}},
+        SpconvLayer{{3, 2, 5}, {1, 2, 3}, {1, 0, 2}, {2, 1, 1}, {9, 9, 12}}}) {
+    const auto& [k, s, p, d, shape] = layer;
+    const int volume = k[0] * k[1] * k[2];
+    const Data data = MakeData(volume, 0, 9);
+    Field expected;
+    ForSpconvPairs(data, layer, [&](size_t row, const Row& u, int j) {
+      Accumulate(expected, u, data, row, SpconvWeight(data, volume, j));
+    });
+    const auto text = [](const auto& v) { return absl::StrCat(v[0], ",", v[1], ",", v[2]); };
+    ExpectSame(RunCommand(data, {kOut, k[0], k[1], k[2], kIn},
+                          {"--convention", "spconv", "--kind", "strided", "--kernel", text(k),
+                           "--stride", text(s), "--padding", text(p), "--dilation", text(d),
+                           "--spatial-shape", text(shape)}),
+               expected);
+  }
+}
+
+TEST(SpconvTest, Submanifold) {
+  const Data data = MakeData(3 * 1 * 5, 0, 9);
+  const SpconvLayer layer = {{3, 1, 5}, {1, 1, 1}, {1, 0, 2}, {1, 1, 1}, {9, 9, 9}};
+  const std::set<Row> active(data.coords.begin(), data.coords.end());
+  Field expected;
+  ForSpconvPairs(data, layer, [&](size_t row, const Row& u, int j) {
+    if (active.count(u) != 0) Accumulate(expected, u, data, row, SpconvWeight(data, 15, j));
+  });
+  ExpectSame(RunCommand(data, {kOut, 3, 1, 5, kIn},
+                        {"--convention", "spconv", "--kernel", "3,1,5", "--padding", "1,0,2"}),
+             expected);
+}
+
+TEST(SpconvTest, Inverse) {
+  // Coarse inputs, fine outputs: the pairs of the strided layer, exchanged.
+  const SpconvLayer layer = {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {9, 9, 9}};
+  const Data fine = MakeData(27, 0, 9);
+  std::map<Row, size_t> coarse;
+  ForSpconvPairs(fine, layer, [&](size_t, const Row& u, int) { coarse.emplace(u, 0); });
+  Data data;
+  for (auto& [row, index] : coarse) {
+    index = data.coords.size();
+    data.coords.push_back(row);
+  }
+  data.features = verify::Values(data.coords.size() * kIn, 3);
+  data.weights = fine.weights;
+  Field expected;
+  for (const Row& row : fine.coords) expected[row] = std::vector<double>(kOut, 0.0);
+  ForSpconvPairs(fine, layer, [&](size_t row, const Row& u, int j) {
+    Accumulate(expected, fine.coords[row], data, coarse[u], SpconvWeight(data, 27, j));
+  });
+  ExpectSame(
+      RunCommand(data, {kOut, 3, 3, 3, kIn},
+                 {"--convention", "spconv", "--kind", "inverse", "--stride", "2", "--padding", "1"},
+                 &fine.coords),
+      expected);
+}
+
+// Offsets with x fastest, as MinkowskiEngine walks a region and TorchSparse an odd kernel.
+TEST(OffsetOrderTest, MinkowskiAndTorchsparse) {
+  for (const std::string convention : {"minkowski", "torchsparse"}) {
+    for (const bool even : {false, true}) {
+      const int size = even ? 2 : 3, volume = size * size * size;
+      const bool x_fastest = convention == "minkowski" || !even;
+      const Data data = MakeData(volume, -4, 9);
+      std::map<Row, size_t> rows;
+      for (size_t i = 0; i < data.coords.size(); ++i) rows[data.coords[i]] = i;
+      Field expected;
+      for (const Row& q : data.coords) {
+        expected[q] = std::vector<double>(kOut, 0.0);
+        for (int j = 0; j < volume; ++j) {
+          const int slow = j / size / size, middle = j / size % size, fast = j % size;
+          const int base = even ? 0 : -1;
+          const int dx = (x_fastest ? fast : slow) + base, dy = middle + base,
+                    dz = (x_fastest ? slow : fast) + base;
+          const auto p = rows.find({q[0], q[1] + dx, q[2] + dy, q[3] + dz});
+          if (p == rows.end()) continue;
+          Accumulate(expected, q, data, p->second,
+                     [&](int64_t i, int64_t o) { return data.weights[(j * kIn + i) * kOut + o]; });
+        }
+      }
+      ExpectSame(RunCommand(data, {volume, kIn, kOut},
+                            {"--convention", convention, "--kernel", absl::StrCat(size)}),
+                 expected);
+    }
+  }
+}
+
+TEST(ConventionTest, PaddingFromSpconv) {
+  EXPECT_EQ(PaddingFromSpconv(1, 3, 1), 0);
+  EXPECT_EQ(PaddingFromSpconv(0, 3, 1), -1);
+  EXPECT_EQ(PaddingFromSpconv(0, 2, 1), 0);
+  EXPECT_EQ(PaddingFromSpconv(2, 5, 2), -2);
+}
+
+}  // namespace
+}  // namespace voxconv::cli

@@ -1,0 +1,256 @@
+// Options, registry, geometry, coordinates and kernel maps by hand-made cases.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu/cpu_backend.h"
+#include "core/coordinate_key.h"
+#include "core/coordinate_set.h"
+#include "core/geometry.h"
+#include "core/options.h"
+#include "core/registry.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OptionSchema Schema() {
+  OptionSchema schema;
+  schema.Enum("variant", {"naive", "full"}, "naive", "")
+      .Bool("symmetric", false, "")
+      .Int("block", 256, 1, 4096, "")
+      .Float("epsilon", 0.1, 0, 1, "");
+  return schema;
+}
+
+std::string ErrorOf(absl::string_view text) {
+  const auto options = Options::Parse(Schema(), text);
+  return options.ok() ? "no error" : std::string(options.status().message());
+}
+
+TEST(OptionsTest, DefaultsAndRoundTrip) {
+  const auto defaults = Options::Parse(Schema(), "");
+  ASSERT_TRUE(defaults.ok());
+  EXPECT_EQ(defaults->ToString(), "variant=naive,symmetric=false,block=256,epsilon=0.1");
+  EXPECT_EQ(defaults->ToShortString(), "");
+  const auto options = Options::Parse(Schema(), "epsilon=3.0e-1,block=0017,symmetric=true");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->ToShortString(), "symmetric=true,block=17,epsilon=0.3");
+  EXPECT_EQ(options->GetInt("block"), 17);
+  EXPECT_EQ(options->GetFloat("epsilon"), 0.3);
+  EXPECT_EQ(options->GetEnum("variant"), "naive");
+  EXPECT_TRUE(options->GetBool("symmetric"));
+  EXPECT_EQ(*Options::Parse(Schema(), options->ToString()), *options);
+  EXPECT_EQ(*Options::Parse(Schema(), options->ToShortString()), *options);
+}
+
+TEST(OptionsTest, RefusalsNameKeyValueAndWhatIsAllowed) {
+  EXPECT_THAT(ErrorOf("variant=fast"), AllOf(HasSubstr("variant='fast'"), HasSubstr("naive|full")));
+  EXPECT_THAT(ErrorOf("block=0"), AllOf(HasSubstr("block='0'"), HasSubstr("1..4096")));
+  EXPECT_THAT(ErrorOf("block=1e3"), HasSubstr("1..4096"));
+  EXPECT_THAT(ErrorOf("block=99999999999999999999"), HasSubstr("1..4096"));
+  EXPECT_THAT(ErrorOf("epsilon=nan"), HasSubstr("0..1"));
+  EXPECT_THAT(ErrorOf("symmetric=1"), HasSubstr("true|false"));
+  EXPECT_THAT(ErrorOf("speed=1"), AllOf(HasSubstr("'speed'"), HasSubstr("variant, symmetric")));
+  EXPECT_THAT(ErrorOf("block=1,block=2"), HasSubstr("more than once"));
+  EXPECT_THAT(ErrorOf("block"), HasSubstr("key=value"));
+  EXPECT_THAT(ErrorOf("block=1,"), HasSubstr("key=value"));
+  EXPECT_FALSE(ParsePluginSpec(":variant=full").ok());
+}
+
+class NoOutputCoords final : public OutputCoords {
+ public:
+  explicit NoOutputCoords(Options options) : options_(std::move(options)) {}
+  const Options& options() const override { return options_; }
+  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
+  absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet&, const ConvGeometry&,
+                                           const ExecutionContext&) const override {
+    return absl::UnimplementedError("");
+  }
+
+ private:
+  Options options_;
+};
+
+PluginFamily<OutputCoords>::Factory NoFactory() {
+  return [](Options options) -> absl::StatusOr<std::unique_ptr<const OutputCoords>> {
+    if (options.GetInt("block") == 13) return absl::UnimplementedError("no thirteen");
+    return std::make_unique<NoOutputCoords>(std::move(options));
+  };
+}
+
+TEST(RegistryTest, NamesAreUniqueAndListedInOrder) {
+  Registry registry;
+  auto& family = registry.output_coords();
+  ASSERT_TRUE(family.Register({.name = "zeta", .options = Schema()}, NoFactory()).ok());
+  ASSERT_TRUE(family.Register({.name = "alpha", .options = Schema()}, NoFactory()).ok());
+  EXPECT_EQ(family.Register({.name = "zeta"}, NoFactory()).code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(family.Register({.name = "Zeta-2"}, NoFactory()).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(family.entries().begin()->first, "alpha");
+  EXPECT_THAT(std::string(family.Create("beta").status().message()),
+              AllOf(HasSubstr("'beta'"), HasSubstr("alpha, zeta")));
+  EXPECT_THAT(std::string(family.Create("zeta:block=0").status().message()),
+              AllOf(HasSubstr("zeta"), HasSubstr("1..4096")));
+  EXPECT_EQ(*family.Canonical("zeta:block=256,variant=full"), "zeta:variant=full");
+}
+
+TEST(RegistryTest, VariantsAreTheProductOfEnumsAndBoolsAndTheExtraOnes) {
+  Registry registry;
+  auto& family = registry.output_coords();
+  ASSERT_TRUE(
+      family
+          .Register({.name = "a", .options = Schema(), .extra_variants = {"block=1", "block=13"}},
+                    NoFactory())
+          .ok());
+  EXPECT_THAT(family.Variants(), ElementsAre("a", "a:symmetric=true", "a:variant=full",
+                                             "a:variant=full,symmetric=true", "a:block=1"));
+}
+
+TEST(CoordinateKeyTest, OrderPreservingAndReversible) {
+  const std::vector<Coordinate> ascending = {
+      {0, kMinCoordinate, kMinCoordinate, kMinCoordinate},
+      {0, -1, 5, 7},
+      {0, 0, kMinCoordinate, 0},
+      {0, 0, 0, -1},
+      {0, 0, 0, 0},
+      {1, kMinCoordinate, 0, 0},
+      {kMaxBatch, kMaxCoordinate, kMaxCoordinate, kMaxCoordinate}};
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    EXPECT_EQ(UnpackKey(PackKey(ascending[i])), ascending[i]);
+    if (i > 0) {
+      EXPECT_LT(PackKey(ascending[i - 1]), PackKey(ascending[i]));
+    }
+  }
+  const Int3 d = {-3, 4, -5};
+  EXPECT_EQ(PackKey({2, 10, -20, 30}) + KeyDelta(d), PackKey({2, 7, -16, 25}));
+  EXPECT_NE(PackKey(ascending[0]), kEmptyKey);
+}
+
+GeometryParams Strided(Int3 kernel, Int3 stride) {
+  return {.kind = ConvKind::kStrided, .kernel = kernel, .stride = stride};
+}
+
+TEST(GeometryTest, OffsetsAreOrderedWithZFastest) {
+  const auto geometry = ConvGeometry::Create({.kernel = {3, 1, 2}, .dilation = {2, 1, 3}});
+  ASSERT_TRUE(geometry.ok());
+  ASSERT_EQ(geometry->num_offsets(), 6);
+  EXPECT_EQ(geometry->KernelOffset(0), (Int3{-2, 0, 0}));
+  EXPECT_EQ(geometry->KernelOffset(1), (Int3{-2, 0, 3}));
+  EXPECT_EQ(geometry->KernelOffset(5), (Int3{2, 0, 3}));
+  EXPECT_FALSE(geometry->symmetric());
+  EXPECT_EQ(geometry->center(), 2);
+}
+
+TEST(GeometryTest, OddSubmanifoldIsSymmetric) {
+  const auto geometry = ConvGeometry::Create({.input_tensor_stride = {4, 4, 4}});
+  ASSERT_TRUE(geometry.ok());
+  EXPECT_TRUE(geometry->symmetric());
+  EXPECT_EQ(geometry->center(), 13);
+  for (int k = 0; k < 27; ++k) {
+    const Int3 d = geometry->InputOffset(k);
+    EXPECT_EQ(geometry->InputOffset(26 - k), (Int3{-d.x, -d.y, -d.z}));
+  }
+  EXPECT_EQ(geometry->InputOffset(0), (Int3{-4, -4, -4}));
+}
+
+TEST(GeometryTest, InverseNegatesTheOffsetsOfStrided) {
+  GeometryParams params = Strided({3, 3, 3}, {2, 2, 2});
+  params.rule = OutputRule::kDilate;
+  params.padding = {1, 0, -1};
+  const auto strided = ConvGeometry::Create(params);
+  ASSERT_TRUE(strided.ok());
+  EXPECT_EQ(strided->output_tensor_stride(), (Int3{2, 2, 2}));
+  EXPECT_EQ(strided->InputOffset(0), (Int3{-2, -1, 0}));
+  const auto inverse = ConvGeometry::InverseOf(*strided);
+  ASSERT_TRUE(inverse.ok()) << inverse.status();
+  EXPECT_EQ(inverse->input_tensor_stride(), (Int3{2, 2, 2}));
+  EXPECT_EQ(inverse->output_tensor_stride(), (Int3{1, 1, 1}));
+  EXPECT_EQ(inverse->InputOffset(0), (Int3{2, 1, 0}));
+  EXPECT_FALSE(ConvGeometry::InverseOf(*inverse).ok());
+}
+
+TEST(GeometryTest, RefusesWhatItCannotMean) {
+  const auto error = [](GeometryParams params) {
+    const auto geometry = ConvGeometry::Create(params);
+    return geometry.ok() ? std::string("no error") : std::string(geometry.status().message());
+  };
+  EXPECT_THAT(error({.kernel = {0, 3, 3}}), HasSubstr("kernel 0x3x3"));
+  EXPECT_THAT(error({.kernel = {100, 100, 100}}), HasSubstr("32768"));
+  EXPECT_THAT(error({.kernel = {100000, 100000, 100000}}), HasSubstr("32768"));
+  EXPECT_THAT(error({.stride = {2, 2, 2}}), HasSubstr("stride 2"));
+  EXPECT_THAT(error({.dilation = {1, 0, 1}}), HasSubstr("dilation 1x0x1"));
+  EXPECT_THAT(error({.padding = {1, 1, 1}}), HasSubstr("padding 1"));
+  EXPECT_THAT(error({.dilation = {50000, 1, 1}}), HasSubstr("coordinate range"));
+  GeometryParams transposed = Strided({2, 2, 2}, {2, 2, 2});
+  transposed.kind = ConvKind::kTransposed;
+  EXPECT_THAT(error(transposed), HasSubstr("divide"));
+}
+
+class CoordinateSetTest : public ::testing::Test {
+ protected:
+  CoordinateSetTest() : backend_(*CpuBackend::Create({.threads = 1})) {}
+  ExecutionContext context() { return {backend_.get(), &backend_->main_stream()}; }
+  std::string ErrorOf(std::vector<Coordinate> rows, Int3 stride = {1, 1, 1}) {
+    const auto set = CoordinateSet::Create(rows, stride, context());
+    return set.ok() ? "no error" : std::string(set.status().message());
+  }
+  std::unique_ptr<CpuBackend> backend_;
+};
+
+TEST_F(CoordinateSetTest, KnowsBoundsBatchesAndOrder) {
+  const std::vector<Coordinate> rows = {{0, -4, 2, 6}, {2, 8, -2, 0}};
+  const auto set = CoordinateSet::Create(rows, {2, 2, 2}, context());
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ((*set)->bounds(), (Box{{-4, -2, 0}, {8, 2, 6}}));
+  EXPECT_EQ((*set)->num_batches(), 3);
+  EXPECT_TRUE((*set)->sorted());
+  EXPECT_TRUE((*set)->StaysInRange({{1, 1, 1}}));
+  EXPECT_FALSE((*set)->StaysInRange({{0, 0, 0}, {kMaxCoordinate, 0, 0}}));
+  const auto reversed = CoordinateSet::Create({rows[1], rows[0]}, {2, 2, 2}, context());
+  ASSERT_TRUE(reversed.ok());
+  EXPECT_FALSE((*reversed)->sorted());
+  EXPECT_NE((*reversed)->id(), (*set)->id());
+}
+
+TEST_F(CoordinateSetTest, RefusesBadRows) {
+  EXPECT_THAT(ErrorOf({{0, 1, 2, 3}, {0, 1, 2, 4}, {0, 1, 2, 3}}),
+              AllOf(HasSubstr("row 2"), HasSubstr("row 0")));
+  EXPECT_THAT(ErrorOf({{-1, 0, 0, 0}}), HasSubstr("batch -1"));
+  EXPECT_THAT(ErrorOf({{512, 0, 0, 0}}), HasSubstr("batch 512"));
+  EXPECT_THAT(ErrorOf({{0, 0, -131073, 0}}), HasSubstr("y = -131073"));
+  EXPECT_THAT(ErrorOf({{0, 2, 2, 3}}, {2, 2, 2}), HasSubstr("z = 3"));
+  EXPECT_THAT(ErrorOf({}, {0, 1, 1}), HasSubstr("tensor stride 0x1x1"));
+  EXPECT_EQ(ErrorOf({}), "no error");
+}
+
+TEST_F(CoordinateSetTest, MemoryLimitIsAStatus) {
+  auto small = CpuBackend::Create({.threads = 1, .memory_limit = 100});
+  ASSERT_TRUE(small.ok());
+  const ExecutionContext limited = {small->get(), &(*small)->main_stream()};
+  const std::vector<Coordinate> rows(10);
+  const auto set = CopyToBackend<Coordinate>(rows, limited);
+  EXPECT_EQ(set.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(set.status().message()), AllOf(HasSubstr("160"), HasSubstr("100")));
+  EXPECT_FALSE(CpuBackend::Create({.threads = -1}).ok());
+  EXPECT_FALSE(CpuBackend::Create({.memory_limit = -1}).ok());
+}
+
+TEST_F(CoordinateSetTest, ValidateFindsWrongMaps) {
+  const auto make = [&](std::vector<int32_t> in, std::vector<int32_t> out,
+                        std::vector<int64_t> offset_ptr) {
+    PairList pairs{*CopyToBackend<int32_t>(in, context()), *CopyToBackend<int32_t>(out, context())};
+    return KernelMap(3, 3, std::move(offset_ptr), {}, std::move(pairs)).Validate(context());
+  };
+  EXPECT_TRUE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 3}).ok());
+  EXPECT_FALSE(make({0, 1, 2}, {1, 0, 1}, {0, 2, 3}).ok());  // does not ascend
+  EXPECT_FALSE(make({0, 1, 3}, {0, 1, 1}, {0, 2, 3}).ok());  // no such input
+  EXPECT_FALSE(make({0, 1}, {0, 1}, {0, 2, 3}).ok());        // pairs missing
+  EXPECT_FALSE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 1}).ok());  // pointers descend
+}
+
+}  // namespace
+}  // namespace voxconv
