@@ -16,6 +16,8 @@ constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kIndexBytes = sizeof(int32_t);
 // Rows a task computes, in tiles.
 constexpr int64_t kRowsPerTask = 512;
+// Rows a call of the micro-kernel computes, where tiles share their offsets.
+constexpr int64_t kRowsPerCall = 48;
 
 class CpuPlan final : public DataflowPlan {
  public:
@@ -132,23 +134,41 @@ void FetchTile(absl::Span<const int32_t> order, const int32_t* table, int64_t nu
   }
 }
 
+// Where the run of tiles with the steps of the one at `first` ends. Its rows are computed in one
+// call, whose weights then come from the first-level cache.
+int64_t RunEnd(const CpuPlan& plan, int64_t split, int64_t first, int64_t end) {
+  const int64_t tile = plan.tile();
+  const int64_t limit = std::min(end, first + std::max(kRowsPerCall, tile));
+  int64_t last = first + tile;
+  while (last + tile <= limit &&
+         plan.steps(split, last / tile) == plan.steps(split, first / tile)) {
+    last += tile;
+  }
+  return std::min(last, end);
+}
+
 // Tiles of one split, from row position `begin` to `end`.
 void ComputeTiles(const CpuPlan& plan, const KernelMap& map, const IndirectGemmOperands& operands,
                   int64_t split, int64_t begin, int64_t end) {
   const auto& layout = map.As<MaskSorted>();
   const int32_t* order = layout.row_order.data() + split * map.num_outputs();
   TileInputs tile, next;
+  // Returns where the fetched rows end.
   const auto fetch = [&](int64_t first, TileInputs& to) {
+    const int64_t last = RunEnd(plan, split, first, end);
     to.steps = plan.steps(split, first / plan.tile());
-    FetchTile({order + first, static_cast<size_t>(std::min(plan.tile(), end - first))},
-              layout.table.data(), map.num_offsets(), operands, to);
+    FetchTile({order + first, static_cast<size_t>(last - first)}, layout.table.data(),
+              map.num_offsets(), operands, to);
+    return last;
   };
-  fetch(begin, tile);
-  for (int64_t first = begin; first < end; first += plan.tile()) {
-    if (first + plan.tile() < end) fetch(first + plan.tile(), next);
+  int64_t first = begin;
+  int64_t last = fetch(first, tile);
+  while (first < end) {
+    const int64_t next_last = last < end ? fetch(last, next) : end;
     IndirectGemm(operands, tile.steps, {tile.count, tile.in.data(), tile.count, order + first},
                  IndirectGemmMode::kOverwrite);
     std::swap(tile, next);
+    first = std::exchange(last, next_last);
   }
 }
 
