@@ -1,0 +1,31 @@
+// Whole networks on the fp64 oracle.
+#ifndef VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_
+#define VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/types.h"
+#include "networks/graph.h"
+
+namespace voxconv {
+
+struct ReferenceResult {
+  std::vector<Coordinate> coordinates;  // empty after global pooling
+  std::vector<double> features;         // [rows, channels] of the graph's output node
+  int64_t channels = 0;
+};
+
+// Interprets `graph` layer by layer with reference_cpu: brute-force maps, fp64 sums, nothing shared
+// with the runner. `coordinates` are rows of the graph's input tensor stride, `features`
+// [rows, in_channels]. Refuses what the oracle refuses, and parameters without values. Slow: for
+// scenes of some thousand voxels.
+absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
+                                                    absl::Span<const Coordinate> coordinates,
+                                                    absl::Span<const float> features);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_

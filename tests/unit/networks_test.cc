@@ -1,0 +1,417 @@
+// The runner, on plugins of the test's own.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "networks/executor.h"
+#include "networks/graph_builder.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+#include "tests/support/brute_force_plugins.h"
+#include "tests/support/reference_network.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const LayerChoice kBruteForce{"brute_force", "brute_force", "brute_force"};
+
+// A wavy surface, two samples, some of it at negative coordinates.
+std::vector<Coordinate> Scene(int extent, const Int3& tensor_stride = {1, 1, 1}) {
+  std::set<Coordinate> rows;
+  for (int b = 0; b < 2; ++b) {
+    for (int x = 0; x < extent; ++x) {
+      for (int y = 0; y < extent / (b + 1); ++y) {
+        const int z = static_cast<int>(3 * std::sin(0.4 * x) + 2 * std::cos(0.7 * y + b));
+        rows.insert(
+            {b, (x - extent / 2) * tensor_stride.x, y * tensor_stride.y, z * tensor_stride.z});
+      }
+    }
+  }
+  return {rows.begin(), rows.end()};
+}
+
+std::vector<float> Features(int64_t size) {
+  std::vector<float> features(size);
+  for (int64_t i = 0; i < size; ++i) features[i] = std::sin(0.37f * static_cast<float>(i));
+  return features;
+}
+
+class NetworksTest : public ::testing::Test {
+ protected:
+  NetworksTest() {
+    backend_ = *CpuBackend::Create({.threads = 2});
+    context_ = {backend_.get(), &backend_->main_stream(), nullptr};
+    EXPECT_TRUE(RegisterBruteForce(registry_).ok());
+  }
+
+  static RunConfig Config(const LayerChoice& choice = kBruteForce) {
+    return {.planner = std::make_shared<FixedPlanner>(choice)};
+  }
+
+  CoordinateSetPtr Coordinates(const std::vector<Coordinate>& rows,
+                               const Int3& tensor_stride = {1, 1, 1}) {
+    return *CoordinateSet::Create(rows, tensor_stride, context_);
+  }
+  Tensor Upload(const std::vector<float>& values, int64_t channels) {
+    return *Tensor::FromHost(values, static_cast<int64_t>(values.size()) / channels, channels,
+                             context_);
+  }
+
+  // Runs `graph` on the rows, and checks coordinates and features against the oracle.
+  RunReport RunAndCompare(const NetworkGraph& graph, const std::vector<Coordinate>& rows,
+                          const RunConfig& config) {
+    const std::vector<float> features =
+        Features(static_cast<int64_t>(rows.size()) * graph.in_channels());
+    auto runner = NetworkRunner::Create(graph, config, registry_, *backend_);
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    const Tensor input = Upload(features, graph.in_channels());
+    const Int3 tensor_stride = graph.coordinates()[0].tensor_stride;
+    auto result = (*runner)->Run(Coordinates(rows, tensor_stride), input.view());
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*input.ToHost(context_), features) << "the caller's features were written";
+
+    const ReferenceResult expected = *RunReferenceNetwork(graph, rows, features);
+    if (result->coordinates != nullptr) {
+      EXPECT_EQ(*CopyToHost(result->coordinates->rows(), context_), expected.coordinates);
+    }
+    EXPECT_EQ(result->features.channels(), expected.channels);
+    EXPECT_LT(reference::RelativeError(*result->features.ToHost(context_), expected.features),
+              1e-5);
+    return std::move(result->report);
+  }
+
+  static const LayerReport& Layer(const RunReport& report, const std::string& name) {
+    const auto layer = std::find_if(report.layers.begin(), report.layers.end(),
+                                    [&](const LayerReport& l) { return l.name == name; });
+    EXPECT_NE(layer, report.layers.end()) << name;
+    return *layer;
+  }
+
+  std::unique_ptr<CpuBackend> backend_;
+  ExecutionContext context_;
+  Registry registry_;
+};
+
+NetworkGraph SmallUNet() {
+  NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
+  InitializeParameters(graph, 11);
+  return graph;
+}
+
+TEST_F(NetworksTest, MinkUNet42EqualsTheReferenceAndBuildsEachMapOnce) {
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(24), Config());
+  // Submanifold maps of five levels, strided maps between them, and those transposed.
+  EXPECT_EQ(report.indices_built, 5);
+  EXPECT_EQ(report.maps_queried, 9);
+  EXPECT_EQ(report.maps_transposed, 4);
+  EXPECT_EQ(report.maps_converted, 0);
+  EXPECT_EQ(Layer(report, "stem.conv1").map_origin, MapOrigin::kQueried);
+  EXPECT_EQ(Layer(report, "stem.conv2").map_origin, MapOrigin::kReused);
+  EXPECT_EQ(Layer(report, "encoder1.down").map_origin, MapOrigin::kQueried);
+  EXPECT_EQ(Layer(report, "decoder4.up").map_origin, MapOrigin::kTransposed);
+  EXPECT_EQ(Layer(report, "decoder4.res2.conv2").map_origin, MapOrigin::kReused);
+  EXPECT_EQ(Layer(report, "encoder2.res1.shortcut").map_origin, MapOrigin::kNone);
+  EXPECT_EQ(Layer(report, "encoder2.res1.shortcut").dataflow, "matmul");
+}
+
+TEST_F(NetworksTest, AStridedLayersIndexServesItsNextLayers) {
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(16), Config());
+  const auto visits = [&](const std::string& name, Stage stage) {
+    return Layer(report, name).profile.visits[static_cast<int>(stage)];
+  };
+  EXPECT_EQ(visits("stem.conv1", Stage::kIndexBuild), 1);
+  EXPECT_EQ(visits("encoder1.down", Stage::kIndexBuild), 0);
+  EXPECT_EQ(visits("encoder1.down", Stage::kOutputCoords), 1);
+  EXPECT_EQ(visits("encoder1.down", Stage::kMapQuery), 1);
+  EXPECT_EQ(visits("encoder1.res1.conv1", Stage::kIndexBuild), 1);
+  EXPECT_EQ(visits("decoder1.up", Stage::kMapQuery), 0);
+  EXPECT_EQ(visits("stem.conv1.bn", Stage::kEpilogue), 1);
+  EXPECT_EQ(visits("decoder1.cat", Stage::kDense), 1);
+  EXPECT_EQ(visits("head", Stage::kDense), 1);
+}
+
+TEST_F(NetworksTest, ReportTellsShapesAndMapSizes) {
+  const std::vector<Coordinate> rows = Scene(16);
+  const RunReport report = RunAndCompare(SmallUNet(), rows, Config());
+  const LayerReport& stem = Layer(report, "stem.conv1");
+  EXPECT_EQ(stem.op, "conv");
+  EXPECT_EQ(stem.geometry, "submanifold k3");
+  EXPECT_EQ(stem.mapping, "brute_force");
+  EXPECT_EQ(stem.dataflow, "brute_force");
+  EXPECT_EQ(stem.c_in, 4);
+  EXPECT_EQ(stem.c_out, 4);
+  EXPECT_EQ(stem.n_in, static_cast<int64_t>(rows.size()));
+  EXPECT_EQ(stem.n_out, stem.n_in);
+  ASSERT_EQ(stem.map_sizes.size(), 27u);
+  EXPECT_EQ(stem.map_sizes[13], stem.n_in);
+  EXPECT_EQ(stem.map_sizes[0], stem.map_sizes[26]);
+  int64_t pairs = 0;
+  for (int64_t size : stem.map_sizes) pairs += size;
+  EXPECT_EQ(stem.pairs, pairs);
+  EXPECT_EQ(stem.profile.counters.true_pairs, pairs);
+
+  const LayerReport& down = Layer(report, "encoder1.down");
+  EXPECT_EQ(down.output_coords, "brute_force");
+  const LayerReport& up = Layer(report, "decoder4.up");
+  EXPECT_EQ(up.geometry, "inverse/quantize k2 s2 t2");
+  EXPECT_EQ(up.n_in, down.n_out);
+  EXPECT_EQ(up.n_out, down.n_in);
+  EXPECT_EQ(up.map_sizes, down.map_sizes);
+  EXPECT_EQ(up.mapping, "brute_force");
+
+  double milliseconds = 0;
+  for (const LayerReport& layer : report.layers) milliseconds += layer.profile.Total();
+  EXPECT_NEAR(report.total.Total(), milliseconds, 1e-6);
+  EXPECT_GT(report.parameter_bytes, 0);
+  EXPECT_GT(report.peak_map_bytes, 0);
+}
+
+TEST_F(NetworksTest, ModelsEqualTheReference) {
+  for (const char* name : {"sparseresnet21", "centerpoint"}) {
+    SCOPED_TRACE(name);
+    NetworkGraph graph = *MakeModel(name, {.width = 0.25});
+    InitializeParameters(graph, 5);
+    RunAndCompare(graph, Scene(24), Config());
+  }
+}
+
+TEST_F(NetworksTest, LayoutsAreConvertedOnceAndMixFreely) {
+  const std::vector<Coordinate> rows = Scene(12);
+  const LayerChoice table{"brute_force", "brute_force:take=neighbour_table", "brute_force"};
+  EXPECT_EQ(RunAndCompare(SmallUNet(), rows, Config(table)).maps_converted, 13);
+  const LayerChoice native{"brute_force:emit=neighbour_table", "brute_force:take=neighbour_table",
+                           "brute_force"};
+  // Transposition gives pairs, so the inverse layers' maps still need conversion.
+  EXPECT_EQ(RunAndCompare(SmallUNet(), rows, Config(native)).maps_converted, 4);
+
+  // Two layers with one map and two layouts: a query, and a conversion for one of them.
+  RunConfig config = Config();
+  config.planner = std::make_shared<OverridePlanner>(
+      config.planner,
+      std::vector<LayerOverride>{{"stem.conv2", {.dataflow = "brute_force:take=neighbour_table"}}});
+  const RunReport report = RunAndCompare(SmallUNet(), rows, config);
+  EXPECT_EQ(report.maps_queried, 9);
+  EXPECT_EQ(report.maps_converted, 1);
+  EXPECT_EQ(Layer(report, "stem.conv2").map_origin, MapOrigin::kConverted);
+  EXPECT_EQ(Layer(report, "stem.conv2").dataflow, "brute_force:take=neighbour_table");
+}
+
+TEST_F(NetworksTest, AnotherMappingMeansAnotherMap) {
+  RunConfig config = Config();
+  config.planner = std::make_shared<OverridePlanner>(
+      config.planner,
+      std::vector<LayerOverride>{{"stem.conv2", {.mapping = "brute_force:emit=neighbour_table"}}});
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(12), config);
+  EXPECT_EQ(report.maps_queried, 10);
+  EXPECT_EQ(report.indices_built, 6);
+  EXPECT_EQ(Layer(report, "stem.conv2").map_origin, MapOrigin::kQueried);
+}
+
+TEST_F(NetworksTest, WithoutReuseEveryLayerBuildsItsOwn) {
+  RunConfig config = Config();
+  config.reuse_maps = false;
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(12), config);
+  // All 42 but the inverse layers, which have no other map than their counterparts'.
+  EXPECT_EQ(report.maps_queried, 38);
+  EXPECT_EQ(report.indices_built, 38);
+  EXPECT_EQ(report.maps_transposed, 4);
+}
+
+TEST_F(NetworksTest, KeptMapsServeLaterRunsOnTheSameCoordinates) {
+  RunConfig config = Config();
+  config.keep_maps = true;
+  const NetworkGraph graph = SmallUNet();
+  auto runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
+  const std::vector<Coordinate> rows = Scene(12);
+  const CoordinateSetPtr coordinates = Coordinates(rows);
+  const Tensor input = Upload(Features(rows.size() * 4), 4);
+  const RunResult first = *runner->Run(coordinates, input.view());
+  const RunResult second = *runner->Run(coordinates, input.view());
+  EXPECT_EQ(first.report.maps_queried, 9);
+  EXPECT_EQ(
+      second.report.maps_queried + second.report.indices_built + second.report.maps_transposed, 0);
+  EXPECT_EQ(*first.features.ToHost(context_), *second.features.ToHost(context_));
+  // The same voxels in another set are no cause for trust: only the set's identity counts.
+  EXPECT_EQ(runner->Run(Coordinates(rows), input.view())->report.maps_queried, 9);
+  runner->ClearMaps();
+  EXPECT_EQ(runner->Run(coordinates, input.view())->report.maps_queried, 9);
+}
+
+TEST_F(NetworksTest, FoldedBatchNormGivesTheSameResult) {
+  RunConfig config = Config();
+  config.fold_batch_norm = true;
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(16), config);
+  for (const LayerReport& layer : report.layers) EXPECT_NE(layer.op, "batch_norm");
+  EXPECT_EQ(Layer(report, "stem.conv1").profile.visits[static_cast<int>(Stage::kEpilogue)], 1);
+}
+
+TEST_F(NetworksTest, TensorsAreFreedAfterTheirLastConsumer) {
+  // A chain of 20 layers never holds more than one layer's input and output.
+  GraphBuilder b("chain");
+  int x = b.Input(16);
+  for (int i = 0; i < 20; ++i) x = b.ConvBlock(absl::StrCat("conv", i), x, 16, {});
+  NetworkGraph graph = *std::move(b).Build(x);
+  InitializeParameters(graph, 1);
+  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  const std::vector<Coordinate> rows = Scene(24);
+  const CoordinateSetPtr coordinates = Coordinates(rows);
+  const Tensor input = Upload(Features(rows.size() * 16), 16);
+  const int64_t before = backend_->BytesInUse();
+  backend_->ResetPeak();
+  {
+    const RunResult result = *runner->Run(coordinates, input.view());
+    const int64_t tensor = input.view().bytes();
+    EXPECT_EQ(result.report.peak_feature_bytes, 2 * tensor);
+    EXPECT_LE(backend_->PeakBytes() - before, 2 * tensor + result.report.peak_map_bytes);
+    EXPECT_EQ(backend_->BytesInUse() - before, tensor);  // the result, and no map
+  }
+  EXPECT_EQ(backend_->BytesInUse(), before);
+}
+
+TEST_F(NetworksTest, PoolingAndItsInverseEqualTheReference) {
+  for (PoolMode mode :
+       {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+    for (const Int3& kernel : {Int3{2, 2, 2}, Int3{3, 3, 1}}) {
+      SCOPED_TRACE(absl::StrCat(ToString(mode), " ", ToString(kernel)));
+      GraphBuilder b("pools");
+      const int x = b.Conv("conv", b.Input(3), 6, {.bias = true});
+      const int pool = b.Pool("pool", x, {.mode = mode, .kernel = kernel});
+      const int coarse = b.Conv("coarse", pool, 6, {.relu = true});
+      const int fine = b.Unpool("unpool", coarse, pool);
+      NetworkGraph graph = *std::move(b).Build(b.Relu("relu", b.Add("sum", x, fine, false)));
+      InitializeParameters(graph, 2);
+      const RunReport report = RunAndCompare(graph, Scene(16), Config());
+      EXPECT_EQ(Layer(report, "unpool").map_origin, MapOrigin::kReused);
+      EXPECT_EQ(Layer(report, "pool").mapping, "brute_force");
+    }
+  }
+}
+
+TEST_F(NetworksTest, AMapIsSharedByPoolingAndConvolution) {
+  GraphBuilder b("shared");
+  const int x = b.Input(3);
+  const int pool = b.Pool("pool", x, {});
+  const int conv =
+      b.Conv("conv", x, 3, {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}});
+  NetworkGraph graph = *std::move(b).Build(b.Concat("cat", pool, conv));
+  InitializeParameters(graph, 2);
+  const RunReport report = RunAndCompare(graph, Scene(12), Config());
+  EXPECT_EQ(report.maps_queried, 1);
+  EXPECT_EQ(report.total.visits[static_cast<int>(Stage::kOutputCoords)], 1);
+}
+
+TEST_F(NetworksTest, GlobalPoolingAndClassifierEqualTheReference) {
+  for (PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
+    GraphBuilder b("classifier");
+    int x = b.ConvBlock("conv", b.Input(3), 8, {});
+    x = b.Linear("hidden", b.GlobalPool("global", x, mode), 6, /*relu=*/true);
+    NetworkGraph graph = *std::move(b).Build(b.Linear("classes", x, 4));
+    InitializeParameters(graph, 2);
+    RunAndCompare(graph, Scene(12), Config());
+  }
+}
+
+TEST_F(NetworksTest, GenerativeAndAnisotropicLayersEqualTheReference) {
+  GraphBuilder b("generative");
+  int x = b.Input(3, {2, 2, 4});
+  x = b.Conv("grow", x, 4,
+             {.kind = ConvKind::kTransposed, .kernel = {2, 3, 2}, .stride = {2, 1, 2}});
+  x = b.Conv("wide", x, 4, {.kernel = {3, 1, 5}, .dilation = {2, 1, 1}});
+  NetworkGraph graph = *std::move(b).Build(x);
+  InitializeParameters(graph, 2);
+  RunAndCompare(graph, Scene(10, {2, 2, 4}), Config());
+}
+
+TEST_F(NetworksTest, EmptyCloudsAndSingleVoxelsRun) {
+  const NetworkGraph graph = SmallUNet();
+  RunAndCompare(graph, {{0, 1, 2, 3}}, Config());
+  RunAndCompare(graph, {{5, -1, -2, -3}}, Config());  // samples 0..4 are empty
+  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  const Tensor none = Upload({}, 4);
+  const auto result = runner->Run(Coordinates({}), none.view());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->features.rows(), 0);
+  EXPECT_EQ(result->features.channels(), 5);
+}
+
+TEST_F(NetworksTest, ActivationsStayBoundedOver42Layers) {
+  NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 0);
+  InitializeParameters(graph, 1);
+  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  const std::vector<Coordinate> rows = Scene(12);
+  const Tensor input = Upload(Features(rows.size() * 4), 4);
+  const std::vector<float> y =
+      *runner->Run(Coordinates(rows), input.view())->features.ToHost(context_);
+  double squares = 0;
+  for (float value : y) squares += double{value} * value;
+  const double rms = std::sqrt(squares / y.size());
+  RecordProperty("rms", std::to_string(rms));
+  EXPECT_GT(rms, 0.05);
+  EXPECT_LT(rms, 100.0);
+}
+
+TEST_F(NetworksTest, RefusesWhatDoesNotFit) {
+  const NetworkGraph graph = SmallUNet();
+  const auto create_error = [&](const NetworkGraph& g, const RunConfig& config) {
+    return std::string(NetworkRunner::Create(g, config, registry_, *backend_).status().message());
+  };
+  EXPECT_THAT(create_error(graph, {}), HasSubstr("planner: none is given"));
+  EXPECT_THAT(create_error(*MakeMinkUNet42(0.125, 4, 5), Config()),
+              HasSubstr("parameter 'stem.conv1.weight' has no values"));
+  EXPECT_THAT(create_error(graph, Config({"nothing", "brute_force", "brute_force"})),
+              HasSubstr("layer 'stem.conv1': "));
+  EXPECT_THAT(create_error(graph, Config({"brute_force", "brute_force:take=5", "brute_force"})),
+              HasSubstr("take"));
+  RunConfig half = Config();
+  half.dtype = DType::kF16;
+  EXPECT_THAT(create_error(graph, half), HasSubstr("dtype f16"));
+
+  GraphBuilder b("wide");
+  NetworkGraph wide = *std::move(b).Build(b.Conv("conv", b.Input(5000), 1, {.kernel = {1, 1, 3}}));
+  InitializeParameters(wide, 1);
+  EXPECT_EQ(create_error(wide, Config()),
+            "layer 'conv': dataflow 'brute_force': more than 4096 input channels");
+
+  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  const CoordinateSetPtr coordinates = Coordinates({{0, 0, 0, 0}});
+  EXPECT_THAT(runner->Run(coordinates, Upload(Features(3), 3).view()).status().message(),
+              HasSubstr("features: shape [1, 3]; minkunet42 takes [1, 4]"));
+  EXPECT_THAT(runner->Run(Coordinates({{0, 0, 0, 0}}, {2, 2, 2}), Upload(Features(4), 4).view())
+                  .status()
+                  .message(),
+              HasSubstr("coordinates: tensor stride 2; minkunet42 takes 1"));
+}
+
+TEST_F(NetworksTest, RunningOutOfMemoryNamesTheLayerAndLeavesTheRunnerUsable) {
+  backend_ = *CpuBackend::Create({.threads = 1, .memory_limit = 2 << 20});
+  context_ = {backend_.get(), &backend_->main_stream(), nullptr};
+  NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
+  InitializeParameters(graph, 11);
+  auto runner = NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  const std::vector<Coordinate> rows = Scene(64);
+  {
+    const Tensor input = Upload(Features(rows.size() * 4), 4);
+    const auto result = (*runner)->Run(Coordinates(rows), input.view());
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(result.status().message(), HasSubstr("layer 'stem."));
+    EXPECT_THAT(result.status().message(), HasSubstr("out of memory"));
+  }
+  const Tensor small = Upload(Features(4), 4);
+  EXPECT_TRUE((*runner)->Run(Coordinates({{0, 0, 0, 0}}), small.view()).ok());
+}
+
+}  // namespace
+}  // namespace voxconv
