@@ -199,11 +199,15 @@ Json DescribeRun(const po::variables_map& values, const ab::Request& request, co
   return line;
 }
 
-absl::StatusOr<harness::PairedSamples> Measure(const po::variables_map& values,
-                                               const ab::Work& work) {
+harness::PairedOptions ParsePairedOptions(const po::variables_map& values) {
   harness::PairedOptions options;
   options.pairs = values["pairs"].as<int>();
   options.warmup = values["warmup"].as<int>();
+  return options;
+}
+
+absl::StatusOr<harness::PairedSamples> Measure(harness::PairedOptions options,
+                                               const ab::Work& work) {
   Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
   options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
   const harness::InterruptGuard guard;
@@ -219,6 +223,11 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  const harness::PairedOptions paired = ParsePairedOptions(values);
+  VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  if (values.count("out") != 0) {
+    VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
+  }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", session->registry()));
   VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", session->registry()));
@@ -234,7 +243,7 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const Json checks, Verify(request, work, *session));
   std::cout << std::flush;
 
-  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, Measure(values, work));
+  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, Measure(paired, work));
   VOXCONV_ASSIGN_OR_RETURN(const harness::Comparison comparison, harness::Compare(samples));
   std::cout << "\n";
   PrintTable(comparison);

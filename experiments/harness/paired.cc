@@ -24,6 +24,8 @@ TimeComparison CompareTimes(const PairedSamples& samples, const BootstrapOptions
   return result;
 }
 
+}  // namespace
+
 absl::Status CheckOptions(const PairedOptions& options) {
   if (options.pairs < kMinPairs) {
     return absl::InvalidArgumentError(
@@ -35,8 +37,6 @@ absl::Status CheckOptions(const PairedOptions& options) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<PairedSamples> PairedRun(const RunOnce& a, const RunOnce& b,
                                         const PairedOptions& options) {

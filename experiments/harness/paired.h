@@ -2,6 +2,7 @@
 #ifndef VOXCONV_EXPERIMENTS_HARNESS_PAIRED_H_
 #define VOXCONV_EXPERIMENTS_HARNESS_PAIRED_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,6 +36,9 @@ struct PairedSamples {
   std::vector<Measurement> a, b;  // one entry a pair
   bool stopped = false;           // before all pairs were run
 };
+
+// Names a number of pairs or of warm-up runs that is not allowed.
+absl::Status CheckOptions(const PairedOptions& options);
 
 // Warm-up, then A B | B A | A B ...: pairs keep slow drifts (clocks, heat, other load) out of the
 // ratio, and the changing order keeps out what the first run of a pair does to the second. The

@@ -43,7 +43,7 @@ struct Preset {
   Configuration configuration;
 };
 
-inline constexpr char kDefaultOutputCoords[] = "sort";
+inline constexpr char kDefaultOutputCoords[] = "sort_unique";
 
 // {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords",
 // "symmetric_mapping", "planner": {"kind": "heuristic", "threshold", "fetch_on_demand",

@@ -4,17 +4,18 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/status_macros.h"
 #include "experiments/harness/build_info.h"
 
 namespace voxconv::harness {
@@ -70,6 +71,13 @@ Json DescribeSide(const Comparison& comparison, const std::vector<Measurement>& 
           {"stages_ms", std::move(stages)},
           {"wall_ms_samples", std::move(samples)},
           {"counters", ToJson(counters)}};
+}
+
+absl::StatusOr<int> OpenForAppending(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file >= 0) return file;
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot open ", path, " for writing: ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -132,14 +140,16 @@ Json ToJson(const Comparison& comparison, const PairedSamples& samples) {
   return line;
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
+  close(file);
+  return absl::OkStatus();
+}
+
 absl::Status AppendLine(const std::string& path, const Json& line) {
   // A file name may hold bytes that are no UTF-8; they become U+FFFD instead of an exception.
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot open ", path, " for writing: ", std::strerror(errno)));
-  }
+  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
   const ssize_t written = write(file, text.data(), text.size());
   const int write_error = errno;
   const int closed = close(file);

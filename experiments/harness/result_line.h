@@ -36,6 +36,9 @@ Json ToJson(const Ratio& ratio);
 // that neither side visited are left out.
 Json ToJson(const Comparison& comparison, const PairedSamples& samples);
 
+// Whether AppendLine can write there; makes the file if need be. To be asked before long work.
+absl::Status CheckWritable(const std::string& path);
+
 // Appends `line` to the file with one write, so that several programs may share it and a line is
 // either there or not. Makes the file if need be. Errors name the path and the system's reason.
 absl::Status AppendLine(const std::string& path, const Json& line);

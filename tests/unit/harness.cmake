@@ -2,3 +2,5 @@ foreach(part paired result_line statistics)
   voxconv_add_test(harness_${part}_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/${part}_test.cc
                    LIBS voxconv_harness voxconv_backend_cpu LABELS unit)
 endforeach()
+voxconv_add_test(harness_preset_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/preset_test.cc
+                 LIBS voxconv_cli voxconv_harness LABELS unit)
