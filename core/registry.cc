@@ -1,5 +1,7 @@
 #include "core/registry.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,13 +22,14 @@ absl::Status Annotate(const absl::Status& status, absl::string_view prefix) {
   return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
 }
 
-// Every combination of the schema's enum and bool options, as option strings.
-std::vector<std::string> OptionProduct(const OptionSchema& schema) {
+// Every combination of the schema's enum options, and of its bool options with `bools`, as option
+// strings.
+std::vector<std::string> OptionProduct(const OptionSchema& schema, bool bools) {
   std::vector<std::string> product = {""};
   for (const OptionSpec& spec : schema.specs()) {
     std::vector<std::string> values;
     if (spec.type == OptionSpec::Type::kEnum) values = spec.choices;
-    if (spec.type == OptionSpec::Type::kBool) values = {"false", "true"};
+    if (bools && spec.type == OptionSpec::Type::kBool) values = {"false", "true"};
     if (values.empty()) continue;
     std::vector<std::string> next;
     for (const std::string& prefix : product) {
@@ -91,23 +94,36 @@ absl::StatusOr<std::string> PluginFamily<Plugin>::Canonical(absl::string_view sp
 }
 
 template <typename Plugin>
-std::vector<std::string> PluginFamily<Plugin>::Variants() const {
-  std::vector<std::string> variants;
+std::vector<std::string> PluginFamily<Plugin>::SpecsOf(
+    const std::function<std::vector<std::string>(const PluginDescription&)>& option_texts) const {
+  std::vector<std::string> specs;
   for (const auto& [name, entry] : entries_) {
-    std::vector<std::string> texts = OptionProduct(entry.description.options);
-    texts.insert(texts.end(), entry.description.extra_variants.begin(),
-                 entry.description.extra_variants.end());
-    for (const std::string& text : texts) {
+    for (const std::string& text : option_texts(entry.description)) {
       absl::StatusOr<std::string> canonical = Canonical(absl::StrCat(name, ":", text));
       // An extra variant that does not parse must not vanish: it is kept, and fails where it runs.
       const std::string spec = canonical.ok() ? *canonical : absl::StrCat(name, ":", text);
       if (canonical.ok() && !Create(spec).ok()) continue;
-      if (std::find(variants.begin(), variants.end(), spec) == variants.end()) {
-        variants.push_back(spec);
-      }
+      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(spec);
     }
   }
-  return variants;
+  return specs;
+}
+
+template <typename Plugin>
+std::vector<std::string> PluginFamily<Plugin>::Variants() const {
+  return SpecsOf([](const PluginDescription& description) {
+    std::vector<std::string> texts = OptionProduct(description.options, /*bools=*/true);
+    texts.insert(texts.end(), description.extra_variants.begin(),
+                 description.extra_variants.end());
+    return texts;
+  });
+}
+
+template <typename Plugin>
+std::vector<std::string> PluginFamily<Plugin>::EnumVariants() const {
+  return SpecsOf([](const PluginDescription& description) {
+    return OptionProduct(description.options, /*bools=*/false);
+  });
 }
 
 template class PluginFamily<Mapping>;

@@ -44,8 +44,13 @@ class PluginFamily {
   // Specs of all variants that suites run: the product of every plugin's enum and bool options,
   // then its extra_variants; those its factory refuses are left out. Deterministic.
   std::vector<std::string> Variants() const;
+  // Specs of the product of every plugin's enum options alone: its ways of working, once each.
+  std::vector<std::string> EnumVariants() const;
 
  private:
+  // Canonical, without what factories refuse and without repeats.
+  std::vector<std::string> SpecsOf(
+      const std::function<std::vector<std::string>(const PluginDescription&)>& option_texts) const;
   absl::StatusOr<std::pair<const Entry*, Options>> Resolve(absl::string_view spec) const;
 
   std::string family_;

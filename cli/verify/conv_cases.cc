@@ -74,6 +74,9 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
   return output.ToHost(context);
 }
 
+// The name under which the cases take the oracle's map instead of a mapping's.
+constexpr char kReferenceMap[] = "reference";
+
 // The kernel map of the last (mapping, problem): cases run in that order, so each map is built
 // once for all dataflows and channels.
 struct LastMap {
@@ -81,28 +84,49 @@ struct LastMap {
   KernelMap map;
 };
 
-Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& last,
-                    const std::string& mapping_spec, const std::string& dataflow_spec,
-                    const Channels& channels, const Problem& problem) {
+struct ConvCase {
+  std::string mapping, dataflow;
+  Channels channels;
+  const Problem* problem;
+
+  std::string id() const {
+    return absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(), "/", problem->id);
+  }
+};
+
+// Fills `last`; a verdict other than passed ends the case.
+Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap& last) {
+  const std::string key = absl::StrCat(test.mapping, "/", test.problem->id);
+  if (last.key == key) return Outcome::Passed();
   const ExecutionContext context = ContextOf(*environment.backend);
-  const auto mapping = environment.registry->mappings().Create(mapping_spec);
-  if (!mapping.ok()) return Outcome::From(mapping.status());
-  const auto dataflow = environment.registry->dataflows().Create(dataflow_spec);
-  if (!dataflow.ok()) return Outcome::From(dataflow.status());
-  for (const Support& support :
-       {(*mapping)->Supports(problem.geometry, environment.backend->kind()),
-        (*dataflow)->Supports({channels.in, channels.out}, environment.backend->kind())}) {
+  absl::StatusOr<KernelMap> map;
+  if (test.mapping == kReferenceMap) {
+    map = UploadReferenceMap(*test.problem, context);
+  } else {
+    const auto mapping = environment.registry->mappings().Create(test.mapping);
+    if (!mapping.ok()) return Outcome::From(mapping.status());
+    const Support support =
+        (*mapping)->Supports(test.problem->geometry, environment.backend->kind());
     if (!support.ok) return Outcome::Skipped(support.reason);
+    map = MapOf(**mapping, *test.problem, context);
   }
-  const std::string key = absl::StrCat(mapping_spec, "/", problem.id);
-  if (last.key != key) {
-    absl::StatusOr<KernelMap> map = MapOf(**mapping, problem, context);
-    if (!map.ok()) return Outcome::From(map.status());
-    last = {key, *std::move(map)};
-  }
-  const Expected& expected = oracle.Get(problem, channels);
-  const auto output =
-      Convolve(**dataflow, last.map, channels, expected.features, expected.weights, context);
+  if (!map.ok()) return Outcome::From(map.status(), *test.problem);
+  last = {key, *std::move(map)};
+  return Outcome::Passed();
+}
+
+Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& last,
+                    const ConvCase& test) {
+  const auto dataflow = environment.registry->dataflows().Create(test.dataflow);
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  const Support support =
+      (*dataflow)->Supports({test.channels.in, test.channels.out}, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  Outcome prepared = PrepareMap(environment, test, last);
+  if (prepared.verdict != Verdict::kPassed) return prepared;
+  const Expected& expected = oracle.Get(*test.problem, test.channels);
+  const auto output = Convolve(**dataflow, last.map, test.channels, expected.features,
+                               expected.weights, ContextOf(*environment.backend));
   if (!output.ok()) return Outcome::From(output.status());
   const double error = reference::RelativeError(*output, expected.output);
   if (error <= expected.bound) return Outcome::Passed();
@@ -156,16 +180,10 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
   std::vector<float> first;
   for (Backend* backend : {environment.serial, environment.parallel}) {
     const ExecutionContext context = ContextOf(*backend);
-    PairList pairs;
-    auto in = CopyToBackend<int32_t>(problem.map.in, context);
-    auto out = CopyToBackend<int32_t>(problem.map.out, context);
-    if (!in.ok() || !out.ok()) return Outcome::Failed("copying the map failed");
-    KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
-                  PairList{*std::move(in), *std::move(out)});
-    map.set_identity_offset(problem.geometry.center());
-    map.set_symmetric(problem.geometry.symmetric());
+    absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
+    if (!map.ok()) return Outcome::From(map.status());
     for (int i = 0; i < kRepeats; ++i) {
-      const auto output = Convolve(**dataflow, map, channels, features, weights, context);
+      const auto output = Convolve(**dataflow, *map, channels, features, weights, context);
       if (!output.ok()) return Outcome::From(output.status());
       if (first.empty()) first = *output;
       if (output->size() != first.size() ||
@@ -191,37 +209,29 @@ const NamedGeometry& GeometryNamed(absl::string_view name) {
 void AddConvCases(Environment& environment, std::vector<Case>& cases) {
   const auto oracle = std::make_shared<Oracle>();
   const auto last = std::make_shared<LastMap>();
-  for (const std::string& mapping : environment.registry->mappings().Variants()) {
+  const auto add = [&](const ConvCase& test) {
+    cases.push_back({test.id(), [&environment, oracle, last, test] {
+                       return RunConvCase(environment, *oracle, *last, test);
+                     }});
+  };
+  const std::vector<std::string> dataflows = environment.registry->dataflows().Variants();
+  // The map cases hold every variant's pairs against the oracle's, one by one; with dataflows each
+  // way of working suffices.
+  for (const std::string& mapping : environment.registry->mappings().EnumVariants()) {
     for (const std::string& kind : GeometryOfEachKind()) {
       const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
-      for (const std::string& dataflow : environment.registry->dataflows().Variants()) {
-        for (const Channels& channels : kChannels) {
-          cases.push_back({absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(), "/",
-                                        problem->id),
-                           [&environment, oracle, last, mapping, dataflow, channels, problem] {
-                             return RunConvCase(environment, *oracle, *last, mapping, dataflow,
-                                                channels, *problem);
-                           }});
-        }
+      for (const std::string& dataflow : dataflows) {
+        for (const Channels& channels : kChannels) add({mapping, dataflow, channels, problem});
       }
     }
   }
-  // Shapes of the map that the scene above does not have, under one mapping.
-  const std::vector<std::string> mappings = environment.registry->mappings().Variants();
-  if (mappings.empty()) return;
-  for (const std::string& dataflow : environment.registry->dataflows().Variants()) {
-    for (const NamedGeometry& geometry : Geometries()) {
-      for (const Scene& scene : Scenes()) {
-        const Problem* problem = environment.problems.Get(geometry, scene);
-        if (problem == nullptr || &scene == &Scenes()[1]) continue;
-        const Channels channels = kChannels[2];
-        cases.push_back(
-            {absl::StrCat("conv/", mappings[0], "/", dataflow, "/", channels.name(), "/",
-                          problem->id),
-             [&environment, oracle, last, mapping = mappings[0], dataflow, channels, problem] {
-               return RunConvCase(environment, *oracle, *last, mapping, dataflow, channels,
-                                  *problem);
-             }});
+  // Shapes of the map that the scene above does not have; no mapping needs to find them again.
+  for (const NamedGeometry& geometry : Geometries()) {
+    for (const Scene& scene : Scenes()) {
+      const Problem* problem = environment.problems.Get(geometry, scene);
+      if (problem == nullptr) continue;
+      for (const std::string& dataflow : dataflows) {
+        add({kReferenceMap, dataflow, kChannels[2], problem});
       }
     }
   }

@@ -55,16 +55,7 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
   if (!mapping.ok()) return Outcome::From(mapping.status());
   const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);
-  return Outcome::From(CheckMap(**mapping, problem, ContextOf(*environment.backend)));
-}
-
-absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
-                                             const ExecutionContext& context) {
-  PairList pairs;
-  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(problem.map.in, context));
-  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(problem.map.out, context));
-  return KernelMap(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
-                   std::move(pairs));
+  return Outcome::From(CheckMap(**mapping, problem, ContextOf(*environment.backend)), problem);
 }
 
 absl::Status CheckLayout(const LayoutRequest& request, const Problem& problem,

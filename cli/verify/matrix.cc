@@ -130,6 +130,18 @@ double ErrorBound(DType dtype, int64_t reduction) {
   return 0;
 }
 
+absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
+                                             const ExecutionContext& context) {
+  PairList pairs;
+  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(problem.map.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(problem.map.out, context));
+  KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
+                std::move(pairs));
+  map.set_identity_offset(problem.geometry.center());
+  map.set_symmetric(problem.geometry.symmetric());
+  return map;
+}
+
 absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
                          const ExecutionContext& context) {
   if (map.layout().layout != MapLayout::kPairs) {

@@ -38,19 +38,11 @@ absl::Status CheckClose(absl::string_view what, const std::vector<float>& values
   return absl::InternalError(absl::StrCat(what, ": norm-wise error ", error, " is past ", kBound));
 }
 
-absl::StatusOr<KernelMap> Upload(const Problem& problem, const ExecutionContext& context) {
-  PairList pairs;
-  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(problem.map.in, context));
-  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(problem.map.out, context));
-  return KernelMap(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
-                   std::move(pairs));
-}
-
 absl::Status CheckPool(const Problem& problem, PoolMode mode, const ExecutionContext& context) {
   const int64_t inputs = problem.inputs.size(), outputs = problem.outputs.size();
   const reference::PoolShape shape{inputs, outputs, kChannels};
   const std::vector<float> x = Values(inputs * kChannels, 31), g = Values(outputs * kChannels, 32);
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, Upload(problem, context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, UploadReferenceMap(problem, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor input, Tensor::FromHost(x, inputs, kChannels, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor grad, Tensor::FromHost(g, outputs, kChannels, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor pooled, Tensor::Create(outputs, kChannels, DType::kF32, context));

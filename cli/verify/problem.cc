@@ -83,9 +83,11 @@ std::vector<Scene> MakeScenes() {
   scenes.push_back({"batches", batches});
   scenes.push_back({"surfaces", Surfaces()});
   scenes.push_back({"unsorted", Shuffled(batches, 4)});
+  scenes.push_back({.name = "sparse",
+                    .rows = Cluster(5, 0, 120, {-60000, -60000, -60000}, {120000, 120000, 120000}),
+                    .huge_bounds = true});
   scenes.push_back(
-      {"sparse", Cluster(5, 0, 120, {-60000, -60000, -60000}, {120000, 120000, 120000})});
-  scenes.push_back({"range_edges", RangeEdges(), /*at_range_edge=*/true});
+      {.name = "range_edges", .rows = RangeEdges(), .at_range_edge = true, .huge_bounds = true});
   scenes.push_back({"one_voxel", {{0, -7, 3, 5}}});
   scenes.push_back({"empty", {}});
   return scenes;
@@ -139,7 +141,10 @@ bool Applies(const GeometryParams& params, const Scene& scene) {
   if (!scene.at_range_edge) return true;
   // Outputs of `dilate` and `transposed` would leave the range, which is an error of its own.
   if (params.kind == ConvKind::kTransposed) return false;
-  return params.kind == ConvKind::kSubmanifold || params.rule == OutputRule::kQuantize;
+  if (params.kind == ConvKind::kSubmanifold) return true;
+  // Rounding down must not leave the range either.
+  return params.rule == OutputRule::kQuantize && kMinCoordinate % params.stride.x == 0 &&
+         kMinCoordinate % params.stride.y == 0 && kMinCoordinate % params.stride.z == 0;
 }
 
 reference::Vec3 ToReference(const Int3& v) { return {v.x, v.y, v.z}; }
@@ -196,8 +201,8 @@ std::unique_ptr<Problem> MakeProblem(const NamedGeometry& named, const Scene& sc
   if (params.kind == ConvKind::kTransposed) rows = Scaled(rows, params.stride);
   absl::StatusOr<ConvGeometry> geometry = ConvGeometry::Create(params);
   VOXCONV_CHECK(geometry.ok());
-  auto problem =
-      std::make_unique<Problem>(Problem{named.name + "/" + scene.name, *geometry, rows, {}, {}});
+  auto problem = std::make_unique<Problem>(
+      Problem{named.name + "/" + scene.name, *geometry, rows, {}, {}, scene.huge_bounds});
 
   const reference::Geometry oracle = ToReference(*geometry);
   if (params.kind == ConvKind::kInverse) {

@@ -21,6 +21,8 @@ struct Scene {
   std::vector<Coordinate> rows;
   // Rows near the end of the coordinate range: only kinds whose outputs stay inside apply.
   bool at_range_edge = false;
+  // Bounds too large for an array over all cells: running out of memory is an answer here.
+  bool huge_bounds = false;
 };
 const std::vector<Scene>& Scenes();
 
@@ -39,6 +41,7 @@ struct Problem {
   ConvGeometry geometry;
   std::vector<Coordinate> inputs, outputs;
   reference::KernelMap map;
+  bool huge_bounds = false;
 
   absl::StatusOr<CoordinateSetPtr> MakeInputs(const ExecutionContext& context) const;
   // The inputs themselves where the geometry keeps them.
