@@ -70,41 +70,45 @@ struct Merge {
   }
 };
 
-// base[i] = Base(begin + i) for the queries [begin, end), at most kChunk.
-void FindBases(const Walk& walk, int64_t begin, int64_t end, int32_t* base) {
-  const int64_t first = walk.Base(begin);
-  if (walk.Base(end - 1) - first > kGallopRatio * (end - begin)) {
-    int64_t position = first;
-    for (int64_t query = begin; query < end; ++query) {
-      const uint64_t key = walk.Key(query);
-      if (walk.source[position] < key) {
-        position = Gallop(walk.source, position, walk.source_size, key);
-      }
-      base[query - begin] = static_cast<int32_t>(position);
+// base[i] = Base(begin + i) for the queries [begin, end), the first's being `position`.
+void GallopToBases(const Walk& walk, int64_t begin, int64_t end, int64_t position, int32_t* base) {
+  for (int64_t query = begin; query < end; ++query) {
+    const uint64_t key = walk.Key(query);
+    if (walk.source[position] < key) {
+      position = Gallop(walk.source, position, walk.source_size, key);
     }
-    return;
+    base[query - begin] = static_cast<int32_t>(position);
   }
+}
+
+// The same, by passing every source key on the way.
+void MergeToBases(const Walk& walk, int64_t begin, int64_t end, int32_t* base) {
   std::array<Merge, kLanes> lanes;
   std::array<int64_t, kLanes> stop;
+  // Steps that every lane takes at least: those to its last query's base.
   int64_t steps = INT64_MAX;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int64_t query = begin + (end - begin) * lane / kLanes;
-    stop[lane] = begin + (end - begin) * (lane + 1) / kLanes;
-    lanes[lane] = {query, 0};
-    if (query == stop[lane]) {
-      steps = 0;
-      continue;
-    }
-    lanes[lane].source = lane == 0 ? first : walk.Base(query);
-    // What the lane takes to its last query's base, at least.
-    steps =
-        std::min(steps, stop[lane] - 1 - query + walk.Base(stop[lane] - 1) - lanes[lane].source);
+  for (int i = 0; i < kLanes; ++i) {
+    const int64_t first = begin + (end - begin) * i / kLanes;
+    stop[i] = begin + (end - begin) * (i + 1) / kLanes;
+    const int64_t last = std::max(first, stop[i] - 1);
+    lanes[i] = {first, walk.Base(first)};
+    steps = std::min(steps, last - first + walk.Base(last) - lanes[i].source);
   }
   for (; steps > 0; --steps) {
     for (Merge& lane : lanes) lane.Step(walk, begin, base);
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    while (lanes[lane].query < stop[lane]) lanes[lane].Step(walk, begin, base);
+  for (int i = 0; i < kLanes; ++i) {
+    while (lanes[i].query < stop[i]) lanes[i].Step(walk, begin, base);
+  }
+}
+
+// base[i] = Base(begin + i) for the queries [begin, end), at most kChunk.
+void FindBases(const Walk& walk, int64_t begin, int64_t end, int32_t* base) {
+  const int64_t first = walk.Base(begin);
+  if (walk.Base(end - 1) - first > kGallopRatio * (end - begin)) {
+    GallopToBases(walk, begin, end, first, base);
+  } else {
+    MergeToBases(walk, begin, end, base);
   }
 }
 

@@ -168,6 +168,8 @@ inline std::vector<MappingCase> MappingCases() {
   const MappingCase dilate =
       Strided("DilateK3S2P1", cloud, one, two, three, OutputRule::kDilate, one);
   const MappingCase uneven = Strided("QuantizeAxes", even, two, {1, 2, 3}, {2, 3, 4});
+  std::vector<Coordinate> block;
+  for (int i = 0; i < 216; ++i) block.push_back({0, i / 36 - 3, i / 6 % 6, i % 6});
   MappingCase unsorted = quantize;
   unsorted.name = "QuantizeUnsortedOutputs";
   std::reverse(unsorted.outputs.begin(), unsorted.outputs.end());
@@ -182,6 +184,7 @@ inline std::vector<MappingCase> MappingCases() {
       Submanifold("K3D2", Sorted(cloud), three, two),
       Submanifold("K3D1x2x3Unsorted", cloud, three, {1, 2, 3}),
       Submanifold("K3T2", even, three, one, two),
+      Submanifold("BlockK3", block, three),
       Submanifold("Empty", {}, three),
       Submanifold("OneVoxel", {{3, -7, 0, 9}}, three),
       Submanifold("Edges", Sorted(edges), three),
@@ -193,6 +196,7 @@ inline std::vector<MappingCase> MappingCases() {
       uneven,
       Strided("QuantizeK2S2", Sorted(cloud), one, two, two),
       Strided("DilateS3", cloud, one, {3, 3, 3}, three, OutputRule::kDilate, {1, 0, -1}),
+      Strided("BlockS8", block, one, {8, 8, 8}, three),
       Exchanged("InverseQuantize", quantize, ConvKind::kInverse),
       Exchanged("InverseDilate", dilate, ConvKind::kInverse),
       Exchanged("InverseAxes", uneven, ConvKind::kInverse),
