@@ -77,7 +77,7 @@ absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRuleCpu& rule,
                              AxisTerms::Create(rule, format, axis, inputs.bounds().lo[axis],
                                                inputs.bounds().hi[axis], context));
   }
-  const auto& [x, y, z] = terms;
+  const AxisTerms &x = terms[0], &y = terms[1], &z = terms[2];
   const Coordinate* rows = inputs.rows().data();
   std::vector<int64_t> first((inputs.size() + kRowsPerTask - 1) / kRowsPerTask);
   ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
