@@ -36,18 +36,20 @@ class CompactKeyFormat {
   int total_bits() const { return total_bits_; }
 
   uint64_t Pack(const Coordinate& c) const {
-    return static_cast<uint64_t>(c.b) << batch_shift_ | Field(0, c.x) | Field(1, c.y) |
-           Field(2, c.z);
+    return BatchTerm(c.b) | AxisTerm(0, c.x) | AxisTerm(1, c.y) | AxisTerm(2, c.z);
   }
   Coordinate Unpack(uint64_t key) const {
     return {static_cast<int32_t>(key >> batch_shift_), Axis(0, key), Axis(1, key), Axis(2, key)};
   }
 
- private:
-  uint64_t Field(int axis, int32_t value) const {
+  // Pack is the union of these.
+  uint64_t BatchTerm(int32_t batch) const { return static_cast<uint64_t>(batch) << batch_shift_; }
+  uint64_t AxisTerm(int axis, int32_t value) const {
     return static_cast<uint64_t>(static_cast<uint32_t>(value - lo_[axis]) >> drop_[axis])
            << shift_[axis];
   }
+
+ private:
   int32_t Axis(int axis, uint64_t key) const {
     const uint64_t field = key >> shift_[axis] & ((uint64_t{1} << bits_[axis]) - 1);
     return static_cast<int32_t>(field << drop_[axis]) + lo_[axis];

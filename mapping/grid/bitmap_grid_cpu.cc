@@ -17,8 +17,10 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 65536;
-// A word is a brick of 4 x 4 x 4: the 27 neighbours of a voxel lie in at most 8 words.
-constexpr Int3 kBrickBits{2, 2, 2};
+// A word is a brick of 4 x 4 x 4, so that the 27 neighbours of a voxel lie in at most 8 words; a
+// page is one of 8 x 8 x 8 words.
+constexpr Int3 kWordBits{2, 2, 2};
+constexpr Int3 kPageBits{3, 3, 3};
 constexpr int64_t kCellsPerWord = 64;
 
 constexpr uint64_t BitOf(int64_t cell) { return uint64_t{1} << (cell & (kCellsPerWord - 1)); }
@@ -115,23 +117,20 @@ class BitmapGrid final : public GridCpu {
   }
 
  private:
-  // Two loops, each without a branch to mispredict: hits first, as ranks, and then their rows.
+  // Two loops without a branch to mispredict: the first finds which rows hit and reads nothing but
+  // the words, the second turns the few hits into input rows.
   int64_t Probe(const CellTermsCpu::Shifted& cell_of, const Coordinate* rows, int64_t begin,
                 int64_t end, int32_t* in, int32_t* out) const {
     const auto* words = bitmap_.words.As<uint64_t>();
-    const auto* word_rank = bitmap_.word_rank.As<uint32_t>();
     int64_t count = 0;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t cell = cell_of(rows[row]);
       if (cell < 0) continue;  // as good as never
-      const uint64_t word = words[cell / kCellsPerWord];
       out[count] = static_cast<int32_t>(row);
-      in[count] = static_cast<int32_t>(word_rank[cell / kCellsPerWord] +
-                                       absl::popcount(word & (BitOf(cell) - 1)));
-      count += (word & BitOf(cell)) != 0;
+      count += (words[cell / kCellsPerWord] & BitOf(cell)) != 0;
     }
     const int32_t* row_of_rank = bitmap_.row_of_rank.data();
-    for (int64_t i = 0; i < count; ++i) in[i] = row_of_rank[in[i]];
+    for (int64_t i = 0; i < count; ++i) in[i] = row_of_rank[bitmap_.RankOf(cell_of(rows[out[i]]))];
     return count;
   }
 
@@ -143,7 +142,7 @@ class BitmapGrid final : public GridCpu {
 
 absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                               const ExecutionContext& context) {
-  const CellOrderCpu order(inputs, kBrickBits);
+  const CellOrderCpu order(inputs, kWordBits, kPageBits);
   const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
   // One bit and half a bit of rank a cell: 12 bytes a word.
   constexpr int64_t kWordBytes = sizeof(uint64_t) + sizeof(uint32_t);

@@ -14,23 +14,24 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-CellOrderCpu::CellOrderCpu(const CoordinateSet& inputs, const Int3& brick_bits)
+CellOrderCpu::CellOrderCpu(const CoordinateSet& inputs, const Int3& inner_bits,
+                           const Int3& outer_bits)
     : bounds_(inputs.bounds()),
       tensor_stride_(inputs.tensor_stride()),
-      brick_bits_(brick_bits),
       num_batches_(inputs.size() == 0 ? 0 : inputs.num_batches()) {
-  int64_t pitch = int64_t{1} << (brick_bits.x + brick_bits.y + brick_bits.z);
-  int shift = 0;
+  int64_t inner = 1;
+  int64_t outer = int64_t{1} << (inner_bits.x + inner_bits.y + inner_bits.z);
+  int64_t rest = outer << (outer_bits.x + outer_bits.y + outer_bits.z);
   for (int axis = 2; axis >= 0; --axis) {
-    const int64_t extent =
-        (int64_t{bounds_.hi[axis]} - bounds_.lo[axis]) / tensor_stride_[axis] + 1;
-    brick_pitch_[axis] = pitch;
-    cell_shift_[axis] = shift;
+    axes_[axis] = {inner_bits[axis], outer_bits[axis], inner, outer, rest};
+    const int brick_bits = inner_bits[axis] + outer_bits[axis];
+    const int64_t extent = (int64_t{bounds_.hi[axis]} - bounds_.lo[axis]) / tensor_stride_[axis];
+    inner <<= inner_bits[axis];
+    outer <<= outer_bits[axis];
     // At most 2^18 cells an axis, whole bricks included: 2^54 altogether.
-    pitch *= CeilDivide(extent, int64_t{1} << brick_bits[axis]);
-    shift += brick_bits[axis];
+    rest *= (extent >> brick_bits) + 1;
   }
-  sample_cells_ = pitch;
+  sample_cells_ = rest;
 }
 
 absl::Status CellOrderCpu::CheckLimit(int64_t bytes, int64_t cells, int64_t extra_bytes,
@@ -51,8 +52,11 @@ int64_t CellOrderCpu::AxisTerm(int axis, int64_t position) const {
   const int64_t distance = position - bounds_.lo[axis];
   if (distance % tensor_stride_[axis] != 0) return kNoCell;
   const int64_t cell = distance / tensor_stride_[axis];
-  const int64_t in_brick = cell & ((int64_t{1} << brick_bits_[axis]) - 1);
-  return (cell >> brick_bits_[axis]) * brick_pitch_[axis] + (in_brick << cell_shift_[axis]);
+  const auto& [inner_bits, outer_bits, inner_weight, outer_weight, rest_weight] = axes_[axis];
+  const int64_t inner = cell & ((int64_t{1} << inner_bits) - 1);
+  const int64_t outer = cell >> inner_bits & ((int64_t{1} << outer_bits) - 1);
+  const int64_t rest = cell >> (inner_bits + outer_bits);
+  return inner * inner_weight + outer * outer_weight + rest * rest_weight;
 }
 
 absl::StatusOr<CellTermsCpu> CellTermsCpu::Create(const CellOrderCpu& order, const Box& rows_bounds,

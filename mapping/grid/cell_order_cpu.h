@@ -12,15 +12,16 @@
 namespace voxconv {
 
 // Numbers the cells of each batch sample over the inputs' bounds, one cell a lattice point of their
-// tensor stride, brick by brick: cells of one brick (2^x_bits by 2^y_bits by 2^z_bits) are
-// consecutive, so that a kernel's reach touches few pages and cache lines. The number is a sum of
-// one term an axis and one for the sample.
+// tensor stride, in bricks of bricks: the cells of an inner brick are consecutive, and so are the
+// inner bricks of an outer one. With bricks of a cache word and of a page, a kernel's reach, and a
+// surface, touch few of each. The number is a sum of one term an axis and one for the sample.
 class CellOrderCpu {
  public:
   // Any sum with this term in it is negative.
   static constexpr int64_t kNoCell = INT64_MIN / 8;
 
-  CellOrderCpu(const CoordinateSet& inputs, const Int3& brick_bits);
+  // Bricks by the log2 of their extent: `inner_bits` in cells, `outer_bits` in inner bricks.
+  CellOrderCpu(const CoordinateSet& inputs, const Int3& inner_bits, const Int3& outer_bits);
 
   // kResourceExhausted if a grid of `bytes` for every `cells` of its cells (which must divide those
   // of a brick) and `extra_bytes` is above `limit_mib`. Within the limit no number overflows.
@@ -36,9 +37,14 @@ class CellOrderCpu {
 
  private:
   Box bounds_;
-  Int3 tensor_stride_, brick_bits_;
-  int64_t brick_pitch_[3];  // cells from a brick to the next one along the axis
-  int cell_shift_[3];       // log2 of cells from a cell to the next one within a brick
+  Int3 tensor_stride_;
+  // An axis' cell number is cut into the digits inner, outer and the rest; a digit's weight is the
+  // distance of cells that differ by one in it.
+  struct Axis {
+    int inner_bits, outer_bits;
+    int64_t inner_weight, outer_weight, rest_weight;
+  };
+  Axis axes_[3];
   int64_t sample_cells_ = 0;
   int32_t num_batches_ = 0;
 };

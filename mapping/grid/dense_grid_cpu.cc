@@ -12,8 +12,9 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 65536;
-// 1024 cells of 4 bytes are one page, which is what a touched cell costs.
-constexpr Int3 kBrickBits{3, 3, 4};
+// 16 cells of 4 bytes are one cache line and 64 lines one page: what a touched cell costs.
+constexpr Int3 kLineBits{1, 1, 2};
+constexpr Int3 kPageBits{2, 2, 2};
 
 class DenseGrid final : public GridCpu {
  public:
@@ -65,7 +66,7 @@ class DenseGrid final : public GridCpu {
 
 absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                              const ExecutionContext& context) {
-  const CellOrderCpu order(inputs, kBrickBits);
+  const CellOrderCpu order(inputs, kLineBits, kPageBits);
   VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
   VOXCONV_ASSIGN_OR_RETURN(
       ZeroPages cells,

@@ -1,4 +1,8 @@
 // open3d::core::HashMap on the CPU: its TBB back end, keys as one int64.
+//
+// Open3D hashes an int64 by one multiplication (FNV-1a) and takes the low bits of it, which for a
+// packed key depend on z alone: every column of voxels would share a bucket. The keys are therefore
+// mixed beforehand; MixKey is one-to-one, so equal stays equal and different different.
 #include "mapping/hash/hash_table_cpu.h"
 
 #if VOXCONV_HAVE_OPEN3D
@@ -8,10 +12,12 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "core/coordinate_key.h"
+#include "mapping/hash/key_mix.h"
 #include "open3d/core/Tensor.h"
 #include "open3d/core/hashmap/HashMap.h"
 #include "open3d/utility/Logging.h"
@@ -77,9 +83,11 @@ class Open3dTable final : public HashTableCpu {
     if (keys.empty()) return absl::OkStatus();
     try {
       const SerialOpenMp serial;
+      std::vector<uint64_t> mixed(keys.begin(), keys.end());
+      for (uint64_t& key : mixed) key = MixKey(key);
       // Open3D's lookup is not const, though it changes nothing; the copy is of a handle.
       const auto [slots, hits] =
-          o3c::HashMap(map_).Find(View(keys.data(), keys.size(), o3c::Int64));
+          o3c::HashMap(map_).Find(View(mixed.data(), mixed.size(), o3c::Int64));
       const int32_t* slot = slots.GetDataPtr<int32_t>();
       const bool* hit = hits.GetDataPtr<bool>();
       const int32_t* values = values_.GetDataPtr<int32_t>();
@@ -105,7 +113,7 @@ absl::StatusOr<HashTableCpuPtr> BuildOpen3dCpu(const CoordinateSet& inputs,
   VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, AllocateArray<uint64_t>(size, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> rows, AllocateArray<int32_t>(size, context));
   for (int64_t row = 0; row < size; ++row) {
-    keys.data()[row] = PackKey(inputs.rows().data()[row]);
+    keys.data()[row] = MixKey(PackKey(inputs.rows().data()[row]));
     rows.data()[row] = static_cast<int32_t>(row);
   }
   try {

@@ -118,6 +118,14 @@ inline std::vector<MapCase> MapCases() {
   }
   std::shuffle(edges.inputs.begin(), edges.inputs.end(), std::mt19937(5));
   cases.push_back(edges);
+  MapCase corner = edges;  // of an extent that a grid can hold
+  corner.name = "corner";
+  corner.inputs.clear();
+  for (int32_t i = 0; i < 30; ++i) {
+    corner.inputs.push_back(
+        {i % 2, kMaxCoordinate - i % 3, kMinCoordinate + i / 3 % 3, kMaxCoordinate - i / 9});
+  }
+  cases.push_back(corner);
   edges.name = "edges_quantize";
   edges.params = Params(kStrided, kQuantize, {3, 3, 3}, {2, 2, 2});
   cases.push_back(edges);

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/parallel.h"
+#include "mapping/output_coords/output_coords_cpu.h"
+
+namespace voxconv {
+namespace {
+
+// Keys of one input's outputs.
+uint64_t* WriteOutputs(const CandidateRuleCpu& rule, const CompactKeyFormat& format,
+                       const Coordinate& p, uint64_t* to) {
+  for (const Int3& d : rule.offsets()) {
+    const Coordinate q{p.b, rule.Candidate(0, p.x, d.x), rule.Candidate(1, p.y, d.y),
+                       rule.Candidate(2, p.z, d.z)};
+    if (rule.OnLattice(0, q.x) && rule.OnLattice(1, q.y) && rule.OnLattice(2, q.z) &&
+        rule.WithinLimits(0, q.x) && rule.WithinLimits(1, q.y) && rule.WithinLimits(2, q.z)) {
+      *to++ = format.Pack(q);
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRuleCpu& rule,
+                                             const CoordinateSet& inputs,
+                                             const ExecutionContext& context) {
+  const CompactKeyFormat format = rule.key_format();
+  const Coordinate* rows = inputs.rows().data();
+  const int64_t room = rule.max_outputs_per_input();
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> found,
+                           AllocateArray<uint64_t>(inputs.size() * room, context));
+  std::vector<int64_t> count((inputs.size() + kRowsPerTask - 1) / kRowsPerTask);
+  ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+    uint64_t* const first = found.data() + begin * room;
+    uint64_t* to = first;
+    for (int64_t i = begin; i < end; ++i) to = WriteOutputs(rule, format, rows[i], to);
+    count[begin / kRowsPerTask] = to - first;
+  });
+
+  // Each task left a gap behind its keys; they are closed by a copy, as the sort reads an array.
+  std::vector<int64_t> target = count;
+  int64_t total = 0;
+  for (int64_t& position : target) total += std::exchange(position, total);
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, AllocateArray<uint64_t>(total, context));
+  ParallelRanges(context, static_cast<int64_t>(count.size()), 1, [&](int64_t task, int64_t) {
+    std::copy_n(found.data() + task * kRowsPerTask * room, count[task], keys.data() + target[task]);
+  });
+  return keys;
+}
+
+}  // namespace voxconv

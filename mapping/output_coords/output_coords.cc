@@ -1,0 +1,77 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "mapping/output_coords/output_coords_cpu.h"
+#include "mapping/output_coords/register.h"
+
+namespace voxconv {
+namespace {
+
+using KeysCpu = absl::StatusOr<Array<uint64_t>> (*)(const CandidateRuleCpu&, const CoordinateSet&,
+                                                    const ExecutionContext&);
+
+// The three plugins differ in how they come from inputs to outputs with repetitions.
+class ExpandingOutputCoords final : public OutputCoords {
+ public:
+  ExpandingOutputCoords(std::string name, KeysCpu keys_cpu, Options options)
+      : name_(std::move(name)), keys_cpu_(keys_cpu), options_(std::move(options)) {}
+
+  const Options& options() const override { return options_; }
+
+  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
+    if (backend == BackendKind::kCuda) {
+      return Support::No(absl::StrCat(name_, " has no CUDA implementation yet"));
+    }
+    if (geometry.kind() != ConvKind::kStrided && geometry.kind() != ConvKind::kTransposed) {
+      return Support::No(absl::StrCat("outputs of ", ToString(geometry.kind()),
+                                      " convolutions are given, not computed"));
+    }
+    return Support::Yes();
+  }
+
+  absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet& inputs,
+                                           const ConvGeometry& geometry,
+                                           const ExecutionContext& context) const override {
+    VOXCONV_CHECK(Supports(geometry, context.backend->kind()).ok);
+    const StageScope stage(context, Stage::kOutputCoords);
+    VOXCONV_ASSIGN_OR_RETURN(const CandidateRuleCpu rule,
+                             CandidateRuleCpu::Create(inputs, geometry));
+    VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, keys_cpu_(rule, inputs, context));
+    return UniqueRowsCpu(rule, std::move(keys), context);
+  }
+
+ private:
+  std::string name_;
+  KeysCpu keys_cpu_;
+  Options options_;
+};
+
+absl::Status Register(Registry& registry, std::string name, std::string summary, std::string source,
+                      KeysCpu keys_cpu) {
+  PluginDescription description;
+  description.name = name;
+  description.summary = std::move(summary);
+  description.source = std::move(source);
+  return registry.output_coords().Register(
+      std::move(description),
+      [name, keys_cpu](Options options) -> absl::StatusOr<std::unique_ptr<const OutputCoords>> {
+        return std::make_unique<ExpandingOutputCoords>(name, keys_cpu, std::move(options));
+      });
+}
+
+}  // namespace
+
+absl::Status RegisterOutputCoords(Registry& registry) {
+  VOXCONV_RETURN_IF_ERROR(Register(
+      registry, "sort_unique", "enumerates outputs axis by axis, then sorts and drops repeats",
+      "MinkowskiEngine, Minuet (sorted coordinates)", SortUniqueKeysCpu));
+  VOXCONV_RETURN_IF_ERROR(Register(registry, "staged",
+                                   "tests every candidate, each step in a pass over memory",
+                                   "TorchSparse Appendix A, Algorithm 3", StagedKeysCpu));
+  return Register(registry, "fused", "tests every candidate in one pass, storing outputs only",
+                  "TorchSparse 4.2.2 and Appendix A, Algorithm 3", FusedKeysCpu);
+}
+
+}  // namespace voxconv

@@ -1,0 +1,14 @@
+#ifndef VOXCONV_MAPPING_OUTPUT_COORDS_REGISTER_H_
+#define VOXCONV_MAPPING_OUTPUT_COORDS_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds output coordinates "sort_unique", "staged" and "fused": three ways to the same rows.
+absl::Status RegisterOutputCoords(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_OUTPUT_COORDS_REGISTER_H_

@@ -1,0 +1,114 @@
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "mapping/output_coords/register.h"
+#include "mapping_cases.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::unique_ptr<const OutputCoords>> AllPlugins() {
+  Registry registry;
+  EXPECT_TRUE(RegisterOutputCoords(registry).ok());
+  EXPECT_EQ(RegisterOutputCoords(registry).code(), absl::StatusCode::kAlreadyExists);
+  std::vector<std::unique_ptr<const OutputCoords>> plugins;
+  for (const std::string& spec : registry.output_coords().Variants()) {
+    plugins.push_back(*registry.output_coords().Create(spec));
+  }
+  EXPECT_EQ(plugins.size(), 3u);
+  return plugins;
+}
+
+void ExpectOutputs(const MapCase& c, const OutputCoords& plugin) {
+  SCOPED_TRACE(c.name);
+  const ConvGeometry geometry = *ConvGeometry::Create(c.params);
+  const std::vector<Coordinate> expected = BruteForceOutputs(c.inputs, geometry);
+  for (int threads : {1, 2}) {
+    Cpu cpu(threads);
+    const auto inputs =
+        *CoordinateSet::Create(c.inputs, geometry.input_tensor_stride(), cpu.context);
+    const auto outputs = plugin.Compute(*inputs, geometry, cpu.context);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_EQ(*CopyToHost((*outputs)->rows(), cpu.context), expected);
+    const auto checked =
+        *CoordinateSet::Create(expected, geometry.output_tensor_stride(), cpu.context);
+    EXPECT_EQ((*outputs)->tensor_stride(), checked->tensor_stride());
+    EXPECT_EQ((*outputs)->bounds(), checked->bounds());
+    EXPECT_EQ((*outputs)->num_batches(), inputs->num_batches());
+    EXPECT_TRUE((*outputs)->sorted());
+    EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kOutputCoords)], 1);
+  }
+}
+
+TEST(OutputCoordsTest, EveryPluginFindsExactlyTheOutputs) {
+  for (const auto& plugin : AllPlugins()) {
+    int computed = 0;
+    for (const MapCase& c : MapCases()) {
+      const ConvGeometry geometry = *ConvGeometry::Create(c.params);
+      if (!plugin->Supports(geometry, BackendKind::kCpu).ok) continue;
+      ExpectOutputs(c, *plugin);
+      ++computed;
+    }
+    EXPECT_GE(computed, 10);
+  }
+}
+
+TEST(OutputCoordsTest, ManyRows) {
+  MapCase c{"many", Params(ConvKind::kStrided, OutputRule::kDilate, {3, 3, 3}, {2, 2, 2}),
+            RandomRows(30000, 50, {1, 1, 1}, {-25, -25, -25}, 3)};
+  for (const auto& plugin : AllPlugins()) ExpectOutputs(c, *plugin);
+  c.params.rule = OutputRule::kQuantize;
+  for (const auto& plugin : AllPlugins()) ExpectOutputs(c, *plugin);
+}
+
+// The first output outside the range is named; one that bounds or the lattice drop is no error.
+TEST(OutputCoordsTest, RefusesOutputsOutsideTheRange) {
+  struct {
+    GeometryParams params;
+    Coordinate input;
+    std::string message;
+  } cases[] = {
+      {Params(ConvKind::kStrided, OutputRule::kQuantize, {3, 3, 3}, {3, 3, 3}),
+       {0, 0, kMinCoordinate, 0},
+       "y = -131073"},
+      {Params(ConvKind::kStrided, OutputRule::kDilate, {3, 3, 3}, {2, 2, 2}),
+       {0, 0, 0, kMaxCoordinate},
+       "z = 131072"},
+      {Params(ConvKind::kTransposed, OutputRule::kQuantize, {3, 3, 3}, {1, 1, 1}),
+       {0, kMinCoordinate, 0, 0},
+       "x = -131073"},
+      {Params(ConvKind::kStrided, OutputRule::kDilate, {1, 1, 3}, {2, 2, 1}),
+       {0, 1, 0, kMaxCoordinate},
+       ""},
+  };
+  for (const auto& plugin : AllPlugins()) {
+    for (const auto& [params, input, message] : cases) {
+      Cpu cpu(1);
+      const auto set = *CoordinateSet::Create({input}, {1, 1, 1}, cpu.context);
+      const auto outputs = plugin->Compute(*set, *ConvGeometry::Create(params), cpu.context);
+      if (message.empty()) {
+        ASSERT_TRUE(outputs.ok()) << outputs.status();
+        EXPECT_EQ((*outputs)->size(), 0);
+        continue;
+      }
+      EXPECT_EQ(outputs.status().code(), absl::StatusCode::kOutOfRange);
+      EXPECT_THAT(outputs.status().message(),
+                  AllOf(HasSubstr(message), HasSubstr("allowed are -131072..131071")));
+    }
+  }
+}
+
+TEST(OutputCoordsTest, RefusesWithReason) {
+  const ConvGeometry submanifold = *ConvGeometry::Create({});
+  for (const auto& plugin : AllPlugins()) {
+    EXPECT_THAT(plugin->Supports(submanifold, BackendKind::kCpu).reason, HasSubstr("submanifold"));
+    EXPECT_THAT(plugin->Supports(submanifold, BackendKind::kCuda).reason, HasSubstr("CUDA"));
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
