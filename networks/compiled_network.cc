@@ -37,8 +37,10 @@ class Compiler {
     VOXCONV_RETURN_IF_ERROR(SetUpLayers());
     VOXCONV_RETURN_IF_ERROR(UploadParameters());
     FindLifetimes();
+    // Copies from the graph's own arrays may still be queued.
+    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
     graph_.ReleaseParameters();
-    return context_.stream->Synchronize();
+    return absl::OkStatus();
   }
 
  private:

@@ -23,7 +23,8 @@ absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, i
 // Detection backbone: 21 convolutions (rule quantize).
 absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels);
 
-// The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate).
+// The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate, outputs unbounded).
+// docs/decisions/2026-11-21-centerpoint-strides.md.
 absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width = 1.0);
 
 struct ModelOptions {

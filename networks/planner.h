@@ -51,7 +51,9 @@ std::vector<StrideGroup> GroupByStride(const NetworkGraph& graph);
 
 // PCEngine's heuristic adaptive dataflow (Section 6, Algorithm 1): a group runs with
 // fetch-on-demand if no layer of it has max(C_in, C_out) > B, and with gather-GEMM-scatter
-// otherwise, so that layers that share a map share its layout.
+// otherwise, so that layers that share a map share its layout. The paper's example has the first
+// four of SparseResNet's eight groups fetch on demand at B = 64; by Algorithm 1 as printed, and
+// with this project's channels, it is the first five: the fifth has exactly 64 channels.
 class HeuristicPlanner final : public Planner {
  public:
   struct Config {
