@@ -12,8 +12,10 @@ function(voxconv_add_library name)
   string(REGEX REPLACE "^voxconv_" "" export_name ${name})
   add_library(voxconv::${export_name} ALIAS ${name})
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${export_name})
-  set_property(GLOBAL APPEND PROPERTY VOXCONV_LIBRARIES ${name})
-  set_property(GLOBAL APPEND PROPERTY VOXCONV_FOLDERS ${ARG_FOLDER})
+  if(NOT ARG_FOLDER MATCHES "^tests/")  # what VoxconvInstall installs
+    set_property(GLOBAL APPEND PROPERTY VOXCONV_LIBRARIES ${name})
+    set_property(GLOBAL APPEND PROPERTY VOXCONV_FOLDERS ${ARG_FOLDER})
+  endif()
   voxconv_stage_folder(${name} ${ARG_FOLDER})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC}
                         PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:voxconv_warnings>)
