@@ -20,9 +20,10 @@ class MapBenchmark {
     for (auto _ : state) {
       const auto start = std::chrono::steady_clock::now();
       if (status.ok()) status = BuildAndQuery(&profile).status();
-      seconds += SecondsSince(start);
-      state.SetIterationTime(SecondsSince(start));
+      const double taken = SecondsSince(start);
+      state.SetIterationTime(taken);
       if (!status.ok()) break;
+      seconds += taken;
     }
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());
