@@ -15,7 +15,7 @@ struct GateFailures {
 };
 
 // map/<spec>/<input>/K27/threads=N: index build and query. Counters: voxels, pairs, index_ms and
-// query_ms an iteration, speedup_vs_std. Not timed unless the map equals the baseline's.
+// query_ms an iteration, speedup_vs_std by medians. Not timed unless the map equals the baseline's.
 void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 

@@ -55,25 +55,25 @@ class ConvBenchmark {
     absl::Status status = *gate_;
     DenseProduct dense;
     if (status.ok()) status = Prepare(dense);
-    double seconds = 0, dense_seconds = 0;
+    std::vector<double> seconds, dense_seconds;
     for (auto _ : state) {
       const auto start = std::chrono::steady_clock::now();
       if (status.ok()) status = Convolve().status();
       const double taken = SecondsSince(start);
       state.SetIterationTime(taken);
       if (!status.ok()) break;
-      seconds += taken;
-      dense_seconds += dense.Run(scenario_->Context());
+      seconds.push_back(taken);
+      dense_seconds.push_back(dense.Run(scenario_->Context()));
     }
     map_ = KernelMap();  // the next benchmark needs the memory
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());
       return;
     }
-    const double flops = Flops(*scenario_, channels_) * static_cast<double>(state.iterations());
-    state.counters["GFLOP/s"] = 1e-9 * flops / seconds;
-    state.counters["sgemm_GFLOP/s"] = 1e-9 * flops / dense_seconds;
-    state.counters["of_sgemm"] = dense_seconds / seconds;
+    const double gflops = 1e-9 * Flops(*scenario_, channels_);
+    state.counters["GFLOP/s"] = gflops / Median(seconds);
+    state.counters["sgemm_GFLOP/s"] = gflops / Median(dense_seconds);
+    state.counters["of_sgemm"] = Median(dense_seconds) / Median(seconds);
   }
 
  private:
@@ -133,14 +133,13 @@ void RunSgemm(Scenario& scenario, const Channels& channels, benchmark::State& st
     state.SkipWithError(std::string(status.message()).c_str());
     return;
   }
-  double seconds = 0;
+  std::vector<double> seconds;
   for (auto _ : state) {
     const double taken = dense.Run(scenario.Context());
     state.SetIterationTime(taken);
-    seconds += taken;
+    seconds.push_back(taken);
   }
-  state.counters["GFLOP/s"] =
-      1e-9 * Flops(scenario, channels) * static_cast<double>(state.iterations()) / seconds;
+  state.counters["GFLOP/s"] = 1e-9 * Flops(scenario, channels) / Median(seconds);
 }
 
 }  // namespace

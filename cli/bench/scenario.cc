@@ -13,10 +13,7 @@ std::string Channels::name() const { return absl::StrCat(in, "x", out); }
 std::string Scenario::ThreadsName() const { return absl::StrCat("threads=", threads_); }
 
 absl::Status Scenario::Prepare() {
-  if (!prepared_.has_value()) {
-    prepared_ = Load();
-    if (prepared_->ok()) prepared_ = TimeBaseline();
-  }
+  if (!prepared_.has_value()) prepared_ = Load();
   return *prepared_;
 }
 
@@ -25,23 +22,16 @@ absl::Status Scenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
   VOXCONV_ASSIGN_OR_RETURN(coordinates_, cli::MakeCoordinates(cloud, Context()));
   VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
+  VOXCONV_ASSIGN_OR_RETURN(baseline_, registry_.mappings().Create(kBaselineMapping));
+  VOXCONV_ASSIGN_OR_RETURN(pairs_, BuildKernelMap(*baseline_, problem(), {}, Context()));
   return absl::OkStatus();
 }
 
-absl::Status Scenario::TimeBaseline() {
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, registry_.mappings().Create(kBaselineMapping));
-  constexpr int kRepeats = 5;
-  std::vector<double> times;
-  for (int i = 0; i < kRepeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping->BuildIndex(*coordinates_, Context()));
-    VOXCONV_ASSIGN_OR_RETURN(pairs_, mapping->Query(*index, problem(), Context()));
-    times.push_back(1e3 * SecondsSince(start));
-  }
-  baseline_ms_ = harness::Quantile(times, 0.5);
-  if (pairs_.layout().layout == MapLayout::kPairs) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(pairs_, backend_->ConvertKernelMap(pairs_, {}, Context()));
-  return absl::OkStatus();
+absl::StatusOr<double> Scenario::TimeBaseline() {
+  const auto start = std::chrono::steady_clock::now();
+  VOXCONV_ASSIGN_OR_RETURN(const auto index, baseline_->BuildIndex(*coordinates_, Context()));
+  VOXCONV_RETURN_IF_ERROR(baseline_->Query(*index, problem(), Context()).status());
+  return SecondsSince(start);
 }
 
 absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {
@@ -57,5 +47,7 @@ absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {
                                      channels.out, Context()));
   return &data_.emplace(channels, std::move(data)).first->second;
 }
+
+double Median(const std::vector<double>& values) { return harness::Quantile(values, 0.5); }
 
 }  // namespace voxconv::bench

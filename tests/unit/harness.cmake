@@ -4,3 +4,5 @@ foreach(part paired result_line statistics)
 endforeach()
 voxconv_add_test(harness_preset_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/preset_test.cc
                  LIBS voxconv_cli voxconv_harness LABELS unit)
+voxconv_add_test(ab_gate_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ab_gate_test.cc
+                 LIBS voxconv_cli LABELS unit)

@@ -1,0 +1,120 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "cli/ab/gate.h"
+#include "cli/session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv::ab {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Correct but for the last pair, which is lost.
+class LossyMapping final : public Mapping {
+ public:
+  explicit LossyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
+  const Options& options() const override { return options_; }
+  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const override {
+    return inner_->BuildIndex(inputs, context);
+  }
+  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
+                                  const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, inner_->Query(index, problem, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> in, CopyToHost(map.As<PairList>().in, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> out, CopyToHost(map.As<PairList>().out, context));
+    in.pop_back();
+    out.pop_back();
+    std::vector<int64_t> offset_ptr = map.offset_ptr();
+    for (int64_t& end : offset_ptr) end = std::min<int64_t>(end, in.size());
+    PairList pairs;
+    VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
+    VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
+    return KernelMap(map.num_inputs(), map.num_outputs(), offset_ptr, {}, std::move(pairs));
+  }
+
+ private:
+  std::unique_ptr<const Mapping> inner_;
+  Options options_;
+};
+
+class GateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(cli::FillRegistry({}, registry_).ok());
+    ASSERT_TRUE(registry_.mappings()
+                    .Register({.name = "lossy", .summary = "loses a pair"},
+                              [this](Options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+                                VOXCONV_ASSIGN_OR_RETURN(auto inner,
+                                                         registry_.mappings().Create("hash"));
+                                return std::make_unique<LossyMapping>(std::move(inner));
+                              })
+                    .ok());
+    backend_ = *CpuBackend::Create({.threads = 1});
+    for (int x = 0; x < 20; ++x) {
+      for (int y = 0; y < 20; ++y) cloud_.coords.push_back({0, x, y, (x * y) % 3});
+    }
+    cloud_.features.assign(cloud_.coords.size(), 1.0f);
+    cloud_.channels = 1;
+  }
+  ExecutionContext context() { return {backend_.get(), &backend_->main_stream(), nullptr}; }
+  static harness::Configuration Configured(const std::string& mapping) {
+    harness::Configuration configuration;
+    configuration.choice = {mapping, "gather_gemm_scatter", harness::kDefaultOutputCoords};
+    return configuration;
+  }
+
+  Registry registry_;
+  std::unique_ptr<CpuBackend> backend_;
+  VoxelizedCloud cloud_;
+  LayerShape shape_{{.kind = ConvKind::kSubmanifold}, 4, 8};
+};
+
+TEST_F(GateTest, CropTakesTheNearestInOrder) {
+  std::vector<Coordinate> rows;
+  for (int x = 0; x < 101; ++x) rows.push_back({0, x, 0, 0});
+  const std::vector<Coordinate> crop = Crop(rows, 5);
+  ASSERT_EQ(crop.size(), 5u);
+  EXPECT_EQ(crop.front().x, 48);
+  EXPECT_EQ(crop.back().x, 52);
+  EXPECT_EQ(Crop(rows, 500).size(), 101u);
+}
+
+TEST_F(GateTest, RightConfigurationPasses) {
+  const auto check =
+      CheckAgainstReference(Configured("hash"), shape_, RowsOf(cloud_), registry_, context());
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_EQ(check->voxels, 400);
+  EXPECT_LE(check->error, check->bound);
+}
+
+TEST_F(GateTest, LostPairIsFoundByTheReferenceAndByTheOtherSide) {
+  const auto check =
+      CheckAgainstReference(Configured("lossy"), shape_, RowsOf(cloud_), registry_, context());
+  EXPECT_EQ(check.status().code(), absl::StatusCode::kInternal) << check.status();
+  const Request request{Configured("hash"), Configured("lossy"), cloud_};
+  const auto work = MakeLayerWork(request, shape_, registry_, context());
+  EXPECT_THAT(std::string(work.status().message()), HasSubstr("pairs"));
+}
+
+TEST_F(GateTest, OutputsBeyondTheBoundAreRefused) {
+  const Request request{Configured("hash"), Configured("hash"), cloud_};
+  auto work = MakeLayerWork(request, shape_, registry_, context());
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_TRUE(CompareOutputs(*work).ok());
+  work->b.output = [output = work->b.output]() -> absl::StatusOr<std::vector<float>> {
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<float> values, output());
+    values[7] += 0.1f;
+    return values;
+  };
+  EXPECT_THAT(std::string(CompareOutputs(*work).status().message()), HasSubstr("differ"));
+}
+
+}  // namespace
+}  // namespace voxconv::ab
