@@ -19,12 +19,8 @@ class GridMapping final : public Mapping {
 
   const Options& options() const override { return options_; }
 
-  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
+  Support Supports(const ConvGeometry&, BackendKind backend) const override {
     if (backend == BackendKind::kCuda) return Support::No("grid has no CUDA implementation yet");
-    if (symmetric_ && !geometry.symmetric()) {
-      return Support::No(
-          "symmetric=true needs a submanifold convolution with an odd kernel on every axis");
-    }
     return Support::Yes();
   }
 
@@ -46,7 +42,7 @@ class GridMapping final : public Mapping {
                                   const ExecutionContext& context) const override {
     VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kMapQuery);
-    return static_cast<const GridCpu&>(index).Query(problem, symmetric_, context);
+    return static_cast<const GridCpu&>(index).Query(problem, symmetric_ && problem.geometry.symmetric(), context);
   }
 
  private:
@@ -62,7 +58,8 @@ PluginDescription Describe() {
   description.options
       .Enum("storage", {"dense", "bitmap"}, "dense",
             "a row number for every cell, or a bit for every cell and a rank for 64 of them")
-      .Bool("symmetric", false, "look up half of the offsets and mirror the rest")
+      .Bool("symmetric", false,
+            "query half of the offsets of an odd submanifold kernel and mirror their pairs")
       .Int("memory_limit_mib", 4096, 1, 1 << 20, "largest index to build, in MiB");
   return description;
 }

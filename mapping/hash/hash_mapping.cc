@@ -32,12 +32,8 @@ class HashMapping final : public Mapping {
 
   const Options& options() const override { return options_; }
 
-  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
+  Support Supports(const ConvGeometry&, BackendKind backend) const override {
     if (backend == BackendKind::kCuda) return Support::No("hash has no CUDA implementation yet");
-    if (symmetric_ && !geometry.symmetric()) {
-      return Support::No(
-          "symmetric=true needs a submanifold convolution with an odd kernel on every axis");
-    }
     return Support::Yes();
   }
 
@@ -56,7 +52,8 @@ class HashMapping final : public Mapping {
                                   const ExecutionContext& context) const override {
     VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kMapQuery);
-    return QueryHashTableCpu(static_cast<const HashTableCpu&>(index), problem, symmetric_, context);
+    return QueryHashTableCpu(static_cast<const HashTableCpu&>(index), problem,
+                             symmetric_ && problem.geometry.symmetric(), context);
   }
 
  private:
@@ -83,7 +80,8 @@ PluginDescription Describe() {
       .Enum("variant", {"open_addressing", "cuckoo", "open3d", "std"}, "open_addressing",
             "the table: linear probing, two-choice buckets, open3d::core::HashMap, "
             "std::unordered_map")
-      .Bool("symmetric", false, "look up half of the offsets and mirror the rest")
+      .Bool("symmetric", false,
+            "query half of the offsets of an odd submanifold kernel and mirror their pairs")
       .Float("load_factor", kDefaultLoadFactor, 0.05, 0.95,
              "fill of the table at most; open_addressing and cuckoo");
   description.extra_variants = {"variant=open_addressing,load_factor=0.9",

@@ -30,18 +30,15 @@ OptionSchema PerfectHashMapping::Schema() {
       .Int("max_retries", 24, 0, 1000,
            "further tries with larger tables where the construction fails")
       .Bool("symmetric", false,
-            "look up half of the offsets and transpose their maps; odd submanifold kernels only");
+            "query half of the offsets of an odd submanifold kernel and mirror their pairs");
   return schema;
 }
 
 PerfectHashMapping::PerfectHashMapping(Options options)
     : options_(std::move(options)), symmetric_(options_.GetBool("symmetric")) {}
 
-Support PerfectHashMapping::Supports(const ConvGeometry& geometry, BackendKind backend) const {
+Support PerfectHashMapping::Supports(const ConvGeometry&, BackendKind backend) const {
   if (backend != BackendKind::kCpu) return Support::No("perfect_hash runs on the CPU only");
-  if (symmetric_ && !geometry.symmetric()) {
-    return Support::No("symmetric=true needs a submanifold kernel that is odd on every axis");
-  }
   return Support::Yes();
 }
 
@@ -76,7 +73,7 @@ absl::StatusOr<KernelMap> PerfectHashMapping::Query(const MapIndex& index,
       }
       return count;
     };
-    return CollectPairs(problem, symmetric_, probe, context);
+    return CollectPairs(problem, symmetric_ && problem.geometry.symmetric(), probe, context);
   });
 }
 

@@ -46,7 +46,7 @@ OptionSchema SortedSearchMapping::Schema() {
       .Int("query_block", 512, 1, kMaxQueryBlock,
            "queries in a query block (Minuet's C); double_traversed only")
       .Bool("symmetric", false,
-            "search half of the offsets and transpose their maps; odd submanifold kernels only");
+            "query half of the offsets of an odd submanifold kernel and mirror their pairs");
   return schema;
 }
 
@@ -57,11 +57,8 @@ SortedSearchMapping::SortedSearchMapping(Options options)
   variant_ = static_cast<Variant>(name - names.begin());
 }
 
-Support SortedSearchMapping::Supports(const ConvGeometry& geometry, BackendKind backend) const {
+Support SortedSearchMapping::Supports(const ConvGeometry&, BackendKind backend) const {
   if (backend != BackendKind::kCpu) return Support::No("sorted_search runs on the CPU only");
-  if (symmetric_ && !geometry.symmetric()) {
-    return Support::No("symmetric=true needs a submanifold kernel that is odd on every axis");
-  }
   return Support::Yes();
 }
 
@@ -80,7 +77,7 @@ absl::StatusOr<KernelMap> SortedSearchMapping::Query(const MapIndex& index,
                                                      const MapProblem& problem,
                                                      const ExecutionContext& context) const {
   const SortedSearch search{problem, static_cast<const SortedSearchIndexCpu&>(index).source(),
-                            symmetric_};
+                            symmetric_ && problem.geometry.symmetric()};
   if (variant_ == Variant::kFull) return FullSearch(search, context);
   if (variant_ == Variant::kNaive) {
     const StageScope stage(context, Stage::kMapQuery);

@@ -89,7 +89,7 @@ TEST(GridMappingTest, RefusesWithReason) {
   const ConvGeometry even = *ConvGeometry::Create(
       Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {2, 3, 3}, {1, 1, 1}));
   const auto symmetric = *registry.mappings().Create("grid:symmetric=true");
-  EXPECT_THAT(symmetric->Supports(even, BackendKind::kCpu).reason, HasSubstr("symmetric=true"));
+  EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
   EXPECT_THAT(symmetric->Supports(even, BackendKind::kCuda).reason, HasSubstr("CUDA"));
   EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }

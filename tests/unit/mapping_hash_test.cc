@@ -58,7 +58,7 @@ TEST(HashMappingTest, RefusesWithReason) {
   EXPECT_TRUE(plain->Supports(even, BackendKind::kCpu).ok);
   EXPECT_THAT(plain->Supports(even, BackendKind::kCuda).reason, HasSubstr("CUDA"));
   const auto symmetric = *registry.mappings().Create("hash:symmetric=true");
-  EXPECT_THAT(symmetric->Supports(even, BackendKind::kCpu).reason, HasSubstr("symmetric=true"));
+  EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
   EXPECT_THAT(registry.mappings().Create("hash:variant=std,load_factor=0.7").status().message(),
               HasSubstr("load_factor=0.7"));
   Registry twice = HashRegistry();
