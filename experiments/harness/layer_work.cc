@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProb
                                                                  const ExecutionContext& context) {
   std::unique_ptr<LayerRunner> runner(new LayerRunner(problem.geometry, context));
   VOXCONV_ASSIGN_OR_RETURN(runner->mapping_,
-                           registry.mappings().Create(configuration.MappingFor(problem.geometry)));
+                           registry.mappings().Create(configuration.choice.mapping));
   VOXCONV_ASSIGN_OR_RETURN(runner->dataflow_,
                            registry.dataflows().Create(configuration.choice.dataflow));
   VOXCONV_ASSIGN_OR_RETURN(runner->output_coords_,

@@ -104,28 +104,6 @@ absl::Status ResolveSpec(const PluginFamily<Plugin>& family, absl::string_view p
   return absl::OkStatus();
 }
 
-// Gives symmetric layers a mapping of their own.
-class SymmetricMappingPlanner final : public Planner {
- public:
-  SymmetricMappingPlanner(std::shared_ptr<const Planner> base, std::string mapping)
-      : base_(std::move(base)), mapping_(std::move(mapping)) {}
-
-  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override {
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<LayerChoice> choices, base_->Plan(graph));
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (graph.node(i).op != Op::kConv && graph.node(i).op != Op::kPool) continue;
-      VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
-                               ConvGeometry::Create(graph.node(i).geometry));
-      if (geometry.symmetric()) choices[i].mapping = mapping_;
-    }
-    return choices;
-  }
-
- private:
-  std::shared_ptr<const Planner> base_;
-  std::string mapping_;
-};
-
 absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   const bool complete = std::none_of(parts.begin(), parts.end(),
@@ -154,10 +132,6 @@ std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
   } else {
     planner = std::make_shared<FixedPlanner>(configuration.choice);
   }
-  if (!configuration.symmetric_mapping.empty()) {
-    planner = std::make_shared<SymmetricMappingPlanner>(std::move(planner),
-                                                        configuration.symmetric_mapping);
-  }
   if (configuration.layers.empty()) return planner;
   return std::make_shared<OverridePlanner>(std::move(planner), configuration.layers);
 }
@@ -165,9 +139,9 @@ std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
 absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   const Json object = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
-  VOXCONV_RETURN_IF_ERROR(CheckKeys(object, "the preset",
-                                    {"name", "summary", "source", "mapping", "dataflow",
-                                     "output_coords", "symmetric_mapping", "planner", "layers"}));
+  VOXCONV_RETURN_IF_ERROR(CheckKeys(
+      object, "the preset",
+      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"}));
   Preset preset;
   Configuration& configuration = preset.configuration;
   configuration.choice.output_coords = kDefaultOutputCoords;
@@ -178,8 +152,6 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   VOXCONV_RETURN_IF_ERROR(ReadString(object, "dataflow", true, configuration.choice.dataflow));
   VOXCONV_RETURN_IF_ERROR(
       ReadString(object, "output_coords", false, configuration.choice.output_coords));
-  VOXCONV_RETURN_IF_ERROR(
-      ReadString(object, "symmetric_mapping", false, configuration.symmetric_mapping));
   if (const auto planner = object.find("planner"); planner != object.end()) {
     VOXCONV_ASSIGN_OR_RETURN(configuration.heuristic, ParsePlanner(*planner));
   }
@@ -250,8 +222,6 @@ absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
   VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "dataflow", resolved.choice.dataflow));
   VOXCONV_RETURN_IF_ERROR(
       ResolveSpec(registry.output_coords(), "output_coords", resolved.choice.output_coords));
-  VOXCONV_RETURN_IF_ERROR(
-      ResolveSpec(registry.mappings(), "symmetric_mapping", resolved.symmetric_mapping));
   if (resolved.heuristic.has_value()) {
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner fetch_on_demand",
                                         resolved.heuristic->fetch_on_demand));
@@ -288,9 +258,6 @@ Json ToJson(const Configuration& configuration) {
   Json json = {{"mapping", configuration.choice.mapping},
                {"dataflow", configuration.choice.dataflow},
                {"output_coords", configuration.choice.output_coords}};
-  if (!configuration.symmetric_mapping.empty()) {
-    json["symmetric_mapping"] = configuration.symmetric_mapping;
-  }
   if (const std::optional<HeuristicPlanner::Config>& planner = configuration.heuristic) {
     json["planner"] = {{"kind", "heuristic"},
                        {"threshold", planner->channel_threshold},

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/geometry.h"
 #include "core/registry.h"
 #include "experiments/harness/result_line.h"
 #include "networks/planner.h"
@@ -19,21 +18,12 @@ namespace voxconv::harness {
 // What a user selects as one thing. Specs as in core/options.h.
 struct Configuration {
   LayerChoice choice;
-  // Where not empty, of layers whose kernel map is symmetric (ConvGeometry::symmetric): mappings
-  // with symmetric=true refuse all others.
-  std::string symmetric_mapping;
   // The planner's own mapping and output_coords are unused: `choice` has them.
   std::optional<HeuristicPlanner::Config> heuristic;
   std::vector<LayerOverride> layers;
-
-  // For a layer that is no part of a network.
-  const std::string& MappingFor(const ConvGeometry& geometry) const {
-    return geometry.symmetric() && !symmetric_mapping.empty() ? symmetric_mapping : choice.mapping;
-  }
 };
 
-// The choices for a whole network: the heuristic or the one choice, then symmetric_mapping, then
-// the layers' overrides.
+// The choices for a whole network: the heuristic or the one choice, then the layers' overrides.
 std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration);
 
 struct Preset {
@@ -46,7 +36,7 @@ struct Preset {
 inline constexpr char kDefaultOutputCoords[] = "sort_unique";
 
 // {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords",
-// "symmetric_mapping", "planner": {"kind": "heuristic", "threshold", "fetch_on_demand",
+// "planner": {"kind": "heuristic", "threshold", "fetch_on_demand",
 // "gather_gemm_scatter"} and "layers": {PATTERN: {"mapping", "dataflow"}}. Refused, naming the key:
 // one missing, unknown or of the wrong type. Specs are not looked up.
 absl::StatusOr<Preset> ParsePreset(absl::string_view json);

@@ -45,7 +45,7 @@ TEST(ParsePresetTest, MinimalPresetHasDefaults) {
 
 TEST(ParsePresetTest, FullPresetIsReadEntirely) {
   const auto preset = ParsePreset(R"({
-    "name": "x", "summary": "s", "source": "p", "mapping": "m", "symmetric_mapping": "m:s=true",
+    "name": "x", "summary": "s", "source": "p", "mapping": "m",
     "dataflow": "d", "output_coords": "o",
     "planner": {"kind": "heuristic", "threshold": 32, "fetch_on_demand": "f",
                 "gather_gemm_scatter": "g"},
@@ -53,7 +53,6 @@ TEST(ParsePresetTest, FullPresetIsReadEntirely) {
   ASSERT_TRUE(preset.ok()) << preset.status();
   const Configuration& configuration = preset->configuration;
   EXPECT_EQ(configuration.choice, (LayerChoice{"m", "d", "o"}));
-  EXPECT_EQ(configuration.symmetric_mapping, "m:s=true");
   ASSERT_TRUE(configuration.heuristic.has_value());
   EXPECT_EQ(configuration.heuristic->channel_threshold, 32);
   EXPECT_EQ(configuration.heuristic->fetch_on_demand, "f");
@@ -137,23 +136,6 @@ TEST(ResolveConfigTest, UnknownWordsAreRefusedWithWhatThereIs) {
   for (const char* text : {"minuett", "a/b/c/d", "no_such/hash2col"}) {
     EXPECT_EQ(message(text).find('\n'), std::string::npos) << "one line";
   }
-}
-
-TEST(MakePlannerTest, SymmetricMappingGoesToSymmetricLayersOnly) {
-  Configuration configuration;
-  configuration.choice = {"m", "d", "o"};
-  configuration.symmetric_mapping = "m:symmetric=true";
-  const auto graph = MakeModel("minkunet42", {});
-  ASSERT_TRUE(graph.ok()) << graph.status();
-  const auto choices = MakePlanner(configuration)->Plan(*graph);
-  ASSERT_TRUE(choices.ok()) << choices.status();
-  int symmetric = 0;
-  for (int id : graph->Convolutions()) {
-    const bool odd = graph->node(id).geometry.kind == ConvKind::kSubmanifold;
-    EXPECT_EQ((*choices)[id].mapping, odd ? "m:symmetric=true" : "m") << graph->node(id).name;
-    symmetric += odd;
-  }
-  EXPECT_GT(symmetric, 30);
 }
 
 }  // namespace
