@@ -48,16 +48,10 @@ class BinaryTreeMapping final : public voxconv::Mapping {
   const voxconv::Options& options() const override { return options_; }
 
   // What is asked for runs or is refused with the reason; nothing is replaced in silence.
-  voxconv::Support Supports(const voxconv::ConvGeometry& geometry,
+  voxconv::Support Supports(const voxconv::ConvGeometry& /*geometry*/,
                             voxconv::BackendKind backend) const override {
-    if (backend != voxconv::BackendKind::kCpu) {
-      return voxconv::Support::No("binary_tree runs on the CPU only");
-    }
-    if (symmetric_ && !geometry.symmetric()) {
-      return voxconv::Support::No(
-          "symmetric=true needs a submanifold convolution with an odd kernel on every axis");
-    }
-    return voxconv::Support::Yes();
+    if (backend == voxconv::BackendKind::kCpu) return voxconv::Support::Yes();
+    return voxconv::Support::No("binary_tree runs on the CPU only");
   }
 
   absl::StatusOr<std::unique_ptr<voxconv::MapIndex>> BuildIndex(
@@ -92,7 +86,8 @@ class BinaryTreeMapping final : public voxconv::Mapping {
       }
       return pairs;
     };
-    return voxconv::CollectPairs(problem, symmetric_, probe, context);
+    return voxconv::CollectPairs(problem, symmetric_ && problem.geometry.symmetric(), probe,
+                                 context);
   }
 
  private:
@@ -102,7 +97,8 @@ class BinaryTreeMapping final : public voxconv::Mapping {
 
 absl::Status RegisterBinaryTree(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
-  options.Bool("symmetric", false, "look up half of the offsets and mirror the rest");
+  options.Bool("symmetric", false,
+               "where the geometry is symmetric, look up half of the offsets and mirror the rest");
   return registry.mappings().Register(
       {.name = "binary_tree",
        .summary = "balanced binary tree (std::map) over the input coordinates",
