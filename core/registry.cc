@@ -113,8 +113,7 @@ template <typename Plugin>
 std::vector<std::string> PluginFamily<Plugin>::Variants() const {
   return SpecsOf([](const PluginDescription& description) {
     std::vector<std::string> texts = OptionProduct(description.options, /*bools=*/true);
-    texts.insert(texts.end(), description.extra_variants.begin(),
-                 description.extra_variants.end());
+    texts.insert(texts.end(), description.extra_variants.begin(), description.extra_variants.end());
     return texts;
   });
 }

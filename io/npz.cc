@@ -172,7 +172,7 @@ absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
     return absl::UnavailableError(
         absl::StrCat(path, ": cannot be written: ", zip_strerror(archive.get())));
   }
-  archive.release();  // zip_close freed it
+  static_cast<void>(archive.release());  // zip_close freed it
   return absl::OkStatus();
 }
 

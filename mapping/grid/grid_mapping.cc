@@ -42,7 +42,8 @@ class GridMapping final : public Mapping {
                                   const ExecutionContext& context) const override {
     VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kMapQuery);
-    return static_cast<const GridCpu&>(index).Query(problem, symmetric_ && problem.geometry.symmetric(), context);
+    return static_cast<const GridCpu&>(index).Query(
+        problem, symmetric_ && problem.geometry.symmetric(), context);
   }
 
  private:

@@ -38,7 +38,6 @@ class CandidateRuleCpu {
   // Keys for everything that OnLattice and WithinLimits admit.
   CompactKeyFormat key_format() const;
   const Int3& output_tensor_stride() const { return step_; }
-  int32_t num_batches() const { return num_batches_; }
 
  private:
   CandidateRuleCpu() = default;

@@ -58,8 +58,10 @@ absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRuleCpu& rule, Arr
   });
   Box bounds{kHighest, kLowest};
   for (const Box& box : boxes) Extend(bounds, box.lo, box.hi);
-  return CoordinateSet::Adopt(std::move(rows), rule.output_tensor_stride(), bounds,
-                              rule.num_batches(), /*sorted=*/true);
+  // Output bounds may have dropped the last samples altogether.
+  const int32_t num_batches = size == 0 ? 0 : rows.data()[size - 1].b + 1;
+  return CoordinateSet::Adopt(std::move(rows), rule.output_tensor_stride(), bounds, num_batches,
+                              /*sorted=*/true);
 }
 
 }  // namespace voxconv

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-struct Run {
+struct Outcome {
   int exit_code = -1;
   bool exited = false;
   std::string errors;
@@ -43,10 +43,10 @@ class BadInputTest : public ::testing::Test {
     return Path(file);
   }
 
-  Run Voxconv(const std::string& arguments) const {
+  Outcome Voxconv(const std::string& arguments) const {
     const std::string command = absl::StrCat("'", VOXCONV_PROGRAM, "' ", arguments, " 2>&1 >'",
                                              Path("stdout"), "' </dev/null");
-    Run run;
+    Outcome run;
     FILE* pipe = popen(command.c_str(), "r");
     VOXCONV_CHECK(pipe != nullptr);
     std::array<char, 4096> buffer;
@@ -61,7 +61,7 @@ class BadInputTest : public ::testing::Test {
   // One line that contains all of `words`.
   void ExpectRefused(const std::string& arguments, const std::vector<std::string>& words) const {
     SCOPED_TRACE(arguments);
-    const Run run = Voxconv(arguments);
+    const Outcome run = Voxconv(arguments);
     EXPECT_TRUE(run.exited) << run.errors;
     EXPECT_THAT(run.exit_code, ::testing::AnyOf(1, 2));
     EXPECT_THAT(std::vector<std::string>(absl::StrSplit(run.errors, '\n', absl::SkipEmpty())),
@@ -158,7 +158,7 @@ TEST_F(BadInputTest, NanRowsAreDroppedAndCounted) {
   const std::vector<float> points = {1, 2, 3, 0.5f, nan, 2, 3, 0.5f, 4, 5, 6, 0.5f};
   const std::string path =
       Write("nan.bin", std::string(reinterpret_cast<const char*>(points.data()), 48));
-  const Run run = Voxconv("info '" + path + "'");
+  const Outcome run = Voxconv("info '" + path + "'");
   EXPECT_EQ(run.exit_code, 0) << run.errors;
   std::ifstream out(Path("stdout"));
   const std::string text((std::istreambuf_iterator<char>(out)), {});
@@ -197,7 +197,9 @@ TEST_F(BadInputTest, ConvOptions) {
   ExpectConvRefused(arrays, "--kernel 64", {"kernel", "64", "32768"});
   ExpectConvRefused(arrays, "--padding 1", {"padding", "1", "dilate"});
   ExpectConvRefused(arrays, "--kind strided --stride 2 --rule nearest", {"nearest", "quantize"});
-  ExpectConvRefused(arrays, "--kind inverse --stride 2", {"out_coords"});
+  Arrays coarse;
+  coarse.coords = {0, 2, 2, 4, 0, 2, 2, 6};
+  ExpectConvRefused(coarse, "--kind inverse --stride 2", {"out_coords"});
   ExpectConvRefused(arrays, "--kind transposed --stride 2 --tensor-stride 1", {"stride", "divide"});
   ExpectConvRefused(arrays, "--convention onnx", {"onnx", "spconv"});
   ExpectConvRefused(arrays, "--dilation 100000", {"range"});
@@ -206,7 +208,8 @@ TEST_F(BadInputTest, ConvOptions) {
 TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
   Arrays arrays;
   arrays.features = {1, std::nanf(""), 3, 4};
-  const Run run = Voxconv(absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "'"));
+  const Outcome run =
+      Voxconv(absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "'"));
   EXPECT_EQ(run.exit_code, 0) << run.errors;
 }
 

@@ -15,3 +15,7 @@ else()
   add_test(NAME verify_cpu COMMAND voxconv verify --backend cpu)
 endif()
 set_tests_properties(verify_cpu PROPERTIES TIMEOUT 600 LABELS contract)
+
+voxconv_add_test(network_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/network_test.cc
+  LIBS voxconv_test_session voxconv_test_support LABELS contract)

@@ -76,7 +76,8 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
   const auto odd = *ConvGeometry::Create({});
   const auto even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   EXPECT_TRUE(mapping->Supports(odd, BackendKind::kCpu).ok);
-  EXPECT_TRUE(mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
+  EXPECT_TRUE(
+      mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
   EXPECT_THAT(mapping->Supports(odd, BackendKind::kCuda).reason, HasSubstr("CPU"));
   EXPECT_FALSE(registry.mappings().Create("sorted_search:source_block=0").ok());
   EXPECT_EQ(RegisterSortedSearchMapping(registry).code(), absl::StatusCode::kAlreadyExists);

@@ -1,0 +1,99 @@
+// Whole networks against the fp64 oracle, on a piece of a real scan: every mapping with every
+// dataflow, in each of their ways of working.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/load_input.h"
+#include "networks/executor.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+#include "tests/support/reference_network.h"
+#include "tests/support/session.h"
+
+namespace voxconv::testing {
+namespace {
+
+// Errors of single layers add up over some forty of them.
+constexpr double kBound = 2e-5;
+constexpr int64_t kVoxels = 400;
+constexpr double kWidth = 0.25;
+
+struct Crop {
+  std::vector<Coordinate> rows;
+  std::vector<float> features;
+};
+
+// The voxels nearest to the middle row; of the synthetic LiDAR where the real frame is missing.
+Crop MakeCrop(int64_t channels) {
+  std::string input = DataPath("semkitti_spvnas_000000.bin");
+  if (!std::filesystem::exists(input)) input = "scene:lidar64";
+  const auto cloud = LoadInput(input, {});
+  VOXCONV_CHECK(cloud.ok() && cloud->size() >= kVoxels);
+  std::vector<int64_t> order(cloud->size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  const auto& middle = cloud->coords[cloud->size() / 2];
+  const auto distance = [&](int64_t i) {
+    int64_t sum = 0;
+    for (int a = 1; a < 4; ++a) {
+      const int64_t d = int64_t{cloud->coords[i][a]} - middle[a];
+      sum += d * d;
+    }
+    return sum;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return distance(a) < distance(b); });
+  order.resize(kVoxels);
+  std::sort(order.begin(), order.end());
+  Crop crop;
+  for (int64_t i : order) {
+    const auto& c = cloud->coords[i];
+    crop.rows.push_back({c[0], c[1], c[2], c[3]});
+    for (int64_t f = 0; f < channels; ++f) {
+      crop.features.push_back(f < cloud->channels ? cloud->features[i * cloud->channels + f] : 1);
+    }
+  }
+  return crop;
+}
+
+class NetworkTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(NetworkTest, EveryMappingWithEveryDataflowMatchesTheOracle) {
+  auto graph = MakeModel(GetParam(), {.width = kWidth, .in_channels = 4});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  InitializeParameters(*graph, 5);
+  const Crop crop = MakeCrop(4);
+  const auto expected = RunReferenceNetwork(*graph, crop.rows, crop.features);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+
+  const ExecutionContext context = CpuContext();
+  const auto set = CoordinateSet::Create(crop.rows, {1, 1, 1}, context);
+  ASSERT_TRUE(set.ok()) << set.status();
+  const auto features = Tensor::FromHost(crop.features, crop.rows.size(), 4, context);
+  ASSERT_TRUE(features.ok());
+  const Registry& registry = BuiltinRegistry();
+  const std::string output_coords = registry.output_coords().entries().begin()->first;
+  for (const std::string& mapping : registry.mappings().EnumVariants()) {
+    for (const std::string& dataflow : registry.dataflows().EnumVariants()) {
+      SCOPED_TRACE(mapping + " / " + dataflow);
+      const RunConfig config{
+          .planner = std::make_shared<FixedPlanner>(LayerChoice{mapping, dataflow, output_coords})};
+      auto runner = NetworkRunner::Create(*graph, config, registry, Cpu());
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      const auto result = (*runner)->Run(*set, features->view());
+      ASSERT_TRUE(result.ok()) << result.status();
+      const auto rows = CopyToHost(result->coordinates->rows(), context);
+      const auto values = result->features.ToHost(context);
+      ASSERT_TRUE(rows.ok() && values.ok());
+      EXPECT_EQ(*rows, expected->coordinates);
+      EXPECT_LE(reference::RelativeError(*values, expected->features), kBound);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, NetworkTest, ::testing::ValuesIn(ModelNames()));
+
+}  // namespace
+}  // namespace voxconv::testing
