@@ -65,9 +65,11 @@ class CpuTensorOps final : public TensorOps {
     VOXCONV_RETURN_IF_ERROR(CheckTensor("add: b", b, a.rows, a.channels));
     VOXCONV_RETURN_IF_ERROR(CheckTensor("add: y", y, a.rows, a.channels));
     WithActivation(relu, [&](const auto& activate) {
+      const float *from_a = a.f32(), *from_b = b.f32();
+      float* to = y.f32();
       const int64_t size = a.rows * a.channels;
       ParallelRanges(context, size, RowsPerTask(1), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) y.f32()[i] = activate(a.f32()[i] + b.f32()[i]);
+        for (int64_t i = begin; i < end; ++i) to[i] = activate(from_a[i] + from_b[i]);
       });
     });
     return absl::OkStatus();
