@@ -88,6 +88,7 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
   LoadOptions load;
   VOXCONV_ASSIGN_OR_RETURN(load.voxelize.size,
                            ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
+  for (int count : threads) bench::AddCopyBenchmark(count);
   for (const std::string& input : values["input"].as<Strings>()) {
     for (int count : threads) {
       const auto scenario = std::make_shared<bench::Scenario>(input, load, count, registry);

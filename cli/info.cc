@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,7 @@ void PrintHistogram(const std::vector<int64_t>& histogram, int64_t rows) {
     if (histogram[n] == 0) continue;
     const double share = static_cast<double>(histogram[n]) / static_cast<double>(rows);
     std::cout << absl::StrFormat("  %2d %9d %5.1f %% %s\n", n, histogram[n], 100 * share,
-                                 std::string(static_cast<size_t>(50 * share + 0.5), '#'));
+                                 std::string(std::lround(50 * share), '#'));
   }
   std::cout << absl::StrFormat(
       "pairs: %d, %.3f a voxel\n", pairs,
@@ -41,6 +42,7 @@ absl::StatusOr<std::vector<int64_t>> NeighbourHistogram(const KernelMap& map,
 
 void PrintOffsets(const KernelMap& map) {
   std::vector<int64_t> sizes;
+  sizes.reserve(map.num_offsets());
   for (int k = 0; k < map.num_offsets(); ++k) sizes.push_back(map.num_pairs(k));
   std::cout << "pairs per kernel offset: " << absl::StrJoin(sizes, " ") << "\n";
 }

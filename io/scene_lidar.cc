@@ -50,7 +50,7 @@ class Scanner {
 
   PointCloud Scan() {
     cloud_.feature_names = {"intensity"};
-    if (sweeps_ > 1) cloud_.feature_names.push_back("dt");
+    if (sweeps_ > 1) cloud_.feature_names.emplace_back("dt");
     for (int64_t sweep = 0; sweep < sweeps_; ++sweep) {
       const int64_t age = sweeps_ - 1 - sweep;
       const Vector3 sensor = {-kEgoMetres * static_cast<double>(age), 0, kSensorHeight};

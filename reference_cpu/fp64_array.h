@@ -15,10 +15,12 @@ class Fp64Array {
  public:
   Fp64Array() = default;
   // The conversions are implicit on purpose; they are the point of the class.
+  // NOLINTBEGIN(google-explicit-constructor)
   Fp64Array(std::span<const float> values) : values_(values.begin(), values.end()) {}
   Fp64Array(const std::vector<float>& values) : values_(values.begin(), values.end()) {}
   Fp64Array(std::vector<double> values) : values_(std::move(values)) {}
   Fp64Array(std::initializer_list<double> values) : values_(values) {}
+  // NOLINTEND(google-explicit-constructor)
 
   std::size_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }

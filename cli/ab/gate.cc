@@ -44,6 +44,7 @@ std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
   nearest.resize(limit);
   std::sort(nearest.begin(), nearest.end());
   std::vector<Coordinate> crop;
+  crop.reserve(nearest.size());
   for (int64_t i : nearest) crop.push_back(rows[i]);
   return crop;
 }

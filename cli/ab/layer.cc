@@ -35,7 +35,7 @@ absl::Status CompareMaps(const LayerRunner& a, const LayerRunner& b,
   return harness::ComparePairs(pairs_a, pairs_b, context);
 }
 
-Side MakeSide(std::shared_ptr<LayerRunner> runner, bool rebuild_maps) {
+Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps) {
   return {[runner, rebuild_maps] { return runner->Run(rebuild_maps); },
           [runner] { return runner->Output(); }};
 }

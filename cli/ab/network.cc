@@ -41,7 +41,7 @@ class NetworkSide {
   Tensor output_;
 };
 
-Side MakeSide(std::shared_ptr<NetworkSide> side) {
+Side MakeSide(const std::shared_ptr<NetworkSide>& side) {
   return {[side] { return side->Run(); }, [side] { return side->Output(); }};
 }
 

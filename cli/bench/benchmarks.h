@@ -15,7 +15,8 @@ struct GateFailures {
 };
 
 // map/<spec>/<input>/K27/threads=N: index build and query. Counters: voxels, pairs, index_ms and
-// query_ms an iteration, speedup_vs_std by medians. Not timed unless the map equals the baseline's.
+// query_ms an iteration, speedup_vs_std and, with more threads, speedup_vs_1_thread by medians. Not
+// timed unless the map equals the baseline's.
 void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 
@@ -27,7 +28,11 @@ void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
                       std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
 
 // sgemm/<input>/CINxCOUT/threads=N: that SGEMM alone.
-void AddSgemmBenchmark(const Channels& channels, std::shared_ptr<Scenario> scenario);
+void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>& scenario);
+
+// copy/threads=N: a copy far larger than the caches; the measured bound of what only moves data.
+// Counter: GB/s, bytes read and written.
+void AddCopyBenchmark(int threads);
 
 }  // namespace voxconv::bench
 

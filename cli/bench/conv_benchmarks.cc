@@ -155,7 +155,7 @@ void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
       ->Unit(benchmark::kMillisecond);
 }
 
-void AddSgemmBenchmark(const Channels& channels, std::shared_ptr<Scenario> scenario) {
+void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>& scenario) {
   const std::string name =
       absl::StrCat("sgemm/", scenario->input(), "/", channels.name(), "/", scenario->ThreadsName());
   benchmark::RegisterBenchmark(

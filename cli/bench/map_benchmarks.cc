@@ -6,8 +6,8 @@
 namespace voxconv::bench {
 namespace {
 
-// The baseline runs after each of the first iterations, not before all: both then meet the same
-// clocks and the same load.
+// What an iteration is compared with runs after each of the first ones, not before all: both then
+// meet the same clocks and the same load.
 constexpr size_t kBaselineRuns = 5;
 
 class MapBenchmark {
@@ -20,10 +20,10 @@ class MapBenchmark {
     if (!gate_.has_value()) gate_ = Gate();
     absl::Status status = *gate_;
     Profile profile;
-    std::vector<double> seconds, baseline_seconds;
+    std::vector<double> seconds, baseline_seconds, serial_seconds;
     for (auto _ : state) {
       const auto start = std::chrono::steady_clock::now();
-      if (status.ok()) status = BuildAndQuery(&profile).status();
+      if (status.ok()) status = BuildAndQuery(scenario_->Context(&profile)).status();
       const double taken = SecondsSince(start);
       state.SetIterationTime(taken);
       if (!status.ok()) break;
@@ -33,6 +33,10 @@ class MapBenchmark {
       status = baseline.status();
       if (!status.ok()) break;
       baseline_seconds.push_back(*baseline);
+      const auto serial_start = std::chrono::steady_clock::now();
+      status = BuildAndQuery(scenario_->SerialContext()).status();
+      if (!status.ok()) break;
+      serial_seconds.push_back(SecondsSince(serial_start));
     }
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());
@@ -44,11 +48,13 @@ class MapBenchmark {
     state.counters["index_ms"] = profile.Time(Stage::kIndexBuild) / iterations;
     state.counters["query_ms"] = profile.Time(Stage::kMapQuery) / iterations;
     state.counters["speedup_vs_std"] = Median(baseline_seconds) / Median(seconds);
+    if (scenario_->threads() != 1) {
+      state.counters["speedup_vs_1_thread"] = Median(serial_seconds) / Median(seconds);
+    }
   }
 
  private:
-  absl::StatusOr<KernelMap> BuildAndQuery(Profile* profile) const {
-    const ExecutionContext context = scenario_->Context(profile);
+  absl::StatusOr<KernelMap> BuildAndQuery(const ExecutionContext& context) const {
     const MapProblem problem = scenario_->problem();
     VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping_->BuildIndex(problem.inputs, context));
     VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping_->Query(*index, problem, context));
@@ -63,7 +69,7 @@ class MapBenchmark {
     const Support support =
         mapping_->Supports(scenario_->problem().geometry, context.backend->kind());
     if (!support.ok) return absl::UnimplementedError(support.reason);
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildAndQuery(nullptr));
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildAndQuery(context));
     if (map.layout().layout != MapLayout::kPairs) {
       VOXCONV_ASSIGN_OR_RETURN(map, context.backend->ConvertKernelMap(map, {}, context));
     }

@@ -40,6 +40,9 @@ class Scenario {
   ExecutionContext Context(Profile* profile = nullptr) const {
     return {backend_.get(), &backend_->main_stream(), profile};
   }
+  // One thread on the same memory, to tell what more threads bring.
+  ExecutionContext SerialContext() const { return {serial_.get(), &serial_->main_stream()}; }
+  int threads() const { return threads_; }
   const Registry& registry() const { return registry_; }
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // Canonical pairs by the baseline mapping.
@@ -67,7 +70,7 @@ class Scenario {
   int threads_;
   const Registry& registry_;
   std::optional<absl::Status> prepared_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_, serial_;
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
   std::unique_ptr<const Mapping> baseline_;

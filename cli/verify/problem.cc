@@ -151,6 +151,7 @@ reference::Vec3 ToReference(const Int3& v) { return {v.x, v.y, v.z}; }
 
 std::vector<Coordinate> FromReference(const std::vector<reference::Coord>& rows) {
   std::vector<Coordinate> result;
+  result.reserve(rows.size());
   for (const reference::Coord& c : rows) result.push_back({c.b, c.x, c.y, c.z});
   return result;
 }

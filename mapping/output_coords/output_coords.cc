@@ -48,8 +48,8 @@ class ExpandingOutputCoords final : public OutputCoords {
   Options options_;
 };
 
-absl::Status Register(Registry& registry, std::string name, std::string summary, std::string source,
-                      KeysCpu keys_cpu) {
+absl::Status Register(Registry& registry, const std::string& name, std::string summary,
+                      std::string source, KeysCpu keys_cpu) {
   PluginDescription description;
   description.name = name;
   description.summary = std::move(summary);
