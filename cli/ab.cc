@@ -28,7 +28,7 @@ po::options_description AbOptions() {
        "minkunet42, sparseresnet21 or centerpoint; without it a single layer runs")      //
       ("width", po::value<double>()->default_value(1), "scales the network's channels")  //
       ("kind", po::value<std::string>()->default_value("submanifold"),
-       "of the layer: submanifold, strided, inverse or transposed")  //
+       "of the layer: submanifold, strided, inverse, transposed or generative")  //
       ("rule", po::value<std::string>()->default_value("quantize"),
        "output rule of strided and inverse layers: quantize or dilate")                          //
       ("kernel", po::value<std::string>()->default_value("3"), "one or three values")            //
@@ -64,6 +64,20 @@ absl::StatusOr<ab::LayerShape> ParseLayer(const po::variables_map& values) {
         "--channels '", text("channels"), "': C_IN,C_OUT is needed, each 1 .. ", kMaxChannels));
   }
   return shape;
+}
+
+// What is said about the layer has no meaning for a network, and the other way round.
+absl::Status CheckApplicable(const po::variables_map& values) {
+  if (values.count("network") == 0) {
+    if (values["width"].defaulted()) return absl::OkStatus();
+    return absl::InvalidArgumentError("--width has no meaning without --network");
+  }
+  for (const char* name : {"kind", "rule", "kernel", "stride", "dilation", "padding", "channels"}) {
+    if (values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " has no meaning together with --network"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Request& request,
@@ -225,6 +239,7 @@ absl::Status RunAb(const std::vector<std::string>& args) {
       ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
   const harness::PairedOptions paired = ParsePairedOptions(values);
   VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
   if (values.count("out") != 0) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
   }

@@ -1,4 +1,6 @@
 // `voxconv bench`: Google Benchmark over everything that is registered.
+#include <filesystem>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,7 @@
 #include "cli/input_options.h"
 #include "cli/session.h"
 #include "experiments/harness/build_info.h"
+#include "io/scene_spec.h"
 
 namespace voxconv::cli {
 namespace {
@@ -18,8 +21,7 @@ using Strings = std::vector<std::string>;
 po::options_description BenchOptions() {
   po::options_description options(
       "What is measured (--benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE "
-      "and "
-      "all other --benchmark_* flags are Google Benchmark's)");
+      "and all other --benchmark_* flags are Google Benchmark's)");
   options.add_options()  //
       ("input",
        po::value<Strings>()->default_value({"scene:lidar64", "scene:uniform"},
@@ -52,13 +54,23 @@ absl::StatusOr<std::vector<int>> ParseThreads(const std::string& text) {
   std::vector<int> counts;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     int count = 0;
-    if (!absl::SimpleAtoi(part, &count) || count < 0) {
+    if (!absl::SimpleAtoi(part, &count) || count < 0 || count > 1024) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--threads '", text, "': counts of 0 or more, separated by commas, are needed"));
+          "--threads '", text, "': counts of 0 .. 1024, separated by commas, are needed"));
     }
     counts.push_back(count);
   }
   return counts;
+}
+
+// What can be said before the first benchmark reads the input: a name that leads nowhere and a size
+// that is none would otherwise be repeated by every benchmark.
+absl::Status CheckInput(const std::string& input, const LoadOptions& load) {
+  VOXCONV_RETURN_IF_ERROR(Voxelize(PointCloud{}, load.voxelize).status());
+  if (IsSceneSpec(input)) return ParseSceneSpec(input).status();
+  std::error_code ignored;
+  if (std::filesystem::exists(input, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(input, ": no such file"));
 }
 
 // Specs as given, checked, or all variants of the family.
@@ -90,6 +102,7 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
                            ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
   for (int count : threads) bench::AddCopyBenchmark(count);
   for (const std::string& input : values["input"].as<Strings>()) {
+    VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));
     for (int count : threads) {
       const auto scenario = std::make_shared<bench::Scenario>(input, load, count, registry);
       for (const std::string& spec : mappings) bench::AddMapBenchmark(spec, scenario, failures);

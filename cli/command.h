@@ -11,7 +11,7 @@
 namespace voxconv::cli {
 
 // A command prints its result to standard output and returns an error instead of printing it: the
-// program prints that as one line and exits with 1 (with 2 for a command line it cannot read).
+// program prints that as one line and exits with 1 (with 2 where the command is unknown).
 struct Command {
   const char* name;
   const char* summary;

@@ -5,7 +5,8 @@ namespace voxconv::cli {
 absl::Span<const Command> Commands() {
   static constexpr Command kCommands[] = {
       {"list", "plugins, their options, what they support and why not", RunList},
-      {"info", "counts, density and neighbours of a point cloud or scene", RunInfo},
+      {"info", "counts, density and neighbours of a point cloud, scene or saved kernel map",
+       RunInfo},
       {"run", "a network on a point cloud, with a table of its layers", RunRun},
       {"conv", "one layer on arrays from and to .npz files", RunConv},
       {"verify", "every combination against the reference", RunVerify},

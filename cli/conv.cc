@@ -2,6 +2,7 @@
 #include <iostream>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/convention.h"
@@ -20,11 +21,12 @@ po::options_description LayerOptions() {
   };
   options.add_options()                                                                         //
       ("kind", text("submanifold"), "submanifold, strided, inverse, transposed or generative")  //
-      ("rule", text("quantize"), "of strided and inverse: quantize or dilate")                  //
-      ("kernel", text("3"), "kernel size; one or three values, as all below")                   //
-      ("stride", text("1"), "stride")                                                           //
-      ("dilation", text("1"), "dilation")                                                       //
-      ("padding", text("0"), "padding of rule dilate")                                          //
+      ("rule", text("quantize"),
+       "of strided and inverse: quantize or dilate; with --convention spconv always dilate")  //
+      ("kernel", text("3"), "kernel size; one or three values, as all below")                 //
+      ("stride", text("1"), "stride")                                                         //
+      ("dilation", text("1"), "dilation")                                                     //
+      ("padding", text("0"), "padding of rule dilate")                                        //
       ("tensor-stride", po::value<std::string>(),
        "tensor stride of the input; default 1, or the stride for inverse and transposed")  //
       ("bounds", po::value<std::string>(),
@@ -41,6 +43,11 @@ absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   VOXCONV_ASSIGN_OR_RETURN(layer.kind, ParseConvKind(text("kind")));
   VOXCONV_ASSIGN_OR_RETURN(layer.rule, ParseOutputRule(text("rule")));
+  if (text("convention") == "spconv" && !values["rule"].defaulted() &&
+      layer.rule != OutputRule::kDilate) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rule ", text("rule"), ": the spconv convention has rule dilate only"));
+  }
   VOXCONV_ASSIGN_OR_RETURN(layer.kernel, ParseInt3("kernel", text("kernel")));
   VOXCONV_ASSIGN_OR_RETURN(layer.stride, ParseInt3("stride", text("stride")));
   VOXCONV_ASSIGN_OR_RETURN(layer.dilation, ParseInt3("dilation", text("dilation")));
@@ -142,6 +149,10 @@ absl::Status AppendMap(const KernelMap& map, const std::vector<int>& order,
 absl::Status Convolve(const po::variables_map& values, Session& session) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   const ExecutionContext context = session.Context();
+  if (values.count("save-map") != 0 && !absl::EndsWith(text("save-map"), ".npz")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--save-map ", text("save-map"), ": the name must end in .npz"));
+  }
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
   VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayer(values));
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));

@@ -20,8 +20,9 @@ void PrintHistogram(const std::vector<int64_t>& histogram, int64_t rows) {
     pairs += static_cast<int64_t>(n) * histogram[n];
     if (histogram[n] == 0) continue;
     const double share = static_cast<double>(histogram[n]) / static_cast<double>(rows);
-    std::cout << absl::StrFormat("  %2d %9d %5.1f %% %s\n", n, histogram[n], 100 * share,
-                                 std::string(std::lround(50 * share), '#'));
+    const std::string bar(std::lround(50 * share), '#');
+    std::cout << absl::StrFormat("  %2d %9d %5.1f %%%s%s\n", n, histogram[n], 100 * share,
+                                 bar.empty() ? "" : " ", bar);
   }
   std::cout << absl::StrFormat(
       "pairs: %d, %.3f a voxel\n", pairs,
@@ -47,8 +48,7 @@ void PrintOffsets(const KernelMap& map) {
   std::cout << "pairs per kernel offset: " << absl::StrJoin(sizes, " ") << "\n";
 }
 
-absl::Status PrintCloud(const VoxelizedCloud& cloud, const std::string& mapping_spec,
-                        Session& session) {
+absl::Status PrintCloud(const VoxelizedCloud& cloud, const Mapping& mapping, Session& session) {
   const ExecutionContext context = session.Context();
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeCoordinates(cloud, context));
   std::cout << "points: " << cloud.points << ", dropped (NaN or Inf): " << cloud.dropped << "\n"
@@ -62,10 +62,9 @@ absl::Status PrintCloud(const VoxelizedCloud& cloud, const std::string& mapping_
             << absl::StrFormat("density: %.3g of %.4g cells\n",
                                cells == 0 ? 0.0 : static_cast<double>(set->size()) / cells, cells);
 
-  VOXCONV_ASSIGN_OR_RETURN(auto mapping, session.registry().mappings().Create(mapping_spec));
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           BuildKernelMap(*mapping, {*set, *set, geometry}, {}, context));
+                           BuildKernelMap(mapping, {*set, *set, geometry}, {}, context));
   VOXCONV_ASSIGN_OR_RETURN(const auto histogram, NeighbourHistogram(map, context));
   PrintHistogram(histogram, set->size());
   PrintOffsets(map);
@@ -93,13 +92,15 @@ absl::Status RunInfo(const std::vector<std::string>& args) {
   positional.add("input", 1);
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
-      ParseArguments("info FILE|scene:NAME [OPTIONS]", options, positional, args));
+      ParseArguments("info FILE|scene:NAME|MAP.npz [OPTIONS]", options, positional, args));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>())) {
     return PrintMap(values["input"].as<std::string>(), session->Context());
   }
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, session->registry().mappings().Create(
+                                                   values["mapping"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  return PrintCloud(cloud, values["mapping"].as<std::string>(), *session);
+  return PrintCloud(cloud, *mapping, *session);
 }
 
 }  // namespace voxconv::cli

@@ -127,8 +127,10 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
 absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_map& values,
                                                           const Registry& registry) {
   if (values.count("preset") != 0) {
-    if (!values["mapping"].defaulted() || !values["dataflow"].defaulted()) {
-      return absl::InvalidArgumentError("--preset excludes --mapping and --dataflow");
+    for (const char* name : {"mapping", "dataflow", "output-coords"}) {
+      if (values[name].defaulted()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, ": not together with --preset, which names one already"));
     }
     return harness::ResolveConfig(values["preset"].as<std::string>(), registry);
   }
@@ -138,7 +140,20 @@ absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_ma
   return harness::Resolve(configuration, registry);
 }
 
+absl::Status CheckChannels(const po::variables_map& values, const char* name) {
+  constexpr int64_t kMaxChannels = 65536;
+  const int64_t value = values[name].as<int64_t>();
+  if (value >= 0 && value <= kMaxChannels) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, " ", value, ": allowed are 0 .. ", kMaxChannels));
+}
+
 absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "in-channels"));
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "classes"));
+  if (!values["classes"].defaulted() && values["network"].as<std::string>() != "minkunet42") {
+    return absl::InvalidArgumentError("--classes: only minkunet42 has a segmentation head");
+  }
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
                            MakeModel(values["network"].as<std::string>(),
                                      {.width = values["width"].as<double>(),
@@ -152,12 +167,12 @@ po::options_description NetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
-       absl::StrJoin(ModelNames(), ", ").c_str())                                                 //
-      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")         //
-      ("in-channels", po::value<int64_t>()->default_value(0), "0: the network's usual number")    //
-      ("classes", po::value<int64_t>()->default_value(19), "of a segmentation head; 0: no head")  //
-      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")                      //
-      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")         //
+       absl::StrJoin(ModelNames(), ", ").c_str())                                               //
+      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")       //
+      ("in-channels", po::value<int64_t>()->default_value(0), "0: the network's usual number")  //
+      ("classes", po::value<int64_t>()->default_value(19), "of minkunet42's head; 0: no head")  //
+      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")                    //
+      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")       //
       ("fold-batch-norm", po::bool_switch(), "fold batch norm into the convolutions");
   return options;
 }
@@ -165,7 +180,7 @@ po::options_description NetworkOptions() {
 po::options_description ConfigurationOptions() {
   po::options_description options("Configuration");
   options.add_options()                                                                        //
-      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW")                    //
+      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")    //
       ("mapping", po::value<std::string>()->default_value("sorted_search"), "mapping plugin")  //
       ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
        "dataflow plugin")  //
@@ -228,6 +243,9 @@ absl::Status RunRun(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("run --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  if (values.count("out") != 0) {
+    VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
+  }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   return RunNetwork(values, *session);
 }

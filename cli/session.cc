@@ -13,6 +13,23 @@
 
 namespace voxconv::cli {
 
+namespace {
+
+// Boost reads -1 as an unsigned number and wraps it.
+absl::Status RefuseNegatives(const po::parsed_options& parsed,
+                             const po::options_description& options) {
+  for (const auto& option : parsed.options) {
+    const auto* semantic = dynamic_cast<const po::typed_value<uint64_t>*>(
+        options.find(option.string_key, false).semantic().get());
+    if (semantic == nullptr || option.value.empty() || option.value[0][0] != '-') continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", option.string_key, " ", option.value[0],
+                                                   ": allowed are whole numbers from 0"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<po::variables_map> ParseArguments(
     const std::string& usage, const po::options_description& options,
     const po::positional_options_description& positional, const std::vector<std::string>& args) {
@@ -23,8 +40,10 @@ absl::StatusOr<po::variables_map> ParseArguments(
     // No abbreviated option names: a new option must not change what an old script means.
     const int style =
         po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(args).options(all).positional(positional).style(style).run(),
-              values);
+    const po::parsed_options parsed =
+        po::command_line_parser(args).options(all).positional(positional).style(style).run();
+    VOXCONV_RETURN_IF_ERROR(RefuseNegatives(parsed, all));
+    po::store(parsed, values);
     if (values.count("help") != 0) {
       std::cout << "usage: voxconv " << usage << "\n\n" << all;
       return absl::CancelledError("help");

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/verify/matrix.h"
@@ -40,15 +42,34 @@ std::string ReproPrefix(const po::variables_map& values) {
   for (const std::string& path : values["plugin"].as<std::vector<std::string>>()) {
     absl::StrAppend(&prefix, " --plugin ", path);
   }
+  if (!values["threads"].defaulted()) {
+    absl::StrAppend(&prefix, " --threads ", values["threads"].as<int>());
+  }
+  if (!values["memory-limit-mib"].defaulted()) {
+    absl::StrAppend(&prefix, " --memory-limit-mib ", values["memory-limit-mib"].as<int64_t>());
+  }
   return absl::StrCat(prefix, " --filter ");
+}
+
+// A spec as `verify` writes it; "" stays "". One that is not among the variants has no cases.
+template <typename Plugin>
+absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily<Plugin>& family) {
+  if (text.empty()) return text;
+  VOXCONV_ASSIGN_OR_RETURN(const std::string spec, family.Canonical(text));
+  const std::vector<std::string> variants = family.Variants();
+  if (text.find(':') == std::string::npos) return text;
+  if (std::find(variants.begin(), variants.end(), spec) != variants.end()) return spec;
+  return absl::InvalidArgumentError(absl::StrCat(
+      family.family(), " '", spec, "' is none of the variants that verify runs; there are ",
+      absl::StrJoin(variants, " ")));
 }
 
 po::options_description VerifyOptions() {
   po::options_description options("Which cases");
   options.add_options()  //
       ("mapping", po::value<std::string>()->default_value(""),
-       "only this mapping (a name or a spec)")                                         //
-      ("dataflow", po::value<std::string>()->default_value(""), "only this dataflow")  //
+       "only this mapping: a name, or the spec of a variant")                                    //
+      ("dataflow", po::value<std::string>()->default_value(""), "only this dataflow, likewise")  //
       ("filter", po::value<std::string>()->default_value(""),
        "a case's id or part of one; * matches anything")                //
       ("quick", po::bool_switch(), "about one case in twenty")          //
@@ -72,13 +93,18 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
     }
     return absl::OkStatus();
   }
+  VOXCONV_ASSIGN_OR_RETURN(const std::string mapping, Selected(values["mapping"].as<std::string>(),
+                                                               session->registry().mappings()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const std::string dataflow,
+      Selected(values["dataflow"].as<std::string>(), session->registry().dataflows()));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial, MakeBackend(kind, 1, 0));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel, MakeBackend(kind, 2, 0));
   verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
                                   parallel.get()};
   const std::vector<verify::Case> cases =
-      verify::MakeCases(environment, {.mapping = values["mapping"].as<std::string>(),
-                                      .dataflow = values["dataflow"].as<std::string>(),
+      verify::MakeCases(environment, {.mapping = mapping,
+                                      .dataflow = dataflow,
                                       .filter = values["filter"].as<std::string>(),
                                       .quick = values["quick"].as<bool>()});
   if (cases.empty()) {

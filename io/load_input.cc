@@ -16,6 +16,17 @@ absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, const Poi
   return absl::Status(voxels.status().code(), absl::StrCat(input, ": ", voxels.status().message()));
 }
 
+absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& read) {
+  const char* given = !read.fields.empty()     ? "--fields"
+                      : !read.dtype_in.empty() ? "--dtype-in"
+                      : !read.array.empty()    ? "--array"
+                      : read.into_unit_sphere  ? "--unit-sphere"
+                                               : nullptr;
+  if (given == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(input, ": ", given, " has no meaning here; it is for files"));
+}
+
 }  // namespace
 
 absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOptions& options) {
@@ -24,14 +35,15 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOpt
     if (!cloud.ok()) return cloud.status();
     return VoxelizeInput(input, *cloud, options.voxelize);
   }
+  if (absl::Status status = CheckNoReadOptions(input, options.read); !status.ok()) return status;
   absl::StatusOr<Scene> scene = MakeScene(input);
   if (!scene.ok()) return scene.status();
   if (const PointCloud* cloud = std::get_if<PointCloud>(&*scene)) {
     return VoxelizeInput(input, *cloud, options.voxelize);
   }
-  VoxelizeOptions batch_only;  // the scene ignores size and origin, whatever they are
-  batch_only.batch = options.voxelize.batch;
-  if (absl::StatusOr<VoxelizedCloud> check = Voxelize(PointCloud{}, batch_only); !check.ok()) {
+  // The scene is made of voxels and needs no size; one that is no size is refused all the same.
+  if (absl::StatusOr<VoxelizedCloud> check = Voxelize(PointCloud{}, options.voxelize);
+      !check.ok()) {
     return check.status();
   }
   VoxelizedCloud voxels = std::get<VoxelizedCloud>(*std::move(scene));

@@ -116,11 +116,14 @@ absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::strin
   const absl::StatusOr<NpzArrays> arrays = ParseNpz(bytes, name);
   if (!arrays.ok()) return arrays.status();
   if (arrays->empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no arrays"));
-  if (const NpyArray* array = FindArray(*arrays, options.array.empty() ? "points" : options.array);
-      array != nullptr) {
-    return FromArray(*array, name, options);
+  const std::string array_name = options.array.empty() ? "points" : options.array;
+  if (const NpyArray* array = FindArray(*arrays, array_name); array != nullptr) {
+    return FromArray(*array, absl::StrCat(name, "[", array_name, "]"), options);
   }
-  if (options.array.empty()) return FromArray(arrays->front().second, name, options);
+  if (options.array.empty()) {
+    const auto& [first, array] = arrays->front();
+    return FromArray(array, absl::StrCat(name, "[", first, "]"), options);
+  }
   const std::string names =
       absl::StrJoin(*arrays, ", ", [](std::string* out, const NpzArrays::value_type& array) {
         absl::StrAppend(out, array.first);

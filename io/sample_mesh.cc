@@ -40,9 +40,10 @@ Vector3 Interpolate(const std::vector<double>& table, const std::array<int32_t, 
 }
 
 absl::Status CheckMesh(const Mesh& mesh, int64_t samples, absl::string_view name) {
-  if (samples < 1) {
+  constexpr int64_t kMaxSamples = 200'000'000;
+  if (samples < 1 || samples > kMaxSamples) {
     return absl::InvalidArgumentError(
-        absl::StrCat("samples = ", samples, ": allowed are 1 and more"));
+        absl::StrCat("samples = ", samples, ": allowed are 1 to ", kMaxSamples));
   }
   if (mesh.triangles.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": the mesh has no triangles"));

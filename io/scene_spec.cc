@@ -25,6 +25,12 @@ std::string JoinNames(const std::vector<T>& items) {
                        [](std::string* out, const T& item) { absl::StrAppend(out, item.name); });
 }
 
+// Whole numbers without an exponent.
+std::string Text(double value) {
+  if (value == std::floor(value)) return absl::StrCat(static_cast<int64_t>(value));
+  return absl::StrCat(value);
+}
+
 absl::Status SetParam(const SceneInfo& info, absl::string_view key, absl::string_view value,
                       SceneSpec& spec) {
   const auto param = std::find_if(info.params.begin(), info.params.end(),
@@ -38,9 +44,10 @@ absl::Status SetParam(const SceneInfo& info, absl::string_view key, absl::string
   const bool is_number = absl::SimpleAtod(value, &number);
   if (!is_number || !(number >= param->min && number <= param->max) ||
       (param->integer && number != std::floor(number))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "scene:", info.name, ": ", key, "=", absl::CEscape(value), ": allowed ",
-        param->integer ? "are integers" : "are numbers", " from ", param->min, " to ", param->max));
+    return absl::InvalidArgumentError(
+        absl::StrCat("scene:", info.name, ": ", key, "=", absl::CEscape(value), ": allowed ",
+                     param->integer ? "are integers" : "are numbers", " from ", Text(param->min),
+                     " to ", Text(param->max)));
   }
   spec.values[param->name] = number;
   return absl::OkStatus();

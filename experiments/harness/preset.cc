@@ -91,13 +91,14 @@ absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
 }
 
-// Replaces `spec` by "name:all=its,options=..."; an empty one stays empty.
+// Replaces `spec` by "name:all=its,options=..."; an empty one stays empty. `part` tells where it
+// stands where the message of the registry, which names the family, does not.
 template <typename Plugin>
 absl::Status ResolveSpec(const PluginFamily<Plugin>& family, absl::string_view part,
                          std::string& spec) {
   if (spec.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<const Plugin>> plugin = family.Create(spec);
-  if (!plugin.ok()) return Prefix(part, plugin.status());
+  if (!plugin.ok()) return part.empty() ? plugin.status() : Prefix(part, plugin.status());
   VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
   const std::string options = (*plugin)->options().ToString();
   spec = options.empty() ? parsed.name : absl::StrCat(parsed.name, ":", options);
@@ -218,10 +219,9 @@ absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
 absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
                                       const Registry& registry) {
   Configuration resolved = configuration;
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "mapping", resolved.choice.mapping));
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "dataflow", resolved.choice.dataflow));
-  VOXCONV_RETURN_IF_ERROR(
-      ResolveSpec(registry.output_coords(), "output_coords", resolved.choice.output_coords));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "", resolved.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "", resolved.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.output_coords(), "", resolved.choice.output_coords));
   if (resolved.heuristic.has_value()) {
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner fetch_on_demand",
                                         resolved.heuristic->fetch_on_demand));

@@ -126,7 +126,34 @@ TEST_F(BadInputTest, Plugins) {
   ExpectRefused(run + "--preset fastest_of_all", {"fastest_of_all", "minuet"});
 }
 
+TEST_F(BadInputTest, OptionsWithoutMeaning) {
+  const std::string scene = "--input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused("run --preset minuet --mapping hash " + scene, {"--mapping", "--preset"});
+  ExpectRefused("run --preset minuet --output-coords fused " + scene, {"--output-coords"});
+  ExpectRefused("run --network sparseresnet21 --classes 5 " + scene, {"--classes", "minkunet42"});
+  ExpectRefused("run --seed -1 " + scene, {"--seed -1"});
+  ExpectRefused("ab --a minuet --b hcnn --network minkunet42 --kernel 2 " + scene, {"--kernel"});
+  ExpectRefused("ab --a minuet --b hcnn --width 0.5 " + scene, {"--width", "--network"});
+  ExpectRefused("info --fields x,y,z " + scene, {"--fields", "files"});
+  ExpectRefused("info --voxel-size nan " + scene, {"voxel size", "nan"});
+  ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
+  ExpectRefused("verify --mapping hash:load_factor=0.3", {"load_factor=0.3", "variant=cuckoo"});
+}
+
+TEST_F(BadInputTest, SaidBeforeTheWork) {
+  const std::string scene = "--input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused("run --out /nonexistent/line.jsonl " + scene, {"/nonexistent/line.jsonl"});
+  EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);
+  ExpectRefused("info --mapping quadtree " + scene, {"quadtree"});
+  EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);
+  ExpectRefused("bench --input missing.bin", {"missing.bin"});
+  ExpectRefused("bench --voxel-size 0", {"voxel size", "0"});
+}
+
 TEST_F(BadInputTest, Memory) {
+  ExpectRefused("run --input scene:uniform --in-channels 99999999999", {"--in-channels"});
+  ExpectRefused("run --input scene:uniform --classes 99999999999", {"--classes"});
+
   const std::string run = "run --input 'scene:uniform?n=20000&box=4000' ";
   ExpectRefused(run + "--mapping grid:storage=dense,memory_limit_mib=1", {"memory_limit_mib", "1"});
   ExpectRefused(run + "--memory-limit-mib 1", {"memory", "limit"});
@@ -202,6 +229,8 @@ TEST_F(BadInputTest, ConvOptions) {
   ExpectConvRefused(coarse, "--kind inverse --stride 2", {"out_coords"});
   ExpectConvRefused(arrays, "--kind transposed --stride 2 --tensor-stride 1", {"stride", "divide"});
   ExpectConvRefused(arrays, "--convention onnx", {"onnx", "spconv"});
+  ExpectConvRefused(arrays, "--convention spconv --kind strided --rule quantize", {"--rule"});
+  ExpectConvRefused(arrays, "--save-map map.txt", {"map.txt", ".npz"});
   ExpectConvRefused(arrays, "--dilation 100000", {"range"});
 }
 
