@@ -62,9 +62,14 @@ absl::Status CheckCodes(const KernelMap& map, absl::string_view name, absl::Span
   if (ptr.front() != 0 || ptr.back() != map.num_pairs()) {
     return Invalid(absl::StrCat(name, " row pointers do not span the ", map.num_pairs(), " pairs"));
   }
+  // All of them before any code is read: a later descent may hide behind a pointer past the end.
+  for (size_t row = 0; row + 1 < ptr.size(); ++row) {
+    if (ptr[row] > ptr[row + 1]) {
+      return Invalid(absl::StrCat(name, " row pointers descend at row ", row));
+    }
+  }
   const uint32_t num_offsets = map.num_offsets();
   for (size_t row = 0; row + 1 < ptr.size(); ++row) {
-    if (ptr[row] > ptr[row + 1]) return Invalid(absl::StrCat(name, " row ", row, " is negative"));
     for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {
       const uint32_t k = codes[i] % num_offsets;
       const int64_t position = codes[i] / num_offsets;
@@ -72,6 +77,45 @@ absl::Status CheckCodes(const KernelMap& map, absl::string_view name, absl::Span
           (i > ptr[row] && k <= codes[i - 1] % num_offsets)) {
         return Invalid(absl::StrCat(name, " code ", codes[i], " of row ", row, " is wrong"));
       }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the flags promise: dataflows multiply the identity offset's rows without looking at its
+// pairs, and mirror the grouping of a symmetric map.
+absl::Status CheckFlags(const KernelMap& map) {
+  const int identity = map.identity_offset();
+  if (identity < -1 || identity >= map.num_offsets()) {
+    return Invalid(
+        absl::StrCat("identity offset ", identity, "; allowed are -1..", map.num_offsets() - 1));
+  }
+  if (identity >= 0 &&
+      (map.num_inputs() != map.num_outputs() || map.num_pairs(identity) != map.num_outputs())) {
+    return Invalid(absl::StrCat("identity offset ", identity, " has ", map.num_pairs(identity),
+                                " pairs of ", map.num_inputs(), " inputs and ", map.num_outputs(),
+                                " outputs; all three must be equal"));
+  }
+  const int last = map.num_offsets() - 1;
+  for (int k = 0; map.symmetric() && k <= last; ++k) {
+    if (map.num_pairs(k) != map.num_pairs(last - k)) {
+      return Invalid(absl::StrCat("symmetric, but offsets ", k, " and ", last - k, " have ",
+                                  map.num_pairs(k), " and ", map.num_pairs(last - k), " pairs"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The splits cut the offsets, in order and all of them, into parts whose bits fit the words.
+absl::Status CheckSplits(const MaskSorted& layout, int num_offsets) {
+  const std::vector<int32_t>& ptr = layout.split_ptr;
+  if (ptr.size() < 2 || ptr.front() != 0 || ptr.back() != num_offsets) {
+    return Invalid(absl::StrCat("split_ptr does not span the ", num_offsets, " offsets"));
+  }
+  for (size_t s = 0; s + 1 < ptr.size(); ++s) {
+    if (ptr[s] > ptr[s + 1] || ptr[s + 1] - ptr[s] > int64_t{32} * layout.words) {
+      return Invalid(absl::StrCat("split ", s, " is ", ptr[s], "..", ptr[s + 1],
+                                  "; it must ascend and fit ", layout.words, " words"));
     }
   }
   return absl::OkStatus();
@@ -123,6 +167,7 @@ class Validator {
 
   absl::Status Masks(const MaskSorted& layout) {
     const int64_t rows = map_.num_outputs();
+    VOXCONV_RETURN_IF_ERROR(CheckSplits(layout, map_.num_offsets()));
     const int64_t splits = static_cast<int64_t>(layout.split_ptr.size()) - 1;
     VOXCONV_RETURN_IF_ERROR(CheckSize("split_ptr", splits, map_.layout().splits));
     VOXCONV_RETURN_IF_ERROR(CheckSize("row_order", layout.row_order.size(), splits * rows));
@@ -210,6 +255,7 @@ absl::Status KernelMap::Validate(const ExecutionContext& context) const {
       return Invalid(absl::StrCat("offset_ptr descends at offset ", k));
     }
   }
+  VOXCONV_RETURN_IF_ERROR(CheckFlags(*this));
   return std::visit(Validator(*this, context), storage_);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_support.h"
 #include "dataflows/gather_gemm_scatter/forward_cpu.h"
 #include "dataflows/gather_gemm_scatter/plan.h"
 #include "dataflows/gather_gemm_scatter/register.h"
@@ -55,11 +56,7 @@ class GatherGemmScatter final : public Dataflow {
   bool deterministic() const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    if (backend == BackendKind::kCuda) return Support::No("has no CUDA implementation yet");
-    if (shape.dtype != DType::kF32) {
-      return Support::No(absl::StrCat("dtype ", ToString(shape.dtype), " on the CPU: only f32"));
-    }
-    return Support::Yes();
+    return CpuF32Only(kName, shape, backend);
   }
 
   LayoutRequest RequiredLayout(int) const override { return {.layout = move_.map}; }
@@ -67,15 +64,11 @@ class GatherGemmScatter final : public Dataflow {
   absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap& map, const ConvShape& shape,
                                                      const ExecutionContext&) const override {
     VOXCONV_CHECK(map.layout().layout == move_.map);
+    VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
     std::vector<int64_t> map_sizes(map.num_offsets());
     for (int k = 0; k < map.num_offsets(); ++k) map_sizes[k] = map.num_pairs(k);
     const std::vector<OffsetGroup> groups =
         GroupOffsets(map_sizes, map.symmetric(), map.identity_offset(), grouping_);
-
-    if (shape.c_in < 1 || shape.c_out < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("channels ", shape.c_in, " -> ", shape.c_out, ": at least 1 is allowed"));
-    }
     const int64_t row_bytes = (shape.c_in + shape.c_out) * SizeOf(shape.dtype);
     const int64_t buffer_mib = options_.GetInt("buffer_mib");
     absl::StatusOr<Schedule> schedule = MakeSchedule(map.offset_ptr(), map.identity_offset(),

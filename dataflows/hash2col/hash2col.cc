@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_support.h"
 #include "dataflows/hash2col/forward_cpu.h"
 #include "dataflows/hash2col/plan.h"
 #include "dataflows/hash2col/register.h"
@@ -38,11 +39,7 @@ class Hash2col final : public Dataflow {
   bool deterministic() const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    if (backend == BackendKind::kCuda) return Support::No("has no CUDA implementation yet");
-    if (shape.dtype != DType::kF32) {
-      return Support::No(absl::StrCat("dtype ", ToString(shape.dtype), " on the CPU: only f32"));
-    }
-    return Support::Yes();
+    return CpuF32Only(kName, shape, backend);
   }
 
   LayoutRequest RequiredLayout(int) const override {
@@ -52,10 +49,7 @@ class Hash2col final : public Dataflow {
   absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap& map, const ConvShape& shape,
                                                      const ExecutionContext&) const override {
     VOXCONV_CHECK(map.layout().layout == MapLayout::kNeighbourTable);
-    if (shape.c_in < 1 || shape.c_out < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("channels ", shape.c_in, " -> ", shape.c_out, ": at least 1 is allowed"));
-    }
+    VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
     const int64_t limit = options_.GetInt("workspace_mib") << 20;
     // A map without offsets has columns of no size; its outputs are zero.
     const int64_t row_bytes =

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_support.h"
 #include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
 #include "dataflows/implicit_gemm/register.h"
 
@@ -35,14 +35,7 @@ class ImplicitGemm final : public Dataflow {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    if (backend != BackendKind::kCpu) {
-      return Support::No(absl::StrCat(kName, " has no CUDA implementation yet"));
-    }
-    if (shape.dtype != DType::kF32) {
-      return Support::No(
-          absl::StrCat(kName, " on the CPU takes f32 only, not ", ToString(shape.dtype)));
-    }
-    return Support::Yes();
+    return CpuF32Only(kName, shape, backend);
   }
 
   bool deterministic() const override { return true; }
@@ -58,6 +51,7 @@ class ImplicitGemm final : public Dataflow {
       const KernelMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
     VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
+    VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
     return PlanImplicitGemmCpu(options_.GetInt("tile"), map, shape);
   }
 

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "backends/cpu/cpu_support.h"
 #include "mapping/grid/grid_cpu.h"
 #include "mapping/grid/register.h"
 
@@ -20,8 +21,7 @@ class GridMapping final : public Mapping {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvGeometry&, BackendKind backend) const override {
-    if (backend == BackendKind::kCuda) return Support::No("grid has no CUDA implementation yet");
-    return Support::Yes();
+    return CpuOnly("grid", backend);
   }
 
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(

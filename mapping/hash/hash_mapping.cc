@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_support.h"
 #include "mapping/hash/hash_table_cpu.h"
 #include "mapping/hash/register.h"
 
@@ -33,8 +34,7 @@ class HashMapping final : public Mapping {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvGeometry&, BackendKind backend) const override {
-    if (backend == BackendKind::kCuda) return Support::No("hash has no CUDA implementation yet");
-    return Support::Yes();
+    return CpuOnly("hash", backend);
   }
 
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(

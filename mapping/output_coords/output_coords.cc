@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_support.h"
 #include "mapping/output_coords/output_coords_cpu.h"
 #include "mapping/output_coords/register.h"
 
@@ -21,9 +22,7 @@ class ExpandingOutputCoords final : public OutputCoords {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
-    if (backend == BackendKind::kCuda) {
-      return Support::No(absl::StrCat(name_, " has no CUDA implementation yet"));
-    }
+    if (Support support = CpuOnly(name_, backend); !support.ok) return support;
     if (geometry.kind() != ConvKind::kStrided && geometry.kind() != ConvKind::kTransposed) {
       return Support::No(absl::StrCat("outputs of ", ToString(geometry.kind()),
                                       " convolutions are given, not computed"));

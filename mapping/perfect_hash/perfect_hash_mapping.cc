@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cpu/cpu_support.h"
 #include "backends/cpu/pair_collector.h"
 #include "mapping/perfect_hash/psh_cpu.h"
 #include "mapping/perfect_hash/register.h"
@@ -38,8 +39,7 @@ PerfectHashMapping::PerfectHashMapping(Options options)
     : options_(std::move(options)), symmetric_(options_.GetBool("symmetric")) {}
 
 Support PerfectHashMapping::Supports(const ConvGeometry&, BackendKind backend) const {
-  if (backend != BackendKind::kCpu) return Support::No("perfect_hash runs on the CPU only");
-  return Support::Yes();
+  return CpuOnly("perfect_hash", backend);
 }
 
 absl::StatusOr<std::unique_ptr<MapIndex>> PerfectHashMapping::BuildIndex(

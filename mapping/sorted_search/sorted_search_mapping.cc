@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/cpu_support.h"
 #include "mapping/sorted_search/full_search_cpu.h"
 #include "mapping/sorted_search/register.h"
 #include "mapping/sorted_search/segment_search_cpu.h"
@@ -58,8 +59,7 @@ SortedSearchMapping::SortedSearchMapping(Options options)
 }
 
 Support SortedSearchMapping::Supports(const ConvGeometry&, BackendKind backend) const {
-  if (backend != BackendKind::kCpu) return Support::No("sorted_search runs on the CPU only");
-  return Support::Yes();
+  return CpuOnly("sorted_search", backend);
 }
 
 absl::StatusOr<std::unique_ptr<MapIndex>> SortedSearchMapping::BuildIndex(

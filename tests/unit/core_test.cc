@@ -252,5 +252,50 @@ TEST_F(CoordinateSetTest, ValidateFindsWrongMaps) {
   EXPECT_FALSE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 1}).ok());  // pointers descend
 }
 
+// The flags of a saved map come from its geometry, its pairs from the file: a dataflow would read
+// inputs that are not there.
+TEST_F(CoordinateSetTest, ValidateFindsFlagsThatDoNotHold) {
+  const auto make = [&](int64_t inputs, std::vector<int32_t> rows, std::vector<int64_t> offset_ptr,
+                        int identity, bool symmetric) {
+    PairList pairs{*CopyToBackend<int32_t>(rows, context()),
+                   *CopyToBackend<int32_t>(rows, context())};
+    KernelMap map(inputs, 2, std::move(offset_ptr), {}, std::move(pairs));
+    map.set_identity_offset(identity);
+    map.set_symmetric(symmetric);
+    return map.Validate(context());
+  };
+  EXPECT_TRUE(make(2, {0, 1}, {0, 0, 2, 2}, 1, true).ok());
+  EXPECT_FALSE(make(2, {0}, {0, 0, 1, 1}, 1, true).ok());        // a row does not meet itself
+  EXPECT_FALSE(make(3, {0, 1}, {0, 0, 2, 2}, 1, false).ok());    // other inputs than outputs
+  EXPECT_FALSE(make(2, {0, 1}, {0, 0, 2, 2}, 3, false).ok());    // no such offset
+  EXPECT_FALSE(make(2, {0, 0, 1}, {0, 1, 3, 3}, 1, true).ok());  // no mirrored pair
+}
+
+// A pointer past the codes must not be followed, though the last one is right.
+TEST_F(CoordinateSetTest, ValidateReadsNoCodesPastTheirEnd) {
+  const std::vector<int64_t> wild = {0, 1 << 20, 1};
+  const std::vector<int64_t> right = {0, 1, 1};
+  const std::vector<uint32_t> code = {0};
+  CodedCsr csr{*CopyToBackend<int64_t>(wild, context()), *CopyToBackend<int64_t>(right, context()),
+               *CopyToBackend<uint32_t>(code, context()),
+               *CopyToBackend<uint32_t>(code, context())};
+  const KernelMap map(2, 2, {0, 1}, {MapLayout::kCodedCsr}, std::move(csr));
+  EXPECT_THAT(std::string(map.Validate(context()).message()), HasSubstr("descend at row 1"));
+}
+
+TEST_F(CoordinateSetTest, ValidateFindsSplitsThatDoNotFitTheirWords) {
+  const auto make = [&](std::vector<int32_t> split_ptr) {
+    const std::vector<int32_t> table(40, -1), order = {0};
+    const std::vector<uint32_t> masks = {0};
+    MaskSorted sorted{*CopyToBackend<int32_t>(table, context()),
+                      *CopyToBackend<uint32_t>(masks, context()),
+                      *CopyToBackend<int32_t>(order, context()), 1, std::move(split_ptr)};
+    return KernelMap(1, 1, std::vector<int64_t>(41, 0), {MapLayout::kMaskSorted}, std::move(sorted))
+        .Validate(context());
+  };
+  EXPECT_THAT(std::string(make({0, 40}).message()), HasSubstr("fit 1 words"));
+  EXPECT_THAT(std::string(make({0, 20}).message()), HasSubstr("span the 40 offsets"));
+}
+
 }  // namespace
 }  // namespace voxconv

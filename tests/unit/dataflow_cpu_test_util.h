@@ -179,19 +179,6 @@ inline void CheckAllVariants(const Registry& registry) {
   }
 }
 
-// What no variant supports yet is refused with its reason.
-inline void CheckSupport(const Registry& registry, const std::string& name) {
-  const std::unique_ptr<const Dataflow> dataflow = *registry.dataflows().Create(name);
-  EXPECT_TRUE(dataflow->deterministic());
-  EXPECT_EQ(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCuda).reason,
-            name + " has no CUDA implementation yet");
-  for (DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
-    const Support support = dataflow->Supports({16, 16, dtype}, BackendKind::kCpu);
-    EXPECT_FALSE(support.ok);
-    EXPECT_NE(support.reason.find("f32 only"), std::string::npos) << support.reason;
-  }
-}
-
 }  // namespace voxconv
 
 #endif  // VOXCONV_TESTS_UNIT_DATAFLOW_CPU_TEST_UTIL_H_

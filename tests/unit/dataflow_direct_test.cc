@@ -14,8 +14,6 @@ class DirectTest : public testing::Test {
 
 TEST_F(DirectTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
 
-TEST_F(DirectTest, RefusesWhatItLacks) { CheckSupport(registry_, "direct"); }
-
 TEST_F(DirectTest, CachedWeightsSaveReads) {
   const ConvProblem problem(ConvCase{200, 300, 27, 0.3, 8, 24});
   const Profile naive = RunDataflow(registry_, "direct:weights=naive", problem).profile;

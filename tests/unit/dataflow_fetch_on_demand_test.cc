@@ -24,8 +24,6 @@ class FetchOnDemandTest : public testing::Test {
 
 TEST_F(FetchOnDemandTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
 
-TEST_F(FetchOnDemandTest, RefusesWhatItLacks) { CheckSupport(registry_, "fetch_on_demand"); }
-
 TEST_F(FetchOnDemandTest, FusionShowsInCounters) {
   const Counters separate = CountersOf("fetch_on_demand:fusion=separate");
   const Counters batched = CountersOf("fetch_on_demand:fusion=batched");

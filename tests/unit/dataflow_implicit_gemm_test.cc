@@ -19,8 +19,6 @@ class ImplicitGemmTest : public testing::Test {
 
 TEST_F(ImplicitGemmTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
 
-TEST_F(ImplicitGemmTest, RefusesWhatItLacks) { CheckSupport(registry_, "implicit_gemm"); }
-
 TEST_F(ImplicitGemmTest, SortingSavesPadding) {
   const int64_t none = CountersOf("implicit_gemm:mask_sort=none").padded_pairs;
   const int64_t mask = CountersOf("implicit_gemm:mask_sort=mask").padded_pairs;

@@ -169,7 +169,7 @@ TEST(PerfectHashPluginTest, CountsAndRefusals) {
   const auto even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   EXPECT_TRUE(
       mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
-  EXPECT_THAT(mapping->Supports(geometry, BackendKind::kCuda).reason, HasSubstr("CPU"));
+  EXPECT_THAT(mapping->Supports(geometry, BackendKind::kCuda).reason, HasSubstr("CUDA"));
   EXPECT_FALSE(registry.mappings().Create("perfect_hash:load=0").ok());
   EXPECT_EQ(RegisterPerfectHashMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }

@@ -1,3 +1,2 @@
-voxconv_add_test(mapping_sorted_search_test SOURCES ${CMAKE_CURRENT_LIST_DIR} /
-                 mapping_sorted_search_test.cc LIBS voxconv_mapping_sorted_search
-                     voxconv_backend_cpu LABELS unit)
+voxconv_add_test(mapping_sorted_search_test SOURCES mapping_sorted_search_test.cc
+                 LIBS voxconv_mapping_sorted_search voxconv_backend_cpu)

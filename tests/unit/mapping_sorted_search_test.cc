@@ -78,7 +78,7 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
   EXPECT_TRUE(mapping->Supports(odd, BackendKind::kCpu).ok);
   EXPECT_TRUE(
       mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
-  EXPECT_THAT(mapping->Supports(odd, BackendKind::kCuda).reason, HasSubstr("CPU"));
+  EXPECT_THAT(mapping->Supports(odd, BackendKind::kCuda).reason, HasSubstr("CUDA"));
   EXPECT_FALSE(registry.mappings().Create("sorted_search:source_block=0").ok());
   EXPECT_EQ(RegisterSortedSearchMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }

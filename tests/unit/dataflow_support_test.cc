@@ -1,0 +1,65 @@
+// What all dataflows refuse alike.
+#include "core/convolution.h"
+#include "dataflows/direct/register.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/gather_gemm_scatter/register.h"
+#include "dataflows/hash2col/register.h"
+#include "dataflows/implicit_gemm/register.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "unit_cpu.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::HasSubstr;
+
+Registry AllDataflows() {
+  Registry registry;
+  for (const auto& add : {RegisterDirect, RegisterFetchOnDemand, RegisterGatherGemmScatter,
+                          RegisterHash2col, RegisterImplicitGemm}) {
+    EXPECT_TRUE(add(registry).ok());
+  }
+  return registry;
+}
+
+TEST(DataflowSupportTest, OneWordingForAll) {
+  const Registry registry = AllDataflows();
+  for (const auto& [name, entry] : registry.dataflows().entries()) {
+    const auto dataflow = *registry.dataflows().Create(name);
+    EXPECT_TRUE(dataflow->deterministic());
+    EXPECT_TRUE(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCpu).ok);
+    EXPECT_EQ(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCuda).reason,
+              name + " has no CUDA implementation yet");
+    for (DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
+      EXPECT_EQ(dataflow->Supports({16, 16, dtype}, BackendKind::kCpu).reason,
+                name + " on the CPU takes f32 only, not " + std::string(ToString(dtype)));
+    }
+  }
+}
+
+// A file of arrays may have [N, 0] features; blocks are cut by dividing by the channels.
+TEST(DataflowSupportTest, NoChannelsAreRefused) {
+  const Registry registry = AllDataflows();
+  for (const auto& [name, entry] : registry.dataflows().entries()) {
+    const auto dataflow = *registry.dataflows().Create(name);
+    for (const auto& [c_in, c_out] : {std::pair<int64_t, int64_t>{0, 4}, {4, 0}, {0, 0}}) {
+      UnitCpu cpu(1);
+      const std::vector<int32_t> rows = {0, 1};
+      PairList pairs{*CopyToBackend<int32_t>(rows, cpu.context),
+                     *CopyToBackend<int32_t>(rows, cpu.context)};
+      const KernelMap map(2, 2, {0, 2}, {}, std::move(pairs));
+      const Tensor input = *Tensor::Create(2, c_in, DType::kF32, cpu.context);
+      const Tensor weights = *Tensor::Create(c_in, c_out, DType::kF32, cpu.context);
+      Workspace workspace;
+      const absl::Status status =
+          RunConvolution(*dataflow, map, input.view(), weights.view(), workspace, cpu.context)
+              .status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("at least 1 of each"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
