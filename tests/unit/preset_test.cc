@@ -131,7 +131,7 @@ TEST(ResolveConfigTest, UnknownWordsAreRefusedWithWhatThereIs) {
   EXPECT_THAT(message("minuett"), HasSubstr("MAPPING/DATAFLOW"));
   EXPECT_THAT(message("../../etc/passwd"), HasSubstr("MAPPING/DATAFLOW"));
   EXPECT_THAT(message("hash/"), HasSubstr("configuration 'hash/'"));
-  EXPECT_THAT(message("no_such/hash2col"), HasSubstr("'no_such/hash2col': mapping: "));
+  EXPECT_THAT(message("no_such/hash2col"), HasSubstr("'no_such/hash2col': mapping 'no_such'"));
   EXPECT_THAT(message("hash:variant=no/hash2col"), HasSubstr("variant"));
   for (const char* text : {"minuett", "a/b/c/d", "no_such/hash2col"}) {
     EXPECT_EQ(message(text).find('\n'), std::string::npos) << "one line";
