@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -83,7 +84,14 @@ absl::StatusOr<CoordinateSetPtr> CoordinateSet::Create(absl::Span<const Coordina
     num_batches = std::max(num_batches, rows[i].b + 1);
     if (i > 0 && !(rows[i - 1] < rows[i])) ascending = false;
   }
-  if (!ascending) VOXCONV_RETURN_IF_ERROR(CheckUnique(rows));
+  if (!ascending) {
+    try {
+      VOXCONV_RETURN_IF_ERROR(CheckUnique(rows));
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "coordinates: out of memory to look for duplicates among ", rows.size(), " rows"));
+    }
+  }
   VOXCONV_ASSIGN_OR_RETURN(Array<Coordinate> copy, CopyToBackend(rows, context));
   return Adopt(std::move(copy), tensor_stride, bounds, num_batches, ascending);
 }

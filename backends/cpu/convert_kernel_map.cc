@@ -217,7 +217,8 @@ class MaskSorter {
     std::iota(order, order + rows, 0);
     if (request_.mask_order == MaskOrder::kNone) return absl::OkStatus();
     const uint32_t* masks = result.masks.data() + s * rows * result.words;
-    std::vector<uint64_t> keys(rows);
+    VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> key_of_row, AllocateArray<uint64_t>(rows, context_));
+    uint64_t* keys = key_of_row.data();
     for (int64_t row = 0; row < rows; ++row) {
       keys[row] = MaskSortKey(masks + row * result.words, result.words, request_.mask_order);
     }
@@ -338,16 +339,21 @@ absl::StatusOr<KernelMap> CpuBackend::TransposeKernelMap(const KernelMap& map,
   PairList swapped;
   VOXCONV_ASSIGN_OR_RETURN(swapped.in, AllocateArray<int32_t>(map.num_pairs(), context));
   VOXCONV_ASSIGN_OR_RETURN(swapped.out, AllocateArray<int32_t>(map.num_pairs(), context));
+  // (input row, output row) of every pair, in one word.
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> words,
+                           AllocateArray<uint64_t>(map.num_pairs(), context));
   ParallelRanges(context, map.num_offsets(), 1, [&](int64_t k, int64_t) {
-    // An input row occurs at most once an offset too, so sorting by it gives a total order.
     const int64_t begin = map.offset_ptr()[k], end = map.offset_ptr()[k + 1];
-    std::vector<std::pair<int32_t, int32_t>> rows(end - begin);
-    for (int64_t i = begin; i < end; ++i)
-      rows[i - begin] = {pairs.in.data()[i], pairs.out.data()[i]};
-    if (!std::is_sorted(rows.begin(), rows.end())) std::sort(rows.begin(), rows.end());
+    uint64_t* word = words.data();
     for (int64_t i = begin; i < end; ++i) {
-      swapped.out.data()[i] = rows[i - begin].first;
-      swapped.in.data()[i] = rows[i - begin].second;
+      word[i] = static_cast<uint64_t>(pairs.in.data()[i]) << 32 |
+                static_cast<uint32_t>(pairs.out.data()[i]);
+    }
+    // An input row occurs at most once an offset too, so sorting by it gives a total order.
+    if (!std::is_sorted(word + begin, word + end)) std::sort(word + begin, word + end);
+    for (int64_t i = begin; i < end; ++i) {
+      swapped.out.data()[i] = static_cast<int32_t>(word[i] >> 32);
+      swapped.in.data()[i] = static_cast<int32_t>(word[i] & UINT32_MAX);
     }
   });
   KernelMap result(map.num_outputs(), map.num_inputs(), map.offset_ptr(), {}, std::move(swapped));

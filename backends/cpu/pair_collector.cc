@@ -1,5 +1,6 @@
 #include "backends/cpu/pair_collector.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -53,10 +54,27 @@ absl::StatusOr<PairList> AllocatePairs(int64_t size, const ExecutionContext& con
   return pairs;
 }
 
-// Pairs in the order of `in`, put in the order of `out` (both below `rows`) through a column.
+// Scratch columns [rows] in the memory of found pairs that are packed already: one for each offset
+// but the centre of a symmetric map, whose half of the offsets left room for twice their number.
+class Columns {
+ public:
+  Columns(PairList& found, int64_t probed, int64_t rows)
+      : found_(found), probed_(probed), rows_(rows) {}
+  int64_t rows() const { return rows_; }
+  // Column i of 0 .. 2 probed - 1.
+  int32_t* operator[](int64_t i) const {
+    return i < probed_ ? found_.in.data() + i * rows_ : found_.out.data() + (i - probed_) * rows_;
+  }
+
+ private:
+  PairList& found_;
+  int64_t probed_, rows_;
+};
+
+// Pairs in the order of `in`, put in the order of `out` (both below `rows`) through `column`.
 void OrderByOutput(const int32_t* in, const int32_t* out, int64_t size, int64_t rows,
-                   int32_t* to_in, int32_t* to_out) {
-  std::vector<int32_t> column(rows, -1);
+                   int32_t* column, int32_t* to_in, int32_t* to_out) {
+  std::fill_n(column, rows, -1);
   for (int64_t i = 0; i < size; ++i) column[out[i]] = in[i];
   int64_t next = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -110,35 +128,46 @@ void FillCenter(int64_t to, int64_t rows, PairList& pairs, const ExecutionContex
 }
 
 // The offsets above the centre from those below, where inputs do not ascend with outputs.
-void MirrorUnordered(const std::vector<int64_t>& offset_ptr, int64_t rows, PairList& pairs,
-                     const ExecutionContext& context) {
+void MirrorUnordered(const std::vector<int64_t>& offset_ptr, const Columns& columns,
+                     PairList& pairs, const ExecutionContext& context) {
   const int64_t last = static_cast<int64_t>(offset_ptr.size()) - 2;
   int32_t* in = pairs.in.data();
   int32_t* out = pairs.out.data();
   ParallelRanges(context, last / 2, 1, [&](int64_t k, int64_t) {
     const int64_t from = offset_ptr[k];
     const int64_t to = offset_ptr[last - k];
-    OrderByOutput(out + from, in + from, offset_ptr[k + 1] - from, rows, in + to, out + to);
+    OrderByOutput(out + from, in + from, offset_ptr[k + 1] - from, columns.rows(), columns[k],
+                  in + to, out + to);
   });
 }
 
-// Replaces positions by the rows at them, and restores the order by output row.
-void NameRows(const PositionRows& rows, const std::vector<int64_t>& offset_ptr, PairList& pairs,
-              const ExecutionContext& context) {
-  const auto replace = [&](absl::Span<const int32_t> row_at, int32_t* positions) {
+// Replaces positions by the rows at them, and restores the order by output row. Leaves offset
+// `center` alone (-1: none): its pairs are not written yet.
+void NameRows(const PositionRows& rows, const std::vector<int64_t>& offset_ptr, int64_t center,
+              const Columns& columns, PairList& pairs, const ExecutionContext& context) {
+  const auto replace = [&](absl::Span<const int32_t> row_at, int64_t size, int32_t* positions) {
     if (row_at.empty()) return;
-    ParallelRanges(context, offset_ptr.back(), kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    ParallelRanges(context, size, kRowsPerBlock, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) positions[i] = row_at[positions[i]];
     });
   };
-  replace(rows.in, pairs.in.data());
-  replace(rows.out, pairs.out.data());
+  const auto replace_all = [&](absl::Span<const int32_t> row_at, int32_t* positions) {
+    const int64_t skipped = center < 0 ? offset_ptr.back() : offset_ptr[center];
+    const int64_t resumed = center < 0 ? offset_ptr.back() : offset_ptr[center + 1];
+    replace(row_at, skipped, positions);
+    replace(row_at, offset_ptr.back() - resumed, positions + resumed);
+  };
+  replace_all(rows.in, pairs.in.data());
+  replace_all(rows.out, pairs.out.data());
   if (rows.out.empty()) return;
   const int64_t num_offsets = static_cast<int64_t>(offset_ptr.size()) - 1;
   ParallelRanges(context, num_offsets, 1, [&](int64_t k, int64_t) {
+    if (k == center) return;
     int32_t* in = pairs.in.data() + offset_ptr[k];
     int32_t* out = pairs.out.data() + offset_ptr[k];
-    OrderByOutput(in, out, offset_ptr[k + 1] - offset_ptr[k], rows.out.size(), in, out);
+    const int64_t column = center >= 0 && k > center ? k - 1 : k;
+    OrderByOutput(in, out, offset_ptr[k + 1] - offset_ptr[k], columns.rows(), columns[column], in,
+                  out);
   });
 }
 
@@ -192,11 +221,11 @@ absl::StatusOr<KernelMap> CollectPairGroups(const MapProblem& problem, bool symm
   VOXCONV_ASSIGN_OR_RETURN(PairList pairs, AllocatePairs(offset_ptr.back(), context));
   const bool ascending = problem.inputs.sorted() || !rows.out.empty();
   PackBlocks(blocks, start, offset_ptr, symmetric && ascending, found, pairs, context);
-  if (symmetric) {
-    FillCenter(offset_ptr[probed], num_rows, pairs, context);
-    if (!ascending) MirrorUnordered(offset_ptr, num_rows, pairs, context);
-  }
-  NameRows(rows, offset_ptr, pairs, context);
+  const Columns columns(found, probed, num_rows);
+  if (symmetric && !ascending) MirrorUnordered(offset_ptr, columns, pairs, context);
+  NameRows(rows, offset_ptr, symmetric ? probed : -1, columns, pairs, context);
+  // By row or by position, the centre's pairs are the same: every row meets itself.
+  if (symmetric) FillCenter(offset_ptr[probed], num_rows, pairs, context);
   if (Counters* counters = context.counters()) counters->queries += probed * num_rows;
   return MakeMap(problem, std::move(offset_ptr), std::move(pairs));
 }

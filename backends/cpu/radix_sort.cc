@@ -70,12 +70,12 @@ std::vector<Digit> PlanDigits(uint64_t bits) {
 }
 
 // positions[block * digit.size() + d]: where the block's first key of digit d goes.
-void ComputePositions(const Digit& digit, const uint64_t* keys, int64_t size,
-                      std::vector<int64_t>& positions, const ExecutionContext& context) {
+void ComputePositions(const Digit& digit, const uint64_t* keys, int64_t size, int64_t* positions,
+                      const ExecutionContext& context) {
   const int64_t blocks = NumBlocks(size);
-  positions.assign(blocks * digit.size(), 0);
   ParallelRanges(context, size, kKeysPerBlock, [&](int64_t begin, int64_t end) {
-    int64_t* count = positions.data() + begin / kKeysPerBlock * digit.size();
+    int64_t* count = positions + begin / kKeysPerBlock * digit.size();
+    std::fill_n(count, digit.size(), 0);
     for (int64_t i = begin; i < end; ++i) ++count[digit(keys[i])];
   });
   int64_t next = 0;
@@ -97,13 +97,16 @@ absl::Status Sort(Array<uint64_t>& keys, Array<int32_t>* values, const Execution
   if (values != nullptr) {
     VOXCONV_ASSIGN_OR_RETURN(other_values, AllocateArray<int32_t>(size, context));
   }
-  std::vector<int64_t> positions;
+  int64_t largest = 0;
+  for (const Digit& digit : digits) largest = std::max(largest, digit.size());
+  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> positions,
+                           AllocateArray<int64_t>(NumBlocks(size) * largest, context));
   for (const Digit& digit : digits) {
     const uint64_t* from = keys.data();
     uint64_t* to = other_keys.data();
     const int32_t* from_values = values == nullptr ? nullptr : values->data();
     int32_t* to_values = other_values.data();
-    ComputePositions(digit, from, size, positions, context);
+    ComputePositions(digit, from, size, positions.data(), context);
     ParallelRanges(context, size, kKeysPerBlock, [&](int64_t begin, int64_t end) {
       int64_t* position = positions.data() + begin / kKeysPerBlock * digit.size();
       if (from_values == nullptr) {

@@ -12,8 +12,9 @@ namespace voxconv {
 // Sorts `keys` ascending, unsigned. Only bits in which the keys differ cost anything, one pass for
 // each 11 of a contiguous range: compact the keys first (backends/cpu/compact_key.h) where that
 // saves passes; keys in order already cost one read. The result is the same for any number of
-// threads. O(passes * N), scratch of the arrays' own size; the arrays' memory may be exchanged for
-// the scratch's. Fails only for lack of memory, and then leaves the arrays as they were.
+// threads. O(passes * N), scratch of the arrays' own size and a quarter of a byte a key; the
+// arrays' memory may be exchanged for the scratch's. Fails only for lack of memory, and then leaves
+// the arrays as they were.
 absl::Status RadixSort(Array<uint64_t>& keys, const ExecutionContext& context);
 
 // The same, carrying `values` along with their keys; stable. Sizes must agree (checked).

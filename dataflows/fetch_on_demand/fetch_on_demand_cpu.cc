@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "backends/cpu/indirect_gemm.h"
 #include "backends/cpu/parallel.h"
 
@@ -135,7 +137,13 @@ absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanFetchOnDemandCpu(std::vector<F
                                                                    int64_t tile,
                                                                    const KernelMap& map,
                                                                    const ConvShape& shape) {
-  return std::make_unique<CpuPlan>(std::move(launches), tile, map, shape);
+  try {
+    return std::make_unique<CpuPlan>(std::move(launches), tile, map, shape);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("fetch_on_demand: out of memory to plan ", map.num_offsets(), " offsets and ",
+                     map.num_outputs(), " outputs; tile=", tile, " could be larger"));
+  }
 }
 
 absl::Status ForwardFetchOnDemandCpu(const DataflowPlan& base_plan, const KernelMap& map,

@@ -1,10 +1,12 @@
 #include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "absl/numeric/bits.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "backends/cpu/indirect_gemm.h"
 #include "backends/cpu/parallel.h"
@@ -189,7 +191,13 @@ void AddPartials(const CpuPlan& plan, int64_t elements, const float* partial, fl
 absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCpu(int64_t tile,
                                                                   const KernelMap& map,
                                                                   const ConvShape& shape) {
-  return std::make_unique<CpuPlan>(tile, map, shape);
+  try {
+    return std::make_unique<CpuPlan>(tile, map, shape);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("implicit_gemm: out of memory to plan ", map.num_offsets(), " offsets and ",
+                     map.num_outputs(), " outputs; tile=", tile, " could be larger"));
+  }
 }
 
 absl::Status ForwardImplicitGemmCpu(const DataflowPlan& base_plan, const KernelMap& map,

@@ -130,9 +130,13 @@ absl::StatusOr<RowsByRegion> Distribute(const OpenAddressingTable& table,
   const int64_t tasks = (size + kRowsPerTask - 1) / kRowsPerTask;
   RowsByRegion result;
   VOXCONV_ASSIGN_OR_RETURN(result.rows, AllocateArray<int32_t>(size, context));
-  std::vector<int64_t> position(tasks * regions, 0);
+  // Grows with the square of the rows: 200 MB for 10^8 of them.
+  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> positions,
+                           AllocateArray<int64_t>(tasks * regions, context));
+  int64_t* position = positions.data();
   ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    int64_t* count = position.data() + begin / kRowsPerTask * regions;
+    int64_t* count = position + begin / kRowsPerTask * regions;
+    std::fill_n(count, regions, 0);
     for (int64_t row = begin; row < end; ++row) ++count[table.RegionOf(PackKey(rows[row]))];
   });
   int64_t next = 0;
@@ -144,7 +148,7 @@ absl::StatusOr<RowsByRegion> Distribute(const OpenAddressingTable& table,
   }
   result.start.push_back(next);
   ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    int64_t* to = position.data() + begin / kRowsPerTask * regions;
+    int64_t* to = position + begin / kRowsPerTask * regions;
     for (int64_t row = begin; row < end; ++row) {
       result.rows.data()[to[table.RegionOf(PackKey(rows[row]))]++] = static_cast<int32_t>(row);
     }

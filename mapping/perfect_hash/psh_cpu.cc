@@ -1,12 +1,21 @@
 #include "mapping/perfect_hash/psh_cpu.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/parallel.h"
 
 namespace voxconv {
+namespace {
+
+absl::Status OutOfMemory(int64_t voxels) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("perfect hash of ", voxels, " voxels: out of memory for its construction"));
+}
+
+}  // namespace
 
 // The rows of one sample, and its voxels in hash coordinates.
 struct SuperPsh::Rows {
@@ -44,11 +53,26 @@ std::vector<SuperPsh::Rows> SuperPsh::SplitBySample(const CoordinateSet& voxels)
 
 absl::StatusOr<SuperPsh> SuperPsh::Build(const CoordinateSet& voxels, const PshOptions& options,
                                          const ExecutionContext& context) {
+  try {
+    return BuildOrThrow(voxels, options, context);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(voxels.size());
+  }
+}
+
+absl::StatusOr<SuperPsh> SuperPsh::BuildOrThrow(const CoordinateSet& voxels,
+                                                const PshOptions& options,
+                                                const ExecutionContext& context) {
   const std::vector<Rows> rows = SplitBySample(voxels);
   const int64_t num_samples = static_cast<int64_t>(rows.size());
   std::vector<absl::StatusOr<PshHash>> hashes(num_samples);
-  ParallelRanges(context, num_samples, 1,
-                 [&](int64_t b, int64_t) { hashes[b] = BuildPshHash(rows[b].voxels, options); });
+  ParallelRanges(context, num_samples, 1, [&](int64_t b, int64_t) {
+    try {
+      hashes[b] = BuildPshHash(rows[b].voxels, options);
+    } catch (const std::bad_alloc&) {
+      hashes[b] = OutOfMemory(static_cast<int64_t>(rows[b].voxels.size()));
+    }
+  });
 
   SuperPsh psh;
   psh.stride_ = voxels.tensor_stride();

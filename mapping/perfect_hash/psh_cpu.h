@@ -92,6 +92,10 @@ class SuperPsh {
   };
   struct Rows;
 
+  // The construction works in vectors, which throw std::bad_alloc.
+  static absl::StatusOr<SuperPsh> BuildOrThrow(const CoordinateSet& voxels,
+                                               const PshOptions& options,
+                                               const ExecutionContext& context);
   static std::vector<Rows> SplitBySample(const CoordinateSet& voxels);
   absl::Status Allocate(bool narrow, const ExecutionContext& context);
   void FillSample(int64_t sample, const Rows& rows, const PshHash& hash);

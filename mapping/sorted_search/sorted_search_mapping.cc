@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "backends/cpu/cpu_support.h"
 #include "mapping/sorted_search/full_search_cpu.h"
 #include "mapping/sorted_search/register.h"
@@ -16,6 +17,22 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kMaxSourceBlock = 1 << 20;
+constexpr int64_t kDefaultSourceBlock = 256;
+constexpr int64_t kDefaultQueryBlock = 512;
+
+// An option that would change nothing is refused, not ignored.
+absl::Status CheckBlocks(const Options& options) {
+  const std::string& variant = options.GetEnum("variant");
+  if (variant == "double_traversed") return absl::OkStatus();
+  for (const auto& [name, default_value] : {std::pair{"source_block", kDefaultSourceBlock},
+                                            std::pair{"query_block", kDefaultQueryBlock}}) {
+    if (options.GetInt(name) == default_value) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, "=", options.GetInt(name),
+                                                   ": variant=", variant,
+                                                   " has none; allowed with double_traversed"));
+  }
+  return absl::OkStatus();
+}
 
 // In the order of SortedSearchMapping::Variant.
 const std::vector<std::string>& VariantNames() {
@@ -42,9 +59,9 @@ OptionSchema SortedSearchMapping::Schema() {
       .Enum("variant", VariantNames(), "z_walk",
             "search of the sorted input coordinates: per query in row order, all queries sorted, "
             "per sorted segment, per source block of a segment, or one walk for all z")
-      .Int("source_block", 256, 1, kMaxSourceBlock,
+      .Int("source_block", kDefaultSourceBlock, 1, kMaxSourceBlock,
            "keys in a source block (Minuet's B); double_traversed only")
-      .Int("query_block", 512, 1, kMaxQueryBlock,
+      .Int("query_block", kDefaultQueryBlock, 1, kMaxQueryBlock,
            "queries in a query block (Minuet's C); double_traversed only")
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs");
@@ -109,6 +126,7 @@ absl::Status RegisterSortedSearchMapping(Registry& registry) {
        .extra_variants = {"variant=double_traversed,source_block=1,query_block=1",
                           "variant=double_traversed,source_block=7,query_block=3"}},
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        VOXCONV_RETURN_IF_ERROR(CheckBlocks(options));
         return std::make_unique<const SortedSearchMapping>(std::move(options));
       });
 }

@@ -239,6 +239,22 @@ TEST_F(CoordinateSetTest, MemoryLimitIsAStatus) {
   EXPECT_FALSE(CpuBackend::Create({.memory_limit = -1}).ok());
 }
 
+// 8,000 bytes of pairs: the result fits the limit, the scratch beside it does not.
+TEST_F(CoordinateSetTest, ScratchOfConversionsCountsAgainstTheLimit) {
+  auto small = CpuBackend::Create({.threads = 1, .memory_limit = 20000});
+  ASSERT_TRUE(small.ok());
+  const ExecutionContext limited = {small->get(), &(*small)->main_stream()};
+  std::vector<int32_t> rows(1000);
+  for (int32_t i = 0; i < 1000; ++i) rows[i] = i;
+  PairList pairs{*CopyToBackend<int32_t>(rows, limited), *CopyToBackend<int32_t>(rows, limited)};
+  const KernelMap map(1000, 1000, {0, 1000}, {}, std::move(pairs));
+  EXPECT_EQ((*small)->TransposeKernelMap(map, limited).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const auto sorted =
+      (*small)->ConvertKernelMap(map, {MapLayout::kMaskSorted, MaskOrder::kMask}, limited);
+  EXPECT_EQ(sorted.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(CoordinateSetTest, ValidateFindsWrongMaps) {
   const auto make = [&](std::vector<int32_t> in, std::vector<int32_t> out,
                         std::vector<int64_t> offset_ptr) {

@@ -16,42 +16,41 @@ Registry GridRegistry() {
   return registry;
 }
 
-TEST(GridMappingTest, EveryVariantFindsExactlyThePairs) {
+class GridMappingCaseTest : public testing::TestWithParam<MapCase> {};
+
+TEST_P(GridMappingCaseTest, EveryVariantFindsExactlyThePairs) {
   const Registry registry = GridRegistry();
-  EXPECT_EQ(registry.mappings().Variants().size(), 4u);
-  for (const std::string& spec : registry.mappings().Variants()) ExpectExactMaps(registry, spec);
+  ASSERT_GE(registry.mappings().Variants().size(), 4u);
+  ExpectExactMaps(registry, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, GridMappingCaseTest, testing::ValuesIn(MapCases()),
+                         [](const auto& info) { return info.param.name; });
 
 // Rows of several tasks, whose words are shared between tasks.
 TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
   const Registry registry = GridRegistry();
-  const ConvGeometry geometry = *ConvGeometry::Create(
-      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {3, 1, 1}, {1, 1, 1}));
-  const std::vector<Coordinate> rows = RandomRows(200000, 60, {1, 1, 1}, {-30, -30, -30}, 9);
+  const MapCase c =
+      Submanifold("Large", RandomVoxels(100000, {0, 2}, -30, 29, {1, 1, 1}, 9), {3, 1, 1});
   Pairs expected;
   for (const std::string spec :
        {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true"}) {
     for (int threads : {1, 2}) {
-      Cpu cpu(threads);
-      const auto mapping = *registry.mappings().Create(spec);
-      const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
-      const auto index = mapping->BuildIndex(*set, cpu.context);
-      ASSERT_TRUE(index.ok()) << index.status();
-      const auto map = mapping->Query(**index, {*set, *set, geometry}, cpu.context);
+      UnitCpu cpu(threads);
+      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
-      const Pairs found{map->offset_ptr(), *CopyToHost(map->As<PairList>().in, cpu.context),
-                        *CopyToHost(map->As<PairList>().out, cpu.context)};
+      const Pairs found = PairsOf(*map);
       if (expected.in.empty()) expected = found;
       EXPECT_TRUE(found == expected) << spec;
     }
   }
-  EXPECT_GT(expected.in.size(), rows.size());
+  EXPECT_GT(expected.in.size(), c.inputs.size());
 }
 
 // 512 samples of (2^18)^3 cells: 2^63 cells, whose bytes do not fit 64 bits.
 TEST(GridMappingTest, RefusesAnIndexPastTheLimit) {
   const Registry registry = GridRegistry();
-  Cpu cpu(1);
+  UnitCpu cpu(1);
   const auto set =
       *CoordinateSet::Create({{0, kMinCoordinate, kMinCoordinate, kMinCoordinate},
                               {kMaxBatch, kMaxCoordinate, kMaxCoordinate, kMaxCoordinate}},
@@ -68,9 +67,8 @@ TEST(GridMappingTest, RefusesAnIndexPastTheLimit) {
 // 4 GiB of cells, of which a build must write a handful of pages only.
 TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
   const Registry registry = GridRegistry();
-  Cpu cpu(1);
-  const ConvGeometry geometry = *ConvGeometry::Create(
-      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {3, 3, 3}, {1, 1, 1}));
+  UnitCpu cpu(1);
+  const ConvGeometry geometry = *ConvGeometry::Create({});
   const auto set = *CoordinateSet::Create(
       {{0, -512, -512, -512}, {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 511, 511, 511}}, {1, 1, 1},
       cpu.context);
@@ -86,8 +84,7 @@ TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
 
 TEST(GridMappingTest, RefusesWithReason) {
   Registry registry = GridRegistry();
-  const ConvGeometry even = *ConvGeometry::Create(
-      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {2, 3, 3}, {1, 1, 1}));
+  const ConvGeometry even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   const auto symmetric = *registry.mappings().Create("grid:symmetric=true");
   EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
   EXPECT_THAT(symmetric->Supports(even, BackendKind::kCuda).reason, HasSubstr("CUDA"));

@@ -15,45 +15,43 @@ Registry HashRegistry() {
   return registry;
 }
 
-TEST(HashMappingTest, EveryVariantFindsExactlyThePairs) {
+class HashMappingCaseTest : public testing::TestWithParam<MapCase> {};
+
+TEST_P(HashMappingCaseTest, EveryVariantFindsExactlyThePairs) {
   const Registry registry = HashRegistry();
-  EXPECT_GE(registry.mappings().Variants().size(), 8u);
-  for (const std::string& spec : registry.mappings().Variants()) ExpectExactMaps(registry, spec);
+  ASSERT_GE(registry.mappings().Variants().size(), 8u);
+  ExpectExactMaps(registry, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Cases, HashMappingCaseTest, testing::ValuesIn(MapCases()),
+                         [](const auto& info) { return info.param.name; });
 
 // Many regions, chunks, groups and their remainders; unsorted rows.
 TEST(HashMappingTest, VariantsAgreeOnManyRows) {
   const Registry registry = HashRegistry();
-  const ConvGeometry geometry = *ConvGeometry::Create(
-      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {3, 3, 1}, {1, 1, 1}));
-  const std::vector<Coordinate> rows = RandomRows(60000, 40, {1, 1, 1}, {-20, -20, -20}, 9);
+  const MapCase c =
+      Submanifold("Large", RandomVoxels(30000, {0, 2}, -20, 19, {1, 1, 1}, 9), {3, 3, 1});
   Pairs expected;
   for (const std::string spec :
        {"hash:variant=std", "hash", "hash:load_factor=0.95", "hash:load_factor=0.05",
         "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
-      Cpu cpu(threads);
-      const auto mapping = *registry.mappings().Create(spec);
-      const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
-      const auto index = mapping->BuildIndex(*set, cpu.context);
-      ASSERT_TRUE(index.ok()) << index.status();
-      const auto map = mapping->Query(**index, {*set, *set, geometry}, cpu.context);
+      UnitCpu cpu(threads);
+      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
-      const Pairs found{map->offset_ptr(), *CopyToHost(map->As<PairList>().in, cpu.context),
-                        *CopyToHost(map->As<PairList>().out, cpu.context)};
+      const Pairs found = PairsOf(*map);
       if (expected.in.empty()) expected = found;
       EXPECT_TRUE(found == expected) << spec;
       EXPECT_EQ(cpu.profile.counters.queries,
-                static_cast<int64_t>(rows.size()) * (spec == "hash:symmetric=true" ? 4 : 9));
+                static_cast<int64_t>(c.inputs.size()) * (spec == "hash:symmetric=true" ? 4 : 9));
     }
   }
-  EXPECT_GT(expected.in.size(), rows.size());
+  EXPECT_GT(expected.in.size(), c.inputs.size());
 }
 
 TEST(HashMappingTest, RefusesWithReason) {
   const Registry registry = HashRegistry();
-  const ConvGeometry even = *ConvGeometry::Create(
-      Params(ConvKind::kSubmanifold, OutputRule::kQuantize, {2, 3, 3}, {1, 1, 1}));
+  const ConvGeometry even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   const auto plain = *registry.mappings().Create("hash");
   EXPECT_TRUE(plain->Supports(even, BackendKind::kCpu).ok);
   EXPECT_THAT(plain->Supports(even, BackendKind::kCuda).reason, HasSubstr("CUDA"));

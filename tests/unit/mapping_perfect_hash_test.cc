@@ -1,7 +1,7 @@
 #include "gmock/gmock.h"
 #include "mapping/perfect_hash/psh_cpu.h"
 #include "mapping/perfect_hash/register.h"
-#include "mapping_search_cases.h"
+#include "mapping_cases.h"
 
 namespace voxconv {
 namespace {
@@ -15,16 +15,15 @@ Registry MakeRegistry() {
   return registry;
 }
 
-class PerfectHashTest : public testing::TestWithParam<MappingCase> {};
+class PerfectHashTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(PerfectHashTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  const std::vector<std::string> variants = registry.mappings().Variants();
-  ASSERT_EQ(variants.size(), 3u);
-  for (const std::string& spec : variants) ExpectExactMap(registry, spec, GetParam());
+  ASSERT_EQ(registry.mappings().Variants().size(), 3u);
+  ExpectExactMaps(registry, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, PerfectHashTest, testing::ValuesIn(MappingCases()),
+INSTANTIATE_TEST_SUITE_P(Cases, PerfectHashTest, testing::ValuesIn(MapCases()),
                          [](const auto& info) { return info.param.name; });
 
 std::vector<PshVoxel> ToPsh(const std::vector<Coordinate>& voxels) {
@@ -112,12 +111,12 @@ TEST(PshBuilderTest, VoxelsThatAgreeModuloManySizes) {
 }
 
 TEST(SuperPshTest, FindsVoxelsAndNothingElse) {
-  CpuSession session(2);
+  UnitCpu cpu(2);
   // Sample 1 has no voxels, sample 2 one.
   std::vector<Coordinate> voxels = RandomVoxels(400, {0, 3}, -9, 9, {1, 1, 1}, 2);
   voxels.push_back({2, 5, -5, 0});
-  const auto set = CoordinateSet::Create(voxels, {1, 1, 1}, session.context);
-  const auto psh = SuperPsh::Build(**set, {}, session.context);
+  const auto set = CoordinateSet::Create(voxels, {1, 1, 1}, cpu.context);
+  const auto psh = SuperPsh::Build(**set, {}, cpu.context);
   ASSERT_TRUE(psh.ok()) << psh.status();
   std::map<Coordinate, int32_t> row_of;
   for (size_t i = 0; i < voxels.size(); ++i) row_of[voxels[i]] = static_cast<int32_t>(i);
@@ -142,11 +141,11 @@ TEST(SuperPshTest, FindsVoxelsAndNothingElse) {
 }
 
 TEST(SuperPshTest, WideSamplesTakeWideTags) {
-  CpuSession session(1);
+  UnitCpu cpu(1);
   for (int32_t x : {65535, 65536, 131071}) {
     const std::vector<Coordinate> voxels = {{0, 0, 0, 0}, {0, x, 0, 0}};
-    const auto set = CoordinateSet::Create(voxels, {1, 1, 1}, session.context);
-    const auto psh = SuperPsh::Build(**set, {}, session.context);
+    const auto set = CoordinateSet::Create(voxels, {1, 1, 1}, cpu.context);
+    const auto psh = SuperPsh::Build(**set, {}, cpu.context);
     ASSERT_TRUE(psh.ok());
     EXPECT_EQ(psh->has_narrow_tags(), x == 65535);
     EXPECT_EQ(psh->Find(0, {x, 0, 0}), 1);
@@ -156,15 +155,15 @@ TEST(SuperPshTest, WideSamplesTakeWideTags) {
 
 TEST(PerfectHashPluginTest, CountsAndRefusals) {
   Registry registry = MakeRegistry();
-  const MappingCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
-  const auto geometry = *ConvGeometry::Create(c.geometry);
-  CpuSession session(1);
+  const MapCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
+  const auto geometry = *ConvGeometry::Create(c.params);
+  UnitCpu cpu(1);
   const auto mapping = *registry.mappings().Create("perfect_hash:symmetric=true");
-  ASSERT_TRUE(RunMapping(*mapping, c, geometry, session).ok());
-  EXPECT_EQ(session.profile.counters.queries, 13 * static_cast<int64_t>(c.inputs.size()));
-  EXPECT_GT(session.profile.counters.index_bytes, 0);
-  EXPECT_EQ(session.profile.visits[static_cast<int>(Stage::kIndexBuild)], 1);
-  EXPECT_EQ(session.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
+  ASSERT_TRUE(RunMapping(*mapping, c, cpu).ok());
+  EXPECT_EQ(cpu.profile.counters.queries, 13 * static_cast<int64_t>(c.inputs.size()));
+  EXPECT_GT(cpu.profile.counters.index_bytes, 0);
+  EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kIndexBuild)], 1);
+  EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
 
   const auto even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   EXPECT_TRUE(

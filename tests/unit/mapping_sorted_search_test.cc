@@ -1,6 +1,6 @@
 #include "gmock/gmock.h"
 #include "mapping/sorted_search/register.h"
-#include "mapping_search_cases.h"
+#include "mapping_cases.h"
 
 namespace voxconv {
 namespace {
@@ -13,16 +13,15 @@ Registry MakeRegistry() {
   return registry;
 }
 
-class SortedSearchTest : public testing::TestWithParam<MappingCase> {};
+class SortedSearchTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(SortedSearchTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  const std::vector<std::string> variants = registry.mappings().Variants();
-  ASSERT_GE(variants.size(), 12u);
-  for (const std::string& spec : variants) ExpectExactMap(registry, spec, GetParam());
+  ASSERT_GE(registry.mappings().Variants().size(), 12u);
+  ExpectExactMaps(registry, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, SortedSearchTest, testing::ValuesIn(MappingCases()),
+INSTANTIATE_TEST_SUITE_P(Cases, SortedSearchTest, testing::ValuesIn(MapCases()),
                          [](const auto& info) { return info.param.name; });
 
 // More rows than one block of the pair collector has.
@@ -31,41 +30,38 @@ TEST(SortedSearchLargeTest, VariantsAgreeAcrossBlocks) {
   for (bool sorted : {true, false}) {
     std::vector<Coordinate> voxels = RandomVoxels(12000, {0, 1}, -20, 20, {1, 1, 1}, 5);
     if (sorted) voxels = Sorted(std::move(voxels));
-    const MappingCase c = Submanifold("Large", std::move(voxels), {3, 3, 3});
-    const auto geometry = ConvGeometry::Create(c.geometry);
-    Triples expected;
+    const MapCase c = Submanifold("Large", std::move(voxels), {3, 3, 3});
+    Pairs expected;
     for (const std::string& spec : registry.mappings().Variants()) {
       SCOPED_TRACE(spec);
-      CpuSession session(2);
-      const auto map = RunMapping(**registry.mappings().Create(spec), c, *geometry, session);
+      UnitCpu cpu(2);
+      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
-      ASSERT_TRUE(map->Validate(session.context).ok());
-      const Triples triples = MapTriples(*map);
-      if (expected.empty()) expected = triples;
-      ASSERT_GT(triples.size(), 100000u);
-      EXPECT_TRUE(triples == expected);
+      ASSERT_TRUE(map->Validate(cpu.context).ok());
+      const Pairs found = PairsOf(*map);
+      if (expected.in.empty()) expected = found;
+      ASSERT_GT(found.in.size(), 100000u);
+      EXPECT_TRUE(found == expected);
     }
   }
 }
 
 TEST(SortedSearchPluginTest, CountsQueriesAndStages) {
   const Registry registry = MakeRegistry();
-  const MappingCase c =
-      Submanifold("", Sorted(RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6)), {3, 3, 3});
-  const auto geometry = ConvGeometry::Create(c.geometry);
+  const MapCase c = Submanifold("", Sorted(RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6)), {3, 3, 3});
   const int64_t rows = c.inputs.size();
   for (const auto& [options, queries] : {std::pair<std::string, int64_t>{"", 27 * rows},
                                          {"symmetric=true", 13 * rows},
                                          {"variant=full,symmetric=true", 13 * rows},
                                          {"variant=naive", 27 * rows}}) {
-    CpuSession session(1);
+    UnitCpu cpu(1);
     const auto mapping = registry.mappings().Create("sorted_search:" + options);
-    ASSERT_TRUE(RunMapping(**mapping, c, *geometry, session).ok());
-    EXPECT_EQ(session.profile.counters.queries, queries) << options;
-    EXPECT_EQ(session.profile.counters.index_bytes, (rows + 1) * 8);
-    EXPECT_EQ(session.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
+    ASSERT_TRUE(RunMapping(**mapping, c, cpu).ok());
+    EXPECT_EQ(cpu.profile.counters.queries, queries) << options;
+    EXPECT_EQ(cpu.profile.counters.index_bytes, (rows + 1) * 8);
+    EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
     // Only `full` sorts anything here: its queries.
-    EXPECT_EQ(session.profile.visits[static_cast<int>(Stage::kIndexBuild)],
+    EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kIndexBuild)],
               options.starts_with("variant=full") ? 2 : 1);
   }
 }
@@ -80,18 +76,20 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
       mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
   EXPECT_THAT(mapping->Supports(odd, BackendKind::kCuda).reason, HasSubstr("CUDA"));
   EXPECT_FALSE(registry.mappings().Create("sorted_search:source_block=0").ok());
+  EXPECT_THAT(registry.mappings()
+                  .Create("sorted_search:variant=segmented,query_block=64")
+                  .status()
+                  .message(),
+              HasSubstr("query_block=64: variant=segmented has none"));
   EXPECT_EQ(RegisterSortedSearchMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST(SortedSearchPluginTest, OutOfMemoryIsAStatus) {
   const Registry registry = MakeRegistry();
-  const MappingCase c = Submanifold("", RandomVoxels(3000, {0}, 0, 40, {1, 1, 1}, 7), {3, 3, 3});
-  const auto geometry = ConvGeometry::Create(c.geometry);
+  const MapCase c = Submanifold("", RandomVoxels(3000, {0}, 0, 40, {1, 1, 1}, 7), {3, 3, 3});
   for (const std::string& spec : registry.mappings().Variants()) {
-    CpuSession session(1);
-    session.backend = *CpuBackend::Create({.threads = 1, .memory_limit = 200000});
-    session.context = {session.backend.get(), &session.backend->main_stream(), nullptr};
-    const auto map = RunMapping(**registry.mappings().Create(spec), c, *geometry, session);
+    UnitCpu cpu(1, /*memory_limit=*/200000);
+    const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
     EXPECT_EQ(map.status().code(), absl::StatusCode::kResourceExhausted) << spec;
   }
 }

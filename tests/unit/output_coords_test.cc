@@ -28,7 +28,7 @@ void ExpectOutputs(const MapCase& c, const OutputCoords& plugin) {
   const ConvGeometry geometry = *ConvGeometry::Create(c.params);
   const std::vector<Coordinate> expected = BruteForceOutputs(c.inputs, geometry);
   for (int threads : {1, 2}) {
-    Cpu cpu(threads);
+    UnitCpu cpu(threads);
     const auto inputs =
         *CoordinateSet::Create(c.inputs, geometry.input_tensor_stride(), cpu.context);
     const auto outputs = plugin.Compute(*inputs, geometry, cpu.context);
@@ -58,11 +58,13 @@ TEST(OutputCoordsTest, EveryPluginFindsExactlyTheOutputs) {
 }
 
 TEST(OutputCoordsTest, ManyRows) {
-  MapCase c{"many", Params(ConvKind::kStrided, OutputRule::kDilate, {3, 3, 3}, {2, 2, 2}),
-            RandomRows(30000, 50, {1, 1, 1}, {-25, -25, -25}, 3)};
-  for (const auto& plugin : AllPlugins()) ExpectOutputs(c, *plugin);
-  c.params.rule = OutputRule::kQuantize;
-  for (const auto& plugin : AllPlugins()) ExpectOutputs(c, *plugin);
+  const std::vector<Coordinate> rows = RandomVoxels(15000, {0, 2}, -25, 24, {1, 1, 1}, 3);
+  const MapCase dilate = Layer("dilate", rows, Dilate({3, 3, 3}, {2, 2, 2}));
+  const MapCase quantize = Layer("quantize", rows, Quantize({3, 3, 3}, {2, 2, 2}));
+  for (const auto& plugin : AllPlugins()) {
+    ExpectOutputs(dilate, *plugin);
+    ExpectOutputs(quantize, *plugin);
+  }
 }
 
 // The first output outside the range is named; one that bounds or the lattice drop is no error.
@@ -72,22 +74,14 @@ TEST(OutputCoordsTest, RefusesOutputsOutsideTheRange) {
     Coordinate input;
     std::string message;
   } cases[] = {
-      {Params(ConvKind::kStrided, OutputRule::kQuantize, {3, 3, 3}, {3, 3, 3}),
-       {0, 0, kMinCoordinate, 0},
-       "y = -131073"},
-      {Params(ConvKind::kStrided, OutputRule::kDilate, {3, 3, 3}, {2, 2, 2}),
-       {0, 0, 0, kMaxCoordinate},
-       "z = 131072"},
-      {Params(ConvKind::kTransposed, OutputRule::kQuantize, {3, 3, 3}, {1, 1, 1}),
-       {0, kMinCoordinate, 0, 0},
-       "x = -131073"},
-      {Params(ConvKind::kStrided, OutputRule::kDilate, {1, 1, 3}, {2, 2, 1}),
-       {0, 1, 0, kMaxCoordinate},
-       ""},
+      {Quantize({3, 3, 3}, {3, 3, 3}), {0, 0, kMinCoordinate, 0}, "y = -131073"},
+      {Dilate({3, 3, 3}, {2, 2, 2}), {0, 0, 0, kMaxCoordinate}, "z = 131072"},
+      {Transposed({3, 3, 3}, {1, 1, 1}), {0, kMinCoordinate, 0, 0}, "x = -131073"},
+      {Dilate({1, 1, 3}, {2, 2, 1}), {0, 1, 0, kMaxCoordinate}, ""},
   };
   for (const auto& plugin : AllPlugins()) {
     for (const auto& [params, input, message] : cases) {
-      Cpu cpu(1);
+      UnitCpu cpu(1);
       const auto set = *CoordinateSet::Create({input}, {1, 1, 1}, cpu.context);
       const auto outputs = plugin->Compute(*set, *ConvGeometry::Create(params), cpu.context);
       if (message.empty()) {
