@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "core/backend.h"
 
@@ -32,6 +33,9 @@ class Tensor {
   // Uninitialised.
   static absl::StatusOr<Tensor> Create(int64_t rows, int64_t channels, DType dtype,
                                        const ExecutionContext& context) {
+    if (rows < 0 || channels < 0 || (channels > 0 && rows > INT64_MAX / 8 / channels)) {
+      return absl::InvalidArgumentError("tensor: negative rows or channels, or past 2^63 bytes");
+    }
     VOXCONV_ASSIGN_OR_RETURN(
         Buffer buffer, context.backend->Allocate(rows * channels * SizeOf(dtype), *context.stream));
     Tensor tensor;

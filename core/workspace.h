@@ -2,6 +2,7 @@
 #ifndef VOXCONV_CORE_WORKSPACE_H_
 #define VOXCONV_CORE_WORKSPACE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -15,14 +16,19 @@ namespace voxconv {
 class WorkspaceBooking {
  public:
   // Returns the slot under which Workspace::Get finds the memory. Alignment is 256 bytes.
+  // Sizes past 2^63 bytes are booked as that, which Workspace::Grant then refuses.
   int Book(int64_t bytes) {
+    constexpr int64_t kAlignment = 256;
     offsets_.push_back(total_);
-    total_ += (bytes + 255) / 256 * 256;
+    total_ = bytes > INT64_MAX - total_ - kAlignment
+                 ? INT64_MAX
+                 : total_ + (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return static_cast<int>(offsets_.size()) - 1;
   }
   template <typename T>
   int Book(int64_t count) {
-    return Book(count * static_cast<int64_t>(sizeof(T)));
+    constexpr int64_t kSize = sizeof(T);
+    return Book(count > INT64_MAX / kSize ? INT64_MAX : count * kSize);
   }
   int64_t total_bytes() const { return total_; }
   const std::vector<int64_t>& offsets() const { return offsets_; }

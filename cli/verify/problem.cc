@@ -178,8 +178,8 @@ const std::vector<NamedGeometry>& Geometries() {
 }
 
 std::vector<std::string> GeometryOfEachKind() {
-  return {"submanifold_k3", "quantize_k2_s2", "dilate_k3_s2", "inverse_quantize_k2_s2",
-          "transposed_k2_s2"};
+  return {"submanifold_k3",         "quantize_k2_s2",          "dilate_k3_s2",
+          "inverse_quantize_k2_s2", "inverse_dilate_k3_s2_p1", "transposed_k2_s2"};
 }
 
 absl::StatusOr<CoordinateSetPtr> Problem::MakeInputs(const ExecutionContext& context) const {
