@@ -17,7 +17,9 @@ endforeach()
 
 find_program(VOXCONV_CCACHE ccache)
 if(VOXCONV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${VOXCONV_CCACHE})
+  # With paths relative to the source tree, the presets' builds share what they have in common.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${VOXCONV_CCACHE})
 endif()
 
 # Warnings belong to our own code only; dependencies come in as SYSTEM includes.
