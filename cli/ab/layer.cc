@@ -76,8 +76,8 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
                       {"n_in", a->inputs().size()},
                       {"n_out", a->outputs().size()},
                       {"pairs", pairs.num_pairs()}};
-  work.a = MakeSide(std::move(a), request.rebuild_maps);
-  work.b = MakeSide(std::move(b), request.rebuild_maps);
+  work.a = MakeSide(a, request.rebuild_maps);
+  work.b = MakeSide(b, request.rebuild_maps);
   return work;
 }
 
