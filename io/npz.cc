@@ -52,12 +52,15 @@ absl::StatusOr<Archive> OpenBytes(absl::string_view bytes, absl::string_view nam
   return Archive(archive);
 }
 
-absl::StatusOr<std::string> ReadMember(zip_t* archive, zip_uint64_t index, absl::string_view name) {
+// The sizes are the archive's own claims: nothing is allocated that its `archive_size` bytes cannot
+// expand to.
+absl::StatusOr<std::string> ReadMember(zip_t* archive, zip_uint64_t archive_size,
+                                       zip_uint64_t index, absl::string_view name) {
   zip_stat_t stat;
   zip_stat_init(&stat);
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
   if (zip_stat_index(archive, index, 0, &stat) != 0 || (stat.valid & kNeeded) != kNeeded ||
-      stat.size / kMaxExpansion > stat.comp_size) {
+      stat.comp_size > archive_size || stat.size / kMaxExpansion > stat.comp_size) {
     return absl::DataLossError(absl::StrCat(name, ": the archive gives no credible size"));
   }
   const Member member(zip_fopen_index(archive, index, 0));
@@ -122,7 +125,8 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
     if (!seen.insert(std::string(array_name)).second) {
       return absl::InvalidArgumentError(absl::StrCat(member_name, ": appears twice"));
     }
-    const absl::StatusOr<std::string> member = ReadMember(archive->get(), index, member_name);
+    const absl::StatusOr<std::string> member =
+        ReadMember(archive->get(), bytes.size(), index, member_name);
     if (!member.ok()) return member.status();
     absl::StatusOr<NpyArray> array = ParseNpy(*member, member_name);
     if (!array.ok()) return array.status();
