@@ -10,6 +10,10 @@
 #include "backends/cpu/cpu_backend.h"
 #include "cli/builtin_plugins.h"
 #include "core/plugin_loader.h"
+#include "core/version.h"
+#if VOXCONV_HAVE_CUDA
+#include "backends/cuda/cuda_backend.h"
+#endif
 
 namespace voxconv::cli {
 
@@ -60,6 +64,7 @@ po::options_description SessionOptions() {
   po::options_description options("Where it runs");
   options.add_options()                                                             //
       ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")    //
+      ("device", po::value<int>()->default_value(0), "index of the CUDA device")    //
       ("threads", po::value<int>()->default_value(0), "CPU threads; 0: all cores")  //
       ("memory-limit-mib", po::value<int64_t>()->default_value(0),
        "memory the backend may hold at once; 0: no limit")  //
@@ -74,12 +79,15 @@ absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& reg
   return LoadPluginsFromEnvironment(registry);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(BackendKind kind, int threads,
-                                                     int64_t memory_limit_bytes) {
-  if (kind == BackendKind::kCuda) {
-    return absl::UnimplementedError("backend cuda: this program was built without CUDA");
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice) {
+  if (choice.kind == BackendKind::kCpu) {
+    return CpuBackend::Create({.threads = choice.threads, .memory_limit = choice.memory_limit});
   }
-  return CpuBackend::Create({.threads = threads, .memory_limit = memory_limit_bytes});
+#if VOXCONV_HAVE_CUDA
+  return CudaBackend::Create({.device = choice.device, .memory_limit = choice.memory_limit});
+#else
+  return absl::UnimplementedError("backend cuda: this program was built without CUDA");
+#endif
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& values) {
@@ -93,8 +101,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& 
     return absl::InvalidArgumentError(
         absl::StrCat("--memory-limit-mib ", mib, ": allowed are 0 (none) .. 2^40"));
   }
-  VOXCONV_ASSIGN_OR_RETURN(session->backend_,
-                           MakeBackend(kind, values["threads"].as<int>(), mib << 20));
+  VOXCONV_ASSIGN_OR_RETURN(session->backend_, MakeBackend({.kind = kind,
+                                                           .device = values["device"].as<int>(),
+                                                           .threads = values["threads"].as<int>(),
+                                                           .memory_limit = mib << 20}));
   return session;
 }
 

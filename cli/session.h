@@ -45,8 +45,13 @@ class Session {
 absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry);
 
 // A backend by kind. CUDA is refused where this program was built without it.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(BackendKind kind, int threads,
-                                                     int64_t memory_limit_bytes);
+struct BackendChoice {
+  BackendKind kind = BackendKind::kCpu;
+  int device = 0;            // CUDA
+  int threads = 0;           // CPU; 0: all cores
+  int64_t memory_limit = 0;  // bytes; 0: none
+};
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice);
 
 // Long work: a line that overwrites itself on a terminal, nothing elsewhere.
 class Progress {

@@ -87,6 +87,7 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
                            ParseArguments("verify [OPTIONS]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   const BackendKind kind = session->backend().kind();
+  const int device = values["device"].as<int>();
   if (values["support"].as<bool>()) {
     for (const std::string& line : verify::SupportTable(session->registry(), kind)) {
       std::cout << line << "\n";
@@ -98,8 +99,10 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const std::string dataflow,
       Selected(values["dataflow"].as<std::string>(), session->registry().dataflows()));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial, MakeBackend(kind, 1, 0));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel, MakeBackend(kind, 2, 0));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial,
+                           MakeBackend({.kind = kind, .device = device, .threads = 1}));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel,
+                           MakeBackend({.kind = kind, .device = device, .threads = 2}));
   verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
                                   parallel.get()};
   const std::vector<verify::Case> cases =

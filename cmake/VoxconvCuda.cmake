@@ -21,6 +21,13 @@ if(NOT VOXCONV_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know nvcc's C++20 yet
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    endif()
+    # core's constexpr functions (keys, offsets) are device functions too; line tables cost nothing
+    # and let profilers name the source.
+    string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr --extended-lambda -lineinfo")
     set(VOXCONV_HAVE_CUDA ON)
     set(VOXCONV_CUDA_VERSION ${CUDAToolkit_VERSION})
     set(reason "toolkit ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

@@ -20,11 +20,13 @@ if(VOXCONV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # With paths relative to the source tree, the presets' builds share what they have in common.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${VOXCONV_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 # Warnings belong to our own code only; dependencies come in as SYSTEM includes.
 add_library(voxconv_warnings INTERFACE)
 target_compile_options(voxconv_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Wno-unused-parameter>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>)
 
 if(VOXCONV_SANITIZE)

@@ -20,10 +20,15 @@ endfunction()
 # exports their symbols.
 function(voxconv_enable_plugins executable)
   target_link_libraries(${executable} PRIVATE voxconv::core voxconv::backend_cpu)
+  set(whole "\"$<TARGET_FILE:voxconv::core>\" \"$<TARGET_FILE:voxconv::backend_cpu>\"")
+  if(TARGET voxconv::backend_cuda)
+    target_link_libraries(${executable} PRIVATE voxconv::backend_cuda)
+    string(APPEND whole " \"$<TARGET_FILE:voxconv::backend_cuda>\"")
+  endif()
   # As an option of its own: $<LINK_LIBRARY:WHOLE_ARCHIVE,...> also applies where a library comes
   # again as the dependency of another, and then everything in it is defined twice. Here the
   # archives come whole before all else, and nothing is left to take from their later mentions.
   target_link_options(${executable} PRIVATE
-    "SHELL:LINKER:--push-state,--whole-archive \"$<TARGET_FILE:voxconv::core>\" \"$<TARGET_FILE:voxconv::backend_cpu>\" LINKER:--pop-state")
+    "SHELL:LINKER:--push-state,--whole-archive ${whole} LINKER:--pop-state")
   set_target_properties(${executable} PROPERTIES ENABLE_EXPORTS ON)
 endfunction()

@@ -33,12 +33,17 @@ function(voxconv_stage_folder name folder)
 endfunction()
 
 # voxconv_add_plugin(NAME n FAMILY mapping|dataflow|output_coords REGISTER RegisterFn HEADER path.h
-#                    FOLDER path SOURCES ... [PRIVATE libs])
+#                    FOLDER path SOURCES ... [CUDA_SOURCES ...] [PRIVATE libs])
 # Adds the plugin's library and enters its register function in the generated
 # list of built-in plugins (cli/ links it); no static initialiser is involved.
 function(voxconv_add_plugin)
-  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;HEADER;FOLDER" "SOURCES;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;HEADER;FOLDER" "SOURCES;CUDA_SOURCES;PRIVATE"
+                        ${ARGN})
   set(target voxconv_${ARG_FAMILY}_${ARG_NAME})
+  if(VOXCONV_HAVE_CUDA AND ARG_CUDA_SOURCES)
+    list(APPEND ARG_SOURCES ${ARG_CUDA_SOURCES})
+    list(APPEND ARG_PRIVATE voxconv_backend_cuda)
+  endif()
   voxconv_add_library(${target} FOLDER ${ARG_FOLDER} SOURCES ${ARG_SOURCES}
                       PUBLIC voxconv_core PRIVATE voxconv_backend_cpu ${ARG_PRIVATE})
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_TARGETS ${target})

@@ -68,6 +68,10 @@ class Backend {
   // The map with inputs and outputs exchanged, as canonical pairs.
   virtual absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
                                                        const ExecutionContext& context) = 0;
+  // Exclusive prefix sum over the offsets of the pairs of each, K + 1 entries, of a map in table
+  // layout (KernelMap::EnsureCounts). Synchronises the stream.
+  virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
+                                                          const ExecutionContext& context) = 0;
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
 };

@@ -85,6 +85,28 @@ class Array {
   int64_t size_ = 0;
 };
 
+// A read-only array with any number of owners: layouts of one map share its table.
+template <typename T>
+class SharedArray {
+ public:
+  SharedArray() = default;
+  SharedArray(Array<T> array)  // NOLINT(google-explicit-constructor): a change of ownership only
+      : array_(std::make_shared<const Array<T>>(std::move(array))) {}
+
+  bool empty() const { return size() == 0; }
+  int64_t size() const { return array_ == nullptr ? 0 : array_->size(); }
+  int64_t bytes() const { return array_ == nullptr ? 0 : array_->bytes(); }
+  const T* data() const { return array_ == nullptr ? nullptr : array_->data(); }
+  // Empty host memory where there is none.
+  const Array<T>& array() const {
+    static const Array<T> kNone;
+    return array_ == nullptr ? kNone : *array_;
+  }
+
+ private:
+  std::shared_ptr<const Array<T>> array_;
+};
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_CORE_BUFFER_H_

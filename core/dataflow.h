@@ -33,10 +33,25 @@ class DataflowPlan {
   WorkspaceBooking booking_;
 };
 
+// What a layer does to its sum before it is stored:
+// y = sum * scale + shift per channel, + residual, then max(y, 0). All in f32, rounded once.
+struct Epilogue {
+  const float* scale = nullptr;  // [C_out] in the backend's memory; null is 1
+  const float* shift = nullptr;  // likewise; null is 0
+  // [N_out, C_out] in the output's dtype; null data: none. May be the output itself.
+  TensorView residual;
+  bool relu = false;
+
+  bool empty() const {
+    return scale == nullptr && shift == nullptr && residual.data == nullptr && !relu;
+  }
+};
+
 struct ForwardArgs {
   TensorView input;    // [N_in, C_in]
   TensorView weights;  // [K * C_in, C_out]: offset k's matrix is rows [k * C_in, (k + 1) * C_in)
   TensorView output;   // [N_out, C_out]; overwritten entirely, uninitialised before
+  Epilogue epilogue;   // empty unless FusesEpilogue()
 };
 
 struct BackwardInputArgs {
@@ -60,6 +75,8 @@ class Dataflow {
   virtual Support Supports(const ConvShape& shape, BackendKind backend) const = 0;
   // Bitwise the same output for the same arguments, whatever the run and the thread count.
   virtual bool deterministic() const = 0;
+  // Whether Forward applies ForwardArgs::epilogue; otherwise callers run it afterwards.
+  virtual bool FusesEpilogue(BackendKind) const { return false; }
   // The layout that Plan and Forward take for a map of `num_offsets` offsets.
   virtual LayoutRequest RequiredLayout(int num_offsets) const = 0;
 

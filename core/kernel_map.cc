@@ -133,7 +133,9 @@ class Validator {
     return CheckPairs(map_, in, out);
   }
   absl::Status operator()(const NeighbourTable& layout) {
-    return Table("table", layout.table, map_.num_outputs(), /*positions=*/false);
+    VOXCONV_RETURN_IF_ERROR(
+        Table("table", layout.table.array(), map_.num_outputs(), /*positions=*/false));
+    return layout.masks.empty() ? absl::OkStatus() : TableMasks(layout);
   }
   absl::Status operator()(const DenseTables& layout) {
     VOXCONV_RETURN_IF_ERROR(Table("in_table", layout.in_table, map_.num_inputs(), true));
@@ -144,7 +146,7 @@ class Validator {
     return Codes("out", layout.out_ptr, layout.out_code, map_.num_outputs());
   }
   absl::Status operator()(const MaskSorted& layout) {
-    VOXCONV_RETURN_IF_ERROR(Table("table", layout.table, map_.num_outputs(), false));
+    VOXCONV_RETURN_IF_ERROR(Table("table", layout.table.array(), map_.num_outputs(), false));
     return Masks(layout);
   }
 
@@ -165,20 +167,42 @@ class Validator {
     return CheckCodes(map_, name, host_ptr, host_codes);
   }
 
+  absl::Status TableMasks(const NeighbourTable& layout) {
+    const int words = (map_.num_offsets() + 31) / 32;
+    VOXCONV_RETURN_IF_ERROR(CheckSize("masks", layout.masks.size(), map_.num_outputs() * words));
+    VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks.array(), context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table.array(), context_));
+    for (int64_t row = 0; row < map_.num_outputs(); ++row) {
+      for (int k = 0; k < map_.num_offsets(); ++k) {
+        VOXCONV_RETURN_IF_ERROR(CheckBit(row, k, masks[row * words + k / 32], k % 32,
+                                         table[row * map_.num_offsets() + k]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckBit(int64_t row, int k, uint32_t word, int bit, int32_t entry) {
+    if (((word >> bit) & 1) == static_cast<uint32_t>(entry >= 0)) return absl::OkStatus();
+    return Invalid(absl::StrCat("mask of row ", row, " is wrong at offset ", k));
+  }
+
   absl::Status Masks(const MaskSorted& layout) {
     const int64_t rows = map_.num_outputs();
     VOXCONV_RETURN_IF_ERROR(CheckSplits(layout, map_.num_offsets()));
     const int64_t splits = static_cast<int64_t>(layout.split_ptr.size()) - 1;
     VOXCONV_RETURN_IF_ERROR(CheckSize("split_ptr", splits, map_.layout().splits));
-    VOXCONV_RETURN_IF_ERROR(CheckSize("row_order", layout.row_order.size(), splits * rows));
+    const bool as_given =
+        layout.row_order.size() == 0 && map_.layout().mask_order == MaskOrder::kNone;
+    VOXCONV_RETURN_IF_ERROR(
+        CheckSize("row_order", layout.row_order.size(), as_given ? 0 : splits * rows));
     VOXCONV_RETURN_IF_ERROR(CheckSize("masks", layout.masks.size(), splits * rows * layout.words));
     VOXCONV_ASSIGN_OR_RETURN(auto order, CopyToHost(layout.row_order, context_));
-    VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks, context_));
-    VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks.array(), context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table.array(), context_));
     for (int64_t s = 0; s < splits; ++s) {
       std::vector<bool> seen(rows, false);
       for (int64_t i = 0; i < rows; ++i) {
-        const int32_t row = order[s * rows + i];
+        const int32_t row = as_given ? static_cast<int32_t>(i) : order[s * rows + i];
         if (row < 0 || row >= rows || seen[row]) {
           return Invalid(absl::StrCat("row_order of split ", s, " is no permutation"));
         }
@@ -186,10 +210,8 @@ class Validator {
         for (int32_t k = layout.split_ptr[s]; k < layout.split_ptr[s + 1]; ++k) {
           const int bit = k - layout.split_ptr[s];
           const uint32_t word = masks[(s * rows + row) * layout.words + bit / 32];
-          const bool present = table[int64_t{row} * map_.num_offsets() + k] >= 0;
-          if (((word >> (bit % 32)) & 1) != static_cast<uint32_t>(present)) {
-            return Invalid(absl::StrCat("mask of row ", row, " is wrong at offset ", k));
-          }
+          VOXCONV_RETURN_IF_ERROR(
+              CheckBit(row, k, word, bit % 32, table[int64_t{row} * map_.num_offsets() + k]));
         }
       }
     }
@@ -202,7 +224,7 @@ class Validator {
 
 struct ByteCounter {
   int64_t operator()(const PairList& l) const { return l.in.bytes() + l.out.bytes(); }
-  int64_t operator()(const NeighbourTable& l) const { return l.table.bytes(); }
+  int64_t operator()(const NeighbourTable& l) const { return l.table.bytes() + l.masks.bytes(); }
   int64_t operator()(const DenseTables& l) const {
     return l.in_table.bytes() + l.out_table.bytes();
   }
@@ -246,7 +268,15 @@ absl::string_view ToString(MaskOrder order) {
 
 int64_t KernelMap::bytes() const { return std::visit(ByteCounter{}, storage_); }
 
+absl::Status KernelMap::EnsureCounts(const ExecutionContext& context) const {
+  if (counts_known()) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(offset_ptr_, context.backend->CountPairs(*this, context));
+  VOXCONV_CHECK(static_cast<int>(offset_ptr_.size()) == num_offsets_ + 1);
+  return absl::OkStatus();
+}
+
 absl::Status KernelMap::Validate(const ExecutionContext& context) const {
+  VOXCONV_RETURN_IF_ERROR(EnsureCounts(context));
   if (offset_ptr_.empty() || offset_ptr_.front() != 0) {
     return Invalid("offset_ptr must start with 0");
   }

@@ -46,7 +46,10 @@ struct PairList {
 
 // table[q * K + k] = input row, -1 = none. Luo & Lai's offset table (OFT).
 struct NeighbourTable {
-  Array<int32_t> table;  // [N_out, K]
+  SharedArray<int32_t> table;  // [N_out, K]
+  // Bit k % 32 of masks[q * words + k / 32], words = ceil(K / 32): whether row q has offset k.
+  // Empty where the mapping did not make them as a by-product.
+  SharedArray<uint32_t> masks;
 };
 
 // Positions in the canonical pair list, -1 = none: in_table[p * K + k], out_table[q * K + k].
@@ -66,16 +69,18 @@ struct CodedCsr {
 // For output-stationary implicit GEMM: per split s, which offsets each output row has and in which
 // order the rows are processed. Split s covers offsets [split_ptr[s], split_ptr[s+1]).
 struct MaskSorted {
-  Array<int32_t> table;  // [N_out, K], as in NeighbourTable
-  Array<uint32_t>
-      masks;  // [splits, N_out, words]; bit j of the row's words: offset split_ptr[s] + j
-  Array<int32_t> row_order;  // [splits, N_out]: position -> output row
+  SharedArray<int32_t> table;  // [N_out, K], as in NeighbourTable
+  // [splits, N_out, words]; bit j of the row's words: offset split_ptr[s] + j.
+  SharedArray<uint32_t> masks;
+  // [splits, N_out]: position -> output row. May be empty where the mask order is kNone: the rows
+  // as given.
+  Array<int32_t> row_order;
   int words = 1;
   std::vector<int32_t> split_ptr;  // [splits + 1], host
 };
 
-// Which input row meets which output row under which kernel offset. Immutable once built; in the
-// memory of one backend.
+// Which input row meets which output row under which kernel offset. Immutable once built (but for
+// counts that come late); in the memory of one backend.
 class KernelMap {
  public:
   using Storage = std::variant<PairList, NeighbourTable, DenseTables, CodedCsr, MaskSorted>;
@@ -88,14 +93,35 @@ class KernelMap {
         num_outputs_(num_outputs),
         offset_ptr_(std::move(offset_ptr)),
         layout_(layout),
-        storage_(std::move(storage)) {}
+        storage_(std::move(storage)),
+        num_offsets_(static_cast<int>(offset_ptr_.size()) - 1) {}
+  // A map whose pairs have not been counted: what a device found and the host has not waited for.
+  // Tables only (kNeighbourTable, kMaskSorted), whose size does not depend on the count.
+  KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets, LayoutRequest layout,
+            Storage storage)
+      : num_inputs_(num_inputs),
+        num_outputs_(num_outputs),
+        offset_ptr_(),
+        layout_(layout),
+        storage_(std::move(storage)),
+        num_offsets_(num_offsets) {}
 
   int64_t num_inputs() const { return num_inputs_; }
   int64_t num_outputs() const { return num_outputs_; }
-  int num_offsets() const { return static_cast<int>(offset_ptr_.size()) - 1; }
-  const std::vector<int64_t>& offset_ptr() const { return offset_ptr_; }
-  int64_t num_pairs() const { return offset_ptr_.back(); }
-  int64_t num_pairs(int k) const { return offset_ptr_[k + 1] - offset_ptr_[k]; }
+  int num_offsets() const { return num_offsets_; }
+
+  // Whether the counts below are on the host. Always, but for tables that a device made.
+  bool counts_known() const { return !offset_ptr_.empty(); }
+  // Counts the pairs where that has not been done yet; synchronises the stream then. Not
+  // thread-safe.
+  absl::Status EnsureCounts(const ExecutionContext& context) const;
+  // All need known counts (checked).
+  const std::vector<int64_t>& offset_ptr() const {
+    VOXCONV_CHECK(counts_known());
+    return offset_ptr_;
+  }
+  int64_t num_pairs() const { return offset_ptr().back(); }
+  int64_t num_pairs(int k) const { return offset_ptr()[k + 1] - offset_ptr_[k]; }
   const LayoutRequest& layout() const { return layout_; }
 
   // The offset under which every row meets itself (ConvGeometry::center), or -1. Set by whoever
@@ -122,11 +148,12 @@ class KernelMap {
  private:
   int64_t num_inputs_ = 0;
   int64_t num_outputs_ = 0;
-  std::vector<int64_t> offset_ptr_{0};
+  mutable std::vector<int64_t> offset_ptr_{0};  // empty: not counted yet
   LayoutRequest layout_;
+  Storage storage_;
+  int num_offsets_ = 0;
   int identity_offset_ = -1;
   bool symmetric_ = false;
-  Storage storage_;
 };
 
 }  // namespace voxconv

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/backend.h"
 #include "core/coordinate_set.h"
 #include "core/geometry.h"
@@ -65,6 +67,12 @@ class OutputCoords {
   virtual absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet& inputs,
                                                    const ConvGeometry& geometry,
                                                    const ExecutionContext& context) const = 0;
+  // The coordinates of a chain of layers: set i + 1 is made of set i by geometry i, the first of
+  // `inputs`. As Compute one after the other, but a backend whose host must wait for a size waits
+  // once for all of them. Returns one set a geometry.
+  virtual absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChain(
+      const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
+      const ExecutionContext& context) const;
 };
 
 }  // namespace voxconv

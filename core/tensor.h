@@ -26,45 +26,29 @@ struct TensorView {
   }
 };
 
+// What `view` views, widened to f32. Synchronises the stream.
+absl::StatusOr<std::vector<float>> ToHost(const TensorView& view, const ExecutionContext& context);
+
 // Owns what a TensorView views.
 class Tensor {
  public:
   Tensor() = default;
   // Uninitialised.
   static absl::StatusOr<Tensor> Create(int64_t rows, int64_t channels, DType dtype,
-                                       const ExecutionContext& context) {
-    if (rows < 0 || channels < 0 || (channels > 0 && rows > INT64_MAX / 8 / channels)) {
-      return absl::InvalidArgumentError("tensor: negative rows or channels, or past 2^63 bytes");
-    }
-    VOXCONV_ASSIGN_OR_RETURN(
-        Buffer buffer, context.backend->Allocate(rows * channels * SizeOf(dtype), *context.stream));
-    Tensor tensor;
-    tensor.view_ = {buffer.data(), rows, channels, dtype, buffer.space()};
-    tensor.buffer_ = std::move(buffer);
-    return tensor;
-  }
-  // Copies `host` ([rows, channels], f32) to the backend. Other dtypes: kUnimplemented.
+                                       const ExecutionContext& context);
+  // Copies `host` ([rows, channels]) to the backend, rounded to `dtype`. `host` may be gone when
+  // this returns.
   static absl::StatusOr<Tensor> FromHost(absl::Span<const float> host, int64_t rows,
-                                         int64_t channels, const ExecutionContext& context) {
-    VOXCONV_CHECK(static_cast<int64_t>(host.size()) == rows * channels);
-    VOXCONV_ASSIGN_OR_RETURN(Tensor tensor, Create(rows, channels, DType::kF32, context));
-    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(tensor.view_.data, tensor.view_.space,
-                                                  host.data(), MemorySpace::kHost,
-                                                  tensor.view_.bytes(), *context.stream));
-    return tensor;
-  }
+                                         int64_t channels, const ExecutionContext& context,
+                                         DType dtype = DType::kF32);
 
   const TensorView& view() const { return view_; }
   int64_t rows() const { return view_.rows; }
   int64_t channels() const { return view_.channels; }
 
-  // Synchronises the stream. f32 only.
+  // Widened to f32. Synchronises the stream.
   absl::StatusOr<std::vector<float>> ToHost(const ExecutionContext& context) const {
-    std::vector<float> host(view_.rows * view_.channels);
-    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(host.data(), MemorySpace::kHost, view_.f32(),
-                                                  view_.space, view_.bytes(), *context.stream));
-    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-    return host;
+    return voxconv::ToHost(view_, context);
   }
 
  private:

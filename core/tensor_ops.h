@@ -1,6 +1,8 @@
-// The dense operators of network layers, implemented once a backend. All tensors are f32 row-major
-// in the backend's memory; outputs are overwritten. Those of ScaleShift and Add may alias an input,
-// no others may. Work is queued on context.stream. Shape mismatches are refused by name and value.
+// The dense operators of network layers, implemented once a backend. All tensors are row-major
+// in the backend's memory and of one dtype: f32 on the CPU, also f16 and bf16 on CUDA (computed in
+// f32, rounded once; tf32 is f32 here but for Linear); outputs are overwritten. Those of ScaleShift
+// and Add may alias an input, no others may. Work is queued on context.stream. Shape mismatches are
+// refused by name and value.
 #ifndef VOXCONV_CORE_TENSOR_OPS_H_
 #define VOXCONV_CORE_TENSOR_OPS_H_
 

@@ -58,17 +58,17 @@ absl::StatusOr<std::vector<LayerChoice>> HeuristicPlanner::Plan(const NetworkGra
 
 absl::StatusOr<std::vector<LayerChoice>> OverridePlanner::Plan(const NetworkGraph& graph) const {
   VOXCONV_ASSIGN_OR_RETURN(std::vector<LayerChoice> choices, base_->Plan(graph));
-  for (const LayerOverride& override_ : overrides_) {
+  for (const LayerOverride& overriding : overrides_) {
     bool matched = false;
     for (size_t id = 0; id < graph.nodes().size(); ++id) {
       const Node& node = graph.nodes()[id];
-      if (!UsesKernelMap(node) || fnmatch(override_.pattern.c_str(), node.name.c_str(), 0) != 0)
+      if (!UsesKernelMap(node) || fnmatch(overriding.pattern.c_str(), node.name.c_str(), 0) != 0)
         continue;
-      Override(override_.choice, choices[id]);
+      Override(overriding.choice, choices[id]);
       matched = true;
     }
     if (!matched) {
-      return absl::NotFoundError(absl::StrCat("layer pattern '", override_.pattern,
+      return absl::NotFoundError(absl::StrCat("layer pattern '", overriding.pattern,
                                               "': matches no convolution or pooling of ",
                                               graph.name()));
     }

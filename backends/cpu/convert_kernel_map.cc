@@ -59,15 +59,15 @@ void ForPairsOfOutputs(const KernelMap& map, const PairList& pairs, int64_t begi
 absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& map, const ExecutionContext& context) {
   const PairList& pairs = map.As<PairList>();
   const int num_offsets = map.num_offsets();
-  NeighbourTable result;
-  VOXCONV_ASSIGN_OR_RETURN(result.table, EmptyTable(map.num_outputs(), num_offsets, context));
-  int32_t* table = result.table.data();
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> result,
+                           EmptyTable(map.num_outputs(), num_offsets, context));
+  int32_t* table = result.data();
   ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
     ForPairsOfOutputs(map, pairs, begin, end, [&](int k, int64_t i) {
       table[int64_t{pairs.out.data()[i]} * num_offsets + k] = pairs.in.data()[i];
     });
   });
-  return result;
+  return NeighbourTable{.table = std::move(result), .masks = {}};
 }
 
 absl::StatusOr<PairList> TableToPairs(const KernelMap& map, const ExecutionContext& context) {
@@ -168,7 +168,7 @@ class MaskSorter {
   MaskSorter(const KernelMap& map, const LayoutRequest& request, const ExecutionContext& context)
       : map_(map), request_(request), context_(context) {}
 
-  absl::StatusOr<MaskSorted> Run(Array<int32_t> table) {
+  absl::StatusOr<MaskSorted> Run(SharedArray<int32_t> table) {
     if (request_.splits < 1 || request_.splits > std::max(1, map_.num_offsets())) {
       return absl::InvalidArgumentError(
           absl::StrCat("splits ", request_.splits, ": allowed are 1..", map_.num_offsets()));
@@ -184,20 +184,22 @@ class MaskSorter {
     result.words = (longest + 31) / 32;
     const int64_t rows = map_.num_outputs();
     VOXCONV_ASSIGN_OR_RETURN(
-        result.masks, AllocateArray<uint32_t>(request_.splits * rows * result.words, context_));
+        Array<uint32_t> masks,
+        AllocateArray<uint32_t>(request_.splits * rows * result.words, context_));
     VOXCONV_ASSIGN_OR_RETURN(result.row_order,
                              AllocateArray<int32_t>(request_.splits * rows, context_));
     for (int s = 0; s < request_.splits; ++s) {
-      FillMasks(result, s);
-      VOXCONV_RETURN_IF_ERROR(OrderRows(result, s));
+      uint32_t* split_masks = masks.data() + s * rows * result.words;
+      FillMasks(result, s, split_masks);
+      VOXCONV_RETURN_IF_ERROR(OrderRows(result, s, split_masks));
     }
+    result.masks = std::move(masks);
     return result;
   }
 
  private:
-  void FillMasks(MaskSorted& result, int s) const {
+  void FillMasks(const MaskSorted& result, int s, uint32_t* masks) const {
     const int64_t rows = map_.num_outputs();
-    uint32_t* masks = result.masks.data() + s * rows * result.words;
     const int32_t first = result.split_ptr[s], last = result.split_ptr[s + 1];
     ParallelRanges(context_, rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
       std::fill(masks + begin * result.words, masks + end * result.words, 0);
@@ -211,12 +213,11 @@ class MaskSorter {
     });
   }
 
-  absl::Status OrderRows(MaskSorted& result, int s) const {
+  absl::Status OrderRows(MaskSorted& result, int s, const uint32_t* masks) const {
     const int64_t rows = map_.num_outputs();
     int32_t* order = result.row_order.data() + s * rows;
     std::iota(order, order + rows, 0);
     if (request_.mask_order == MaskOrder::kNone) return absl::OkStatus();
-    const uint32_t* masks = result.masks.data() + s * rows * result.words;
     VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> key_of_row, AllocateArray<uint64_t>(rows, context_));
     uint64_t* keys = key_of_row.data();
     for (int64_t row = 0; row < rows; ++row) {
@@ -264,8 +265,8 @@ absl::StatusOr<KernelMap> FromPairs(const KernelMap& map, const LayoutRequest& r
   return absl::InternalError("unknown layout");
 }
 
-// A copy of the map's own neighbour table, where its layout has one.
-const Array<int32_t>* TableOf(const KernelMap& map) {
+// The map's own neighbour table, where its layout has one.
+const SharedArray<int32_t>* TableOf(const KernelMap& map) {
   if (map.layout().layout == MapLayout::kNeighbourTable) return &map.As<NeighbourTable>().table;
   if (map.layout().layout == MapLayout::kMaskSorted) return &map.As<MaskSorted>().table;
   return nullptr;
@@ -275,10 +276,9 @@ const Array<int32_t>* TableOf(const KernelMap& map) {
 // pairs are read off in one pass over the inputs and one over the outputs.
 absl::StatusOr<KernelMap> ToPairs(const KernelMap& map, const ExecutionContext& context) {
   const LayoutRequest request{MapLayout::kPairs};
-  if (const Array<int32_t>* table = TableOf(map)) {
-    VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> copy, CopyToBackend<int32_t>(table->host(), context));
-    const KernelMap view =
-        WithStorage(map, {MapLayout::kNeighbourTable}, NeighbourTable{std::move(copy)});
+  if (const SharedArray<int32_t>* table = TableOf(map)) {
+    const KernelMap view = WithStorage(map, {MapLayout::kNeighbourTable},
+                                       NeighbourTable{.table = *table, .masks = {}});
     VOXCONV_ASSIGN_OR_RETURN(PairList pairs, TableToPairs(view, context));
     return WithStorage(map, request, std::move(pairs));
   }
@@ -315,12 +315,11 @@ absl::StatusOr<KernelMap> CpuBackend::ConvertKernelMap(const KernelMap& map,
                                                        const LayoutRequest& request,
                                                        const ExecutionContext& context) {
   StageScope scope(context, Stage::kConvert);
+  VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
   if (map.layout().layout == MapLayout::kPairs) return FromPairs(map, request, context);
   if (request.layout == MapLayout::kMaskSorted && TableOf(map) != nullptr) {
-    VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
-                             CopyToBackend<int32_t>(TableOf(map)->host(), context));
     MaskSorter sorter(map, request, context);
-    VOXCONV_ASSIGN_OR_RETURN(MaskSorted sorted, sorter.Run(std::move(table)));
+    VOXCONV_ASSIGN_OR_RETURN(MaskSorted sorted, sorter.Run(*TableOf(map)));
     return WithStorage(map, request, std::move(sorted));
   }
   VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, ToPairs(map, context));
@@ -360,6 +359,19 @@ absl::StatusOr<KernelMap> CpuBackend::TransposeKernelMap(const KernelMap& map,
   result.set_identity_offset(map.identity_offset());
   result.set_symmetric(map.symmetric());
   return result;
+}
+
+absl::StatusOr<std::vector<int64_t>> CpuBackend::CountPairs(const KernelMap& map,
+                                                            const ExecutionContext&) {
+  const SharedArray<int32_t>* table = TableOf(map);
+  VOXCONV_CHECK(table != nullptr);
+  const int num_offsets = map.num_offsets();
+  std::vector<int64_t> offset_ptr(num_offsets + 1, 0);
+  for (int64_t i = 0; i < table->size(); ++i) {
+    if (table->data()[i] >= 0) ++offset_ptr[i % num_offsets + 1];
+  }
+  std::partial_sum(offset_ptr.begin(), offset_ptr.end(), offset_ptr.begin());
+  return offset_ptr;
 }
 
 }  // namespace voxconv

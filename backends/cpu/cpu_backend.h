@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/backend.h"
@@ -43,6 +44,8 @@ class CpuBackend final : public Backend {
                                              const ExecutionContext& context) override;
   absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
                                                const ExecutionContext& context) override;
+  absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
+                                                  const ExecutionContext& context) override;
   TensorOps& tensor_ops() override;
 
   int threads() const { return threads_; }

@@ -18,8 +18,8 @@ absl::Status Scenario::Prepare() {
 }
 
 absl::Status Scenario::Load() {
-  VOXCONV_ASSIGN_OR_RETURN(backend_, cli::MakeBackend(BackendKind::kCpu, threads_, 0));
-  VOXCONV_ASSIGN_OR_RETURN(serial_, cli::MakeBackend(BackendKind::kCpu, 1, 0));
+  VOXCONV_ASSIGN_OR_RETURN(backend_, cli::MakeBackend({.threads = threads_}));
+  VOXCONV_ASSIGN_OR_RETURN(serial_, cli::MakeBackend({.threads = 1}));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
   VOXCONV_ASSIGN_OR_RETURN(coordinates_, cli::MakeCoordinates(cloud, Context()));
   VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));

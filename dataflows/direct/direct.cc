@@ -2,7 +2,7 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "dataflows/direct/direct_cpu.h"
 #include "dataflows/direct/register.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "dataflows/fetch_on_demand/fetch_on_demand_cpu.h"
 #include "dataflows/fetch_on_demand/register.h"
 #include "dataflows/fetch_on_demand/schedule.h"

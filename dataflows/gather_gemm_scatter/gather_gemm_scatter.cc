@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "dataflows/gather_gemm_scatter/forward_cpu.h"
 #include "dataflows/gather_gemm_scatter/plan.h"
 #include "dataflows/gather_gemm_scatter/register.h"

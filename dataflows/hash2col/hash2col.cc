@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "dataflows/hash2col/forward_cpu.h"
 #include "dataflows/hash2col/plan.h"
 #include "dataflows/hash2col/register.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
 #include "dataflows/implicit_gemm/register.h"
 

@@ -2,7 +2,7 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "mapping/grid/grid_cpu.h"
 #include "mapping/grid/register.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "mapping/hash/hash_table_cpu.h"
 #include "mapping/hash/register.h"
 

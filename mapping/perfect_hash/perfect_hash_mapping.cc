@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/cpu_support.h"
 #include "backends/cpu/pair_collector.h"
+#include "core/backend_support.h"
 #include "mapping/perfect_hash/psh_cpu.h"
 #include "mapping/perfect_hash/register.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_support.h"
+#include "core/backend_support.h"
 #include "mapping/sorted_search/full_search_cpu.h"
 #include "mapping/sorted_search/register.h"
 #include "mapping/sorted_search/segment_search_cpu.h"

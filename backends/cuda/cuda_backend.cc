@@ -1,0 +1,225 @@
+#include "backends/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_check.h"
+#include "backends/cuda/cuda_gemm.h"
+#include "backends/cuda/cuda_tensor_ops.h"
+#include "backends/cuda/probe_device.h"
+#include "nvtx3/nvToolsExt.h"
+
+namespace voxconv {
+
+// Owns the memory allocated on it in the sense that freeing is queued there.
+class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
+ public:
+  explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
+  ~CudaStream() override {
+    if (stream_ == nullptr) return;
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+
+  absl::Status Initialise() {
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override {
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+    return absl::OkStatus();
+  }
+  void* native_handle() override { return stream_; }
+  cudaStream_t get() const { return stream_; }
+
+  // An error here is one of earlier work and comes back from the next Synchronize.
+  void Free(void* data, int64_t bytes) override {
+    cudaFreeAsync(data, stream_);
+    backend_.in_use_ -= bytes;
+  }
+
+ private:
+  CudaBackend& backend_;
+  cudaStream_t stream_ = nullptr;
+};
+
+CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {}
+
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
+  if (options.memory_limit < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory limit ", options.memory_limit, ": must be 0 (none) or more bytes"));
+  }
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    (void)cudaGetLastError();
+    return absl::UnavailableError(
+        absl::StrCat("backend cuda: no CUDA device (",
+                     error == cudaSuccess ? "none found" : cudaGetErrorString(error), ")"));
+  }
+  if (options.device < 0 || options.device >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", options.device, ": allowed are 0..", count - 1));
+  }
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
+  VOXCONV_RETURN_IF_ERROR(backend->Initialise());
+  return backend;
+}
+
+absl::Status CudaBackend::Initialise() {
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties_, options_.device));
+  if (!DeviceRunsOurKernels()) {
+    return absl::UnavailableError(absl::StrCat(
+        "device ", options_.device, ": ", properties_.name, " has compute capability ",
+        properties_.major, ".", properties_.minor, ", which this program has no code for"));
+  }
+  cudaMemPoolProps pool{};
+  pool.allocType = cudaMemAllocationTypePinned;
+  pool.location = {cudaMemLocationTypeDevice, options_.device};
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemPoolCreate(&pool_, &pool));
+  uint64_t keep = UINT64_MAX;  // freed memory stays in the pool
+  VOXCONV_RETURN_IF_CUDA_ERROR(
+      cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  stream_ = std::make_unique<CudaStream>(*this);
+  VOXCONV_RETURN_IF_ERROR(stream_->Initialise());
+  tensor_ops_ = MakeCudaTensorOps();
+  VOXCONV_ASSIGN_OR_RETURN(gemm_, MakeCudaGemm());
+  return absl::OkStatus();
+}
+
+CudaBackend::~CudaBackend() {
+  if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
+  for (const PendingStage& stage : pending_) {
+    cudaEventDestroy(stage.begin);
+    if (stage.end != nullptr) cudaEventDestroy(stage.end);
+  }
+  for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+  gemm_.reset();
+  stream_.reset();
+  if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
+}
+
+std::string CudaBackend::DeviceName() const { return properties_.name; }
+
+Stream& CudaBackend::main_stream() { return *stream_; }
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaBackend::MakeStream() {
+  auto stream = std::make_unique<CudaStream>(*this);
+  VOXCONV_RETURN_IF_ERROR(stream->Initialise());
+  return stream;
+}
+
+absl::Status CudaBackend::Exhausted(int64_t bytes) const {
+  size_t free = 0, total = 0;
+  (void)cudaMemGetInfo(&free, &total);
+  const std::string left = options_.memory_limit > 0
+                               ? absl::StrCat(std::max<int64_t>(0, options_.memory_limit - in_use_),
+                                              " left of the limit of ", options_.memory_limit)
+                               : absl::StrCat(free, " left of the device's ", total);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("out of memory: ", bytes, " bytes asked for, ", in_use_, " in use, ", left));
+}
+
+absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("allocation of ", bytes, " bytes"));
+  if (bytes == 0) return Buffer(nullptr, 0, MemorySpace::kDevice, nullptr);
+  if (options_.memory_limit > 0 && bytes > options_.memory_limit - in_use_) return Exhausted(bytes);
+  CudaStream& owner = static_cast<CudaStream&>(stream);
+  void* data = nullptr;
+  cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, owner.get());
+  if (error == cudaErrorMemoryAllocation) {
+    // What is freed on this stream but not yet returned may be enough.
+    (void)cudaGetLastError();
+    (void)cudaStreamSynchronize(owner.get());
+    error = cudaMallocFromPoolAsync(&data, bytes, pool_, owner.get());
+  }
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return Exhausted(bytes);
+  }
+  VOXCONV_RETURN_IF_CUDA_ERROR(error);
+  in_use_ += bytes;
+  peak_ = std::max(peak_, in_use_);
+  return Buffer(data, bytes, MemorySpace::kDevice, &owner);
+}
+
+absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
+                               MemorySpace from_space, int64_t bytes, Stream& stream) {
+  if (bytes == 0) return absl::OkStatus();
+  const bool to_host = to_space == MemorySpace::kHost, from_host = from_space == MemorySpace::kHost;
+  const cudaMemcpyKind kind = to_host ? from_host ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost
+                              : from_host ? cudaMemcpyHostToDevice
+                                          : cudaMemcpyDeviceToDevice;
+  VOXCONV_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(to, from, bytes, kind, static_cast<CudaStream&>(stream).get()));
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackend::FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) {
+  if (bytes == 0) return absl::OkStatus();
+  VOXCONV_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(data, value, bytes, static_cast<CudaStream&>(stream).get()));
+  return absl::OkStatus();
+}
+
+cudaEvent_t CudaBackend::TakeEvent() {
+  if (!free_events_.empty()) {
+    const cudaEvent_t event = free_events_.back();
+    free_events_.pop_back();
+    return event;
+  }
+  cudaEvent_t event = nullptr;
+  if (const cudaError_t error = cudaEventCreate(&event); error != cudaSuccess) {
+    stage_status_.Update(CudaError(error, "cudaEventCreate", __FILE__, __LINE__));
+  }
+  return event;
+}
+
+int64_t CudaBackend::BeginStage(Stage stage, Stream& stream) {
+  nvtxRangePushA(ToString(stage).data());
+  const cudaEvent_t event = TakeEvent();
+  if (event != nullptr) cudaEventRecord(event, static_cast<CudaStream&>(stream).get());
+  pending_.push_back({event, nullptr, stage, nullptr});
+  return static_cast<int64_t>(pending_.size()) - 1;
+}
+
+void CudaBackend::EndStage(int64_t token, Stage, Stream& stream, Profile* profile) {
+  nvtxRangePop();
+  PendingStage& pending = pending_[token];
+  pending.profile = profile;
+  pending.end = TakeEvent();
+  if (pending.end != nullptr) {
+    cudaEventRecord(pending.end, static_cast<CudaStream&>(stream).get());
+  }
+}
+
+absl::Status CudaBackend::FlushStages() {
+  absl::Status status = std::exchange(stage_status_, absl::OkStatus());
+  for (const PendingStage& pending : pending_) {
+    float ms = 0;
+    if (pending.begin != nullptr && pending.end != nullptr) {
+      cudaError_t error = cudaEventSynchronize(pending.end);
+      if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, pending.begin, pending.end);
+      if (error != cudaSuccess) {
+        status.Update(CudaError(error, "cudaEventElapsedTime", __FILE__, __LINE__));
+      } else if (pending.profile != nullptr) {
+        pending.profile->AddTime(pending.stage, ms);
+      }
+    }
+    if (pending.begin != nullptr) free_events_.push_back(pending.begin);
+    if (pending.end != nullptr) free_events_.push_back(pending.end);
+  }
+  pending_.clear();
+  return status;
+}
+
+TensorOps& CudaBackend::tensor_ops() { return *tensor_ops_; }
+
+CudaBackend& AsCuda(const ExecutionContext& context) {
+  VOXCONV_CHECK(context.backend->kind() == BackendKind::kCuda);
+  return static_cast<CudaBackend&>(*context.backend);
+}
+
+}  // namespace voxconv

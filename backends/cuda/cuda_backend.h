@@ -1,0 +1,113 @@
+// The CUDA backend: one device, explicit streams, stream-ordered memory from a pool, stage times
+// from events, an NVTX range a stage.
+#ifndef VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_
+#define VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+
+namespace voxconv {
+
+class CudaGemm;
+
+struct CudaOptions {
+  int device = 0;
+  int64_t memory_limit = 0;  // bytes this backend may hold at once; 0: what the device has
+};
+
+// Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:
+// one thread drives a backend. Buffers and streams must not outlive it.
+class CudaBackend final : public Backend {
+ public:
+  // Refuses: no device or driver, an index that is not there, a device older than every
+  // architecture this program was compiled for, a negative limit.
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
+  ~CudaBackend() override;
+
+  BackendKind kind() const override { return BackendKind::kCuda; }
+  std::string DeviceName() const override;
+  MemorySpace memory_space() const override { return MemorySpace::kDevice; }
+  Stream& main_stream() override;
+  // A further stream; ordered with others by events alone.
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream();
+
+  // cudaMallocFromPoolAsync: freed memory is kept for reuse. Released in order after the work that
+  // is queued on the allocating stream by then; whoever uses a buffer on another stream waits for
+  // that stream first.
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
+  // To and from pageable host memory: `from` may be gone when this returns; `to` is filled after
+  // Synchronize.
+  absl::Status Copy(void* to, MemorySpace to_space, const void* from, MemorySpace from_space,
+                    int64_t bytes, Stream& stream) override;
+  absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
+
+  int64_t BeginStage(Stage stage, Stream& stream) override;
+  void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) override;
+  // Synchronises with the last stage.
+  absl::Status FlushStages() override;
+
+  // Synchronise where pairs must be counted first: from tables of unknown counts to any layout but
+  // a table.
+  absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map, const LayoutRequest& request,
+                                             const ExecutionContext& context) override;
+  absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
+                                               const ExecutionContext& context) override;
+  absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
+                                                  const ExecutionContext& context) override;
+  TensorOps& tensor_ops() override;
+
+  int num_multiprocessors() const { return properties_.multiProcessorCount; }
+  // Bytes of shared memory a block may opt into.
+  int max_shared_memory() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
+  // 10 * major + minor.
+  int compute_capability() const { return 10 * properties_.major + properties_.minor; }
+  CudaGemm& gemm() { return *gemm_; }
+
+  // Bytes held by live buffers: now, and at most since the last ResetPeak.
+  int64_t BytesInUse() const { return in_use_; }
+  int64_t PeakBytes() const { return peak_; }
+  void ResetPeak() { peak_ = in_use_; }
+
+ private:
+  class CudaStream;
+  struct PendingStage {
+    cudaEvent_t begin, end;
+    Stage stage;
+    Profile* profile;
+  };
+
+  explicit CudaBackend(const CudaOptions& options);
+  absl::Status Initialise();
+  absl::Status Exhausted(int64_t bytes) const;
+  cudaEvent_t TakeEvent();
+
+  CudaOptions options_;
+  cudaDeviceProp properties_{};
+  cudaMemPool_t pool_ = nullptr;
+  int64_t in_use_ = 0;
+  int64_t peak_ = 0;
+  std::unique_ptr<CudaStream> stream_;
+  std::vector<cudaEvent_t> free_events_;
+  std::vector<PendingStage> pending_;
+  absl::Status stage_status_;
+  std::unique_ptr<TensorOps> tensor_ops_;
+  std::unique_ptr<CudaGemm> gemm_;
+};
+
+// The backend of a context that runs on CUDA (checked).
+CudaBackend& AsCuda(const ExecutionContext& context);
+
+inline cudaStream_t CudaStreamOf(const ExecutionContext& context) {
+  return static_cast<cudaStream_t>(context.stream->native_handle());
+}
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,63 @@
+// Kernel launches and CUB calls, checked. For .cu files.
+#ifndef VOXCONV_BACKENDS_CUDA_CUDA_LAUNCH_H_
+#define VOXCONV_BACKENDS_CUDA_CUDA_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_check.h"
+#include "core/backend.h"
+#include "core/status_macros.h"
+
+namespace voxconv {
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Blocks of `block` threads for one thread an item; the grid's x limit is 2^31 - 1 blocks.
+inline dim3 GridFor(int64_t items, int block) {
+  return dim3(static_cast<unsigned>(CeilDiv(items, block)));
+}
+
+// Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
+// queues nothing. Raises the kernel's dynamic shared memory limit where it needs more than 48 KiB.
+template <typename... Params, typename... Args>
+cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                         const ExecutionContext& context, Args&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+  if (shared_bytes > 48 * 1024) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
+  kernel<<<grid, block, shared_bytes, CudaStreamOf(context)>>>(std::forward<Args>(args)...);
+  if (Counters* counters = context.counters()) ++counters->launches;
+  return cudaGetLastError();
+}
+
+#define VOXCONV_LAUNCH(kernel, grid, block, shared_bytes, context, ...) \
+  VOXCONV_RETURN_IF_CUDA_ERROR(                                         \
+      ::voxconv::LaunchKernel(kernel, grid, block, shared_bytes, context, __VA_ARGS__))
+
+// Runs a CUB device algorithm: `call(temp, temp_bytes)` is made once for the size of its temporary
+// storage and once to queue the work; it must pass both on, and the context's stream.
+template <typename Call>
+absl::Status RunCub(const ExecutionContext& context, const Call& call) {
+  size_t bytes = 0;
+  VOXCONV_RETURN_IF_CUDA_ERROR(call(static_cast<void*>(nullptr), bytes));
+  // One byte at least: null would be taken for another question about the size.
+  VOXCONV_ASSIGN_OR_RETURN(
+      Buffer temp,
+      context.backend->Allocate(static_cast<int64_t>(bytes > 0 ? bytes : 1), *context.stream));
+  VOXCONV_RETURN_IF_CUDA_ERROR(call(temp.data(), bytes));
+  if (Counters* counters = context.counters()) ++counters->launches;
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_CUDA_LAUNCH_H_
