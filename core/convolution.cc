@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/tensor_ops.h"
 
 namespace voxconv {
 namespace {
@@ -23,6 +24,20 @@ absl::StatusOr<ConvShape> CheckShapes(const KernelMap& map, const TensorView& in
                                                    "; the features are ", ToString(input.dtype)));
   }
   return ConvShape{input.channels, weights.channels, input.dtype};
+}
+
+// In place.
+absl::Status ApplyEpilogue(const Epilogue& epilogue, const TensorView& y,
+                           const ExecutionContext& context) {
+  const StageScope stage(context, Stage::kEpilogue);
+  TensorOps& ops = context.backend->tensor_ops();
+  const bool adds = epilogue.residual.data != nullptr;
+  if (epilogue.scale != nullptr || epilogue.shift != nullptr || !adds) {
+    VOXCONV_RETURN_IF_ERROR(
+        ops.ScaleShift(y, epilogue.scale, epilogue.shift, epilogue.relu && !adds, y, context));
+  }
+  if (!adds) return absl::OkStatus();
+  return ops.Add(y, epilogue.residual, epilogue.relu, y, context);
 }
 
 }  // namespace
@@ -46,7 +61,8 @@ absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProble
 
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
                                       const TensorView& input, const TensorView& weights,
-                                      Workspace& workspace, const ExecutionContext& context) {
+                                      Workspace& workspace, const ExecutionContext& context,
+                                      const Epilogue& epilogue) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
   const Support support = dataflow.Supports(shape, context.backend->kind());
   if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
@@ -61,8 +77,13 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor output,
                            Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
+  const bool fused = dataflow.FusesEpilogue(context.backend->kind());
   VOXCONV_RETURN_IF_ERROR(
-      dataflow.Forward(*plan, used, {input, weights, output.view()}, workspace, context));
+      dataflow.Forward(*plan, used, {input, weights, output.view(), fused ? epilogue : Epilogue{}},
+                       workspace, context));
+  if (!fused && !epilogue.empty()) {
+    VOXCONV_RETURN_IF_ERROR(ApplyEpilogue(epilogue, output.view(), context));
+  }
   return output;
 }
 

@@ -20,9 +20,11 @@ absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProble
 // Plans, books, grants and runs one convolution. `map` is in any layout and is converted where the
 // dataflow needs another. `workspace` is reused from call to call. Refuses channel and row counts
 // that do not fit each other, by name and value. The result is a new tensor [N_out, C_out].
+// `epilogue` is fused where the dataflow can, and runs after it otherwise.
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
                                       const TensorView& input, const TensorView& weights,
-                                      Workspace& workspace, const ExecutionContext& context);
+                                      Workspace& workspace, const ExecutionContext& context,
+                                      const Epilogue& epilogue = {});
 
 }  // namespace voxconv
 

@@ -1,4 +1,5 @@
 // Convolutions against the fp64 oracle, and bitwise equality over repeats and threads.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,11 +20,16 @@ struct Channels {
 // Every width once as input and once as output: one, below a vector, a vector, one past two
 // vectors, a full tile.
 constexpr Channels kChannels[] = {{1, 3}, {3, 16}, {16, 33}, {33, 64}, {64, 1}};
+// What GPU kernels have paths of their own for: the networks' widths.
+constexpr Channels kNetworkChannels[] = {{4, 16},    {4, 32},  {16, 16},  {32, 32},
+                                         {32, 64},   {64, 64}, {96, 96},  {96, 128},
+                                         {128, 128}, {24, 40}, {72, 136}, {256, 256}};
+constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
 
 struct Expected {
   std::vector<float> features, weights;
   std::vector<double> output;
-  double bound = 0;
+  int64_t reduction = 0;
 };
 
 // Shared by the conv and repeat cases of one matrix; filled on first use.
@@ -44,8 +50,7 @@ class Oracle {
     expected.output =
         reference::Convolution(problem.map, {inputs, outputs, channels.in, channels.out},
                                expected.features, expected.weights);
-    expected.bound =
-        ErrorBound(DType::kF32, reference::ReductionLength(problem.map, outputs, channels.in));
+    expected.reduction = reference::ReductionLength(problem.map, outputs, channels.in);
     return expected;
   }
 
@@ -60,14 +65,14 @@ absl::StatusOr<KernelMap> MapOf(const Mapping& mapping, const Problem& problem,
 }
 
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
-                                            const Channels& channels,
+                                            const Channels& channels, DType dtype,
                                             const std::vector<float>& features,
                                             const std::vector<float>& weights,
                                             const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(Tensor input,
-                           Tensor::FromHost(features, map.num_inputs(), channels.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor input, Tensor::FromHost(features, map.num_inputs(), channels.in, context, dtype));
   VOXCONV_ASSIGN_OR_RETURN(Tensor weight, Tensor::FromHost(weights, map.num_offsets() * channels.in,
-                                                           channels.out, context));
+                                                           channels.out, context, dtype));
   Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(Tensor output, RunConvolution(dataflow, map, input.view(), weight.view(),
                                                          workspace, context));
@@ -88,11 +93,55 @@ struct ConvCase {
   std::string mapping, dataflow;
   Channels channels;
   const Problem* problem;
+  DType dtype = DType::kF32;
+  bool epilogue = false;  // with scale, shift, residual and ReLU fused
 
   std::string id() const {
-    return absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(), "/", problem->id);
+    return absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(),
+                        dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(dtype)),
+                        epilogue ? "-epilogue" : "", "/", problem->id);
   }
 };
+
+// y = max(y * scale + shift + residual, 0), as core/dataflow.h has it.
+struct HostEpilogue {
+  std::vector<float> scale, shift, residual;
+
+  HostEpilogue(int64_t rows, int64_t channels)
+      : scale(Values(channels, 13)),
+        shift(Values(channels, 14)),
+        residual(Values(rows * channels, 15)) {}
+
+  std::vector<double> Applied(std::vector<double> y) const {
+    const size_t channels = scale.size();
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] = std::max(0.0, y[i] * scale[i % channels] + shift[i % channels] + residual[i]);
+    }
+    return y;
+  }
+};
+
+absl::StatusOr<std::vector<float>> ConvolveWithEpilogue(const Dataflow& dataflow,
+                                                        const KernelMap& map, const ConvCase& test,
+                                                        const Expected& expected,
+                                                        const HostEpilogue& host,
+                                                        const ExecutionContext& context) {
+  const Channels& c = test.channels;
+  VOXCONV_ASSIGN_OR_RETURN(Tensor input, Tensor::FromHost(expected.features, map.num_inputs(), c.in,
+                                                          context, test.dtype));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor weight,
+      Tensor::FromHost(expected.weights, map.num_offsets() * c.in, c.out, context, test.dtype));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor residual, Tensor::FromHost(host.residual, map.num_outputs(),
+                                                             c.out, context, test.dtype));
+  VOXCONV_ASSIGN_OR_RETURN(Array<float> scale, CopyToBackend<float>(host.scale, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<float> shift, CopyToBackend<float>(host.shift, context));
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor output, RunConvolution(dataflow, map, input.view(), weight.view(), workspace, context,
+                                    {scale.data(), shift.data(), residual.view(), /*relu=*/true}));
+  return output.ToHost(context);
+}
 
 // Fills `last`; a verdict other than passed ends the case.
 Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap& last) {
@@ -119,21 +168,29 @@ Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& las
                     const ConvCase& test) {
   const auto dataflow = environment.registry->dataflows().Create(test.dataflow);
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  const BackendKind kind = environment.backend->kind();
   const Support support =
-      (*dataflow)->Supports({test.channels.in, test.channels.out}, environment.backend->kind());
+      (*dataflow)->Supports({test.channels.in, test.channels.out, test.dtype}, kind);
   if (!support.ok) return Outcome::Skipped(support.reason);
   Outcome prepared = PrepareMap(environment, test, last);
   if (prepared.verdict != Verdict::kPassed) return prepared;
   const Expected& expected = oracle.Get(*test.problem, test.channels);
-  const auto output = Convolve(**dataflow, last.map, test.channels, expected.features,
-                               expected.weights, ContextOf(*environment.backend));
+  const ExecutionContext context = ContextOf(*environment.backend);
+  const HostEpilogue epilogue(test.problem->outputs.size(), test.channels.out);
+  const auto output =
+      test.epilogue ? ConvolveWithEpilogue(**dataflow, last.map, test, expected, epilogue, context)
+                    : Convolve(**dataflow, last.map, test.channels, test.dtype, expected.features,
+                               expected.weights, context);
   if (!output.ok()) return Outcome::From(output.status());
-  const double error = reference::RelativeError(*output, expected.output);
-  if (error <= expected.bound) return Outcome::Passed();
-  return Outcome::Failed(absl::StrCat("norm-wise error ", error, " is past ", expected.bound));
+  const double error = reference::RelativeError(
+      *output, test.epilogue ? epilogue.Applied(expected.output) : expected.output);
+  const double bound = ErrorBound(test.dtype, expected.reduction);
+  if (error <= bound) return Outcome::Passed();
+  return Outcome::Failed(absl::StrCat("norm-wise error ", error, " is past ", bound));
 }
 
-constexpr int kRepeats = 2;
+// On each of two backends. A race on a GPU shows less often than one between two threads.
+int Repeats(BackendKind kind) { return kind == BackendKind::kCuda ? 10 : 2; }
 
 // Several of every plugin's tasks, with about as many neighbours a voxel as a LiDAR scan has.
 Scene LargeScene() {
@@ -151,7 +208,7 @@ Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec
   const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);
   for (Backend* backend : {environment.serial, environment.parallel}) {
-    for (int i = 0; i < kRepeats; ++i) {
+    for (int i = 0; i < Repeats(backend->kind()); ++i) {
       const ExecutionContext context = ContextOf(*backend);
       absl::StatusOr<KernelMap> map = MapOf(**mapping, problem, context);
       if (!map.ok()) return Outcome::From(map.status());
@@ -163,12 +220,12 @@ Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec
 }
 
 Outcome RunRepeatConvCase(const Environment& environment, const std::string& spec,
-                          const Channels& channels, const Problem& problem) {
+                          const Channels& channels, DType dtype, const Problem& problem) {
   const auto dataflow = environment.registry->dataflows().Create(spec);
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
   if (!(*dataflow)->deterministic()) return Outcome::Skipped("does not claim to be deterministic");
   const Support support =
-      (*dataflow)->Supports({channels.in, channels.out}, environment.backend->kind());
+      (*dataflow)->Supports({channels.in, channels.out, dtype}, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);
   const std::vector<float> features = Values(problem.inputs.size() * channels.in, 21);
   const std::vector<float> weights =
@@ -178,8 +235,8 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
     const ExecutionContext context = ContextOf(*backend);
     absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
-    for (int i = 0; i < kRepeats; ++i) {
-      const auto output = Convolve(**dataflow, *map, channels, features, weights, context);
+    for (int i = 0; i < Repeats(backend->kind()); ++i) {
+      const auto output = Convolve(**dataflow, *map, channels, dtype, features, weights, context);
       if (!output.ok()) return Outcome::From(output.status());
       if (first.empty()) first = *output;
       if (output->size() != first.size() ||
@@ -198,6 +255,29 @@ const NamedGeometry& GeometryNamed(absl::string_view name) {
   }
   VOXCONV_CHECK(false);
   return Geometries().front();
+}
+
+// Every dtype with the widths that kernels are written for, alone and with a fused epilogue.
+template <typename Add>
+void AddDTypeCases(Environment& environment, const std::vector<std::string>& dataflows,
+                   const Add& add) {
+  for (const std::string& kind : GeometryOfEachKind()) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
+    for (const std::string& dataflow : dataflows) {
+      const auto plugin = environment.registry->dataflows().Create(dataflow);
+      const bool fuses = plugin.ok() && (*plugin)->FusesEpilogue(BackendKind::kCuda);
+      for (const DType dtype : kDTypes) {
+        for (const Channels& channels : kChannels) {
+          if (dtype != DType::kF32) add({kReferenceMap, dataflow, channels, problem, dtype});
+          if (fuses) add({kReferenceMap, dataflow, channels, problem, dtype, /*epilogue=*/true});
+        }
+        for (const Channels& channels : kNetworkChannels) {
+          add({kReferenceMap, dataflow, channels, problem, dtype});
+          if (fuses) add({kReferenceMap, dataflow, channels, problem, dtype, /*epilogue=*/true});
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -221,6 +301,7 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
       }
     }
   }
+  const bool is_cuda = environment.backend->kind() == BackendKind::kCuda;
   // Shapes of the map that the scene above does not have; no mapping needs to find them again.
   for (const NamedGeometry& geometry : Geometries()) {
     for (const Scene& scene : Scenes()) {
@@ -228,9 +309,15 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
       if (problem == nullptr) continue;
       for (const std::string& dataflow : dataflows) {
         add({kReferenceMap, dataflow, kChannels[2], problem});
+        for (const DType dtype : kDTypes) {
+          if (is_cuda && dtype != DType::kF32) {
+            add({kReferenceMap, dataflow, kChannels[2], problem, dtype});
+          }
+        }
       }
     }
   }
+  if (is_cuda) AddDTypeCases(environment, dataflows, add);
 }
 
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {
@@ -248,13 +335,20 @@ void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {
                        }});
     }
     for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      for (const Channels& channels : {Channels{3, 16}, Channels{16, 33}}) {
+      const auto add = [&](const Channels& channels, DType dtype) {
         cases.push_back(
-            {absl::StrCat("repeat/conv/", spec, "/", channels.name(), "/", geometry, "/large"),
-             [&environment, problem_of, spec, channels, geometry] {
-               return RunRepeatConvCase(environment, spec, channels, problem_of(geometry));
+            {absl::StrCat("repeat/conv/", spec, "/", channels.name(),
+                          dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(dtype)), "/",
+                          geometry, "/large"),
+             [&environment, problem_of, spec, channels, dtype, geometry] {
+               return RunRepeatConvCase(environment, spec, channels, dtype, problem_of(geometry));
              }});
+      };
+      for (const Channels& channels : {Channels{3, 16}, Channels{16, 33}}) {
+        add(channels, DType::kF32);
       }
+      if (environment.backend->kind() != BackendKind::kCuda) continue;
+      for (const DType dtype : {DType::kTf32, DType::kF16}) add({64, 64}, dtype);
     }
   }
 }
