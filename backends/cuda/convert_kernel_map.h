@@ -42,6 +42,9 @@ absl::StatusOr<PairList> CodedCsrToPairs(const KernelMap& map, const ExecutionCo
 
 // From kPairs.
 absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& map, const ExecutionContext& context);
+// The transposed table: table[p * K + k] = output row, [N_in, K].
+absl::StatusOr<Array<int32_t>> PairsToInputTable(const KernelMap& map,
+                                                 const ExecutionContext& context);
 absl::StatusOr<DenseTables> PairsToDenseTables(const KernelMap& map,
                                                const ExecutionContext& context);
 absl::StatusOr<CodedCsr> PairsToCodedCsr(const KernelMap& map, const ExecutionContext& context);

@@ -36,11 +36,13 @@ struct PairsView {
   int num_offsets;
 };
 
-__global__ void WriteTable(PairsView pairs, int32_t* table) {
+// table[row[i] * K + offset of pair i] = value[i].
+__global__ void WriteTable(PairsView pairs, const int32_t* row, const int32_t* value,
+                           int32_t* table) {
   const int64_t i = GlobalThread();
   if (i >= pairs.size) return;
   const int k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
-  table[int64_t{pairs.out[i]} * pairs.num_offsets + k] = pairs.in[i];
+  table[int64_t{row[i]} * pairs.num_offsets + k] = value[i];
 }
 
 __global__ void WriteDenseTables(PairsView pairs, int32_t* in_table, int32_t* out_table) {
@@ -187,8 +189,19 @@ absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& map, const Executio
   VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
                            EmptyTable(map.num_outputs(), map.num_offsets(), context));
-  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), table.data());
+  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), pairs.view().out,
+                 pairs.view().in, table.data());
   return NeighbourTable{.table = std::move(table), .masks = {}};
+}
+
+absl::StatusOr<Array<int32_t>> PairsToInputTable(const KernelMap& map,
+                                                 const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
+                           EmptyTable(map.num_inputs(), map.num_offsets(), context));
+  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), pairs.view().in,
+                 pairs.view().out, table.data());
+  return table;
 }
 
 absl::StatusOr<DenseTables> PairsToDenseTables(const KernelMap& map,
