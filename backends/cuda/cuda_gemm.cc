@@ -34,13 +34,16 @@ uint32_t AlignmentOf(const void* pointer) {
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
-// Row counts change with every frame, a heuristic's answer hardly: it is kept for the next larger
-// number with four leading bits of its own, of whose kernels and workspace all smaller ones make
-// do.
+// Row counts change with every frame, a heuristic's answer hardly: it is asked about a number of
+// rows a little larger, of four leading bits of its own and as even as the true one, which kernels
+// that move several rows at once care about.
 int64_t RowBucket(int64_t m) {
-  const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(m))) - 4);
-  const int64_t step = int64_t{1} << shift;
-  return (m + step - 1) / step * step;
+  constexpr int64_t kEvenness = 8;
+  const int shift = static_cast<int>(std::bit_width(static_cast<uint64_t>(m))) - 4;
+  const int64_t step = int64_t{1} << std::max(0, shift);
+  if (step < kEvenness) return m;
+  const int64_t evenness = (m | kEvenness) & -(m | kEvenness);
+  return (m + step - 1) / step * step + evenness % kEvenness;
 }
 
 absl::Status CheckArgs(const GemmArgs& args) {
@@ -125,23 +128,33 @@ class CublasLtGemm final : public CudaGemm {
   };
 
   absl::Status Multiply(const GemmArgs& args, const ExecutionContext& context) {
-    Problem problem;
-    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
-    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args));
-    // A call's own, so that products on several streams do not meet in it.
-    VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
-                             context.backend->Allocate(choice->workspace, *context.stream));
-    const float alpha = 1.0f;
-    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmul(
-        handle_, &problem.operation, &alpha, args.b, &problem.b, args.a, &problem.a, &args.beta,
-        args.c, &problem.c, args.c, &problem.c, &choice->algorithm, workspace.data(),
-        static_cast<size_t>(choice->workspace), CudaStreamOf(context)));
+    VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, TryAs(RowBucket(args.m), args, context));
+    // What serves the larger number of rows does not serve the true one.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      VOXCONV_ASSIGN_OR_RETURN(status, TryAs(args.m, args, context));
+    }
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(status);
     if (Counters* counters = context.counters()) ++counters->launches;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<const Choice*> Choose(const GemmArgs& args) {
-    const int64_t rows = RowBucket(args.m);
+  // Queues the product with the algorithm for `rows` rows.
+  absl::StatusOr<cublasStatus_t> TryAs(int64_t rows, const GemmArgs& args,
+                                       const ExecutionContext& context) {
+    Problem problem;
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
+    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, rows));
+    // A call's own, so that products on several streams do not meet in it.
+    VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
+                             context.backend->Allocate(choice->workspace, *context.stream));
+    const float alpha = 1.0f;
+    return cublasLtMatmul(handle_, &problem.operation, &alpha, args.b, &problem.b, args.a,
+                          &problem.a, &args.beta, args.c, &problem.c, args.c, &problem.c,
+                          &choice->algorithm, workspace.data(),
+                          static_cast<size_t>(choice->workspace), CudaStreamOf(context));
+  }
+
+  absl::StatusOr<const Choice*> Choose(const GemmArgs& args, int64_t rows) {
     const uint32_t align_a = AlignmentOf(args.a), align_b = AlignmentOf(args.b),
                    align_c = AlignmentOf(args.c);
     const Key key = {rows,
