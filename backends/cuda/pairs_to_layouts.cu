@@ -36,21 +36,14 @@ struct PairsView {
   int num_offsets;
 };
 
-// table[row[i] * K + offset of pair i] = value[i].
+// table[row[i] * K + offset of pair i] = value[i], or i without values.
 __global__ void WriteTable(PairsView pairs, const int32_t* row, const int32_t* value,
                            int32_t* table) {
   const int64_t i = GlobalThread();
   if (i >= pairs.size) return;
   const int k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
-  table[int64_t{row[i]} * pairs.num_offsets + k] = value[i];
-}
-
-__global__ void WriteDenseTables(PairsView pairs, int32_t* in_table, int32_t* out_table) {
-  const int64_t i = GlobalThread();
-  if (i >= pairs.size) return;
-  const int k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
-  in_table[int64_t{pairs.in[i]} * pairs.num_offsets + k] = static_cast<int32_t>(i);
-  out_table[int64_t{pairs.out[i]} * pairs.num_offsets + k] = static_cast<int32_t>(i);
+  table[int64_t{row[i]} * pairs.num_offsets + k] =
+      value == nullptr ? static_cast<int32_t>(i) : value[i];
 }
 
 __global__ void ReadDenseTable(const int32_t* table, int64_t size, int num_offsets, int32_t* rows) {
@@ -60,28 +53,26 @@ __global__ void ReadDenseTable(const int32_t* table, int64_t size, int num_offse
   if (position >= 0) rows[position] = static_cast<int32_t>(i / num_offsets);
 }
 
-__global__ void MakeCodes(PairsView pairs, uint32_t* codes) {
-  const int64_t i = GlobalThread();
-  if (i >= pairs.size) return;
-  const uint32_t k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
-  codes[i] = k + static_cast<uint32_t>(pairs.num_offsets) * static_cast<uint32_t>(i);
-}
-
-// row_ptr[r] = number of entries of the ascending `sorted` below r, for r = 0..rows.
-__global__ void FindRowPointers(const uint32_t* sorted, int64_t size, int64_t rows,
-                                int64_t* row_ptr) {
+// counts[row]: bits of the row's mask; counts[rows] = 0.
+__global__ void CountRowBits(const uint32_t* masks, int64_t rows, int words, int32_t* counts) {
   const int64_t row = GlobalThread();
   if (row > rows) return;
-  int64_t lo = 0, hi = size;
-  while (lo < hi) {
-    const int64_t mid = (lo + hi) / 2;
-    if (sorted[mid] < row) {
-      lo = mid + 1;
-    } else {
-      hi = mid;
+  int32_t count = 0;
+  for (int w = 0; w < words && row < rows; ++w) count += __popc(masks[row * words + w]);
+  counts[row] = count;
+}
+
+__global__ void WriteCodes(const int32_t* positions, const uint32_t* masks, int64_t rows, int words,
+                           uint32_t num_offsets, const int64_t* ptr, uint32_t* codes) {
+  const int64_t row = GlobalThread();
+  if (row >= rows) return;
+  uint32_t* to = codes + ptr[row];
+  for (int w = 0; w < words; ++w) {
+    for (uint32_t mask = masks[row * words + w]; mask != 0; mask &= mask - 1) {
+      const uint32_t k = 32 * w + __ffs(mask) - 1;
+      *to++ = k + num_offsets * static_cast<uint32_t>(positions[row * num_offsets + k]);
     }
   }
-  row_ptr[row] = lo;
 }
 
 __global__ void ReadCodes(const int64_t* row_ptr, const uint32_t* codes, int64_t rows,
@@ -128,9 +119,11 @@ class DevicePairs {
   PairsView view_{};
 };
 
-// [rows, num_offsets] of -1.
-absl::StatusOr<Array<int32_t>> EmptyTable(int64_t rows, int num_offsets,
-                                          const ExecutionContext& context) {
+// [rows, K], -1 = none: by each pair's `row` its `value`, or its position without values.
+absl::StatusOr<Array<int32_t>> MakeTable(const DevicePairs& pairs, const int32_t* row,
+                                         const int32_t* value, int64_t rows,
+                                         const ExecutionContext& context) {
+  const int num_offsets = pairs.view().num_offsets;
   if (num_offsets > 0 && rows > INT64_MAX / 8 / num_offsets) {
     return absl::InvalidArgumentError(
         absl::StrCat("kernel map: a table of ", rows, " x ", num_offsets, " entries is too large"));
@@ -139,6 +132,8 @@ absl::StatusOr<Array<int32_t>> EmptyTable(int64_t rows, int num_offsets,
                            AllocateArray<int32_t>(rows * num_offsets, context));
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(table.data(), 0xff, table.bytes(), *context.stream));
+  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), row, value,
+                 table.data());
   return table;
 }
 
@@ -149,22 +144,25 @@ absl::StatusOr<PairList> AllocatePairs(int64_t size, const ExecutionContext& con
   return pairs;
 }
 
-// One side of the coded CSR. The codes come in order of their offsets, and a stable sort by row
-// leaves them so within a row.
-absl::Status EncodeRows(const Array<int32_t>& row_of, const Array<uint32_t>& codes, int64_t rows,
-                        Array<int64_t>& ptr, Array<uint32_t>& sorted_codes,
+// One side of the coded CSR, by way of the pairs' positions in a table (they fit int32: K * pairs
+// is below 2^32, and one offset has fewer pairs than there are rows).
+absl::Status EncodeRows(const DevicePairs& pairs, const int32_t* row, int64_t rows,
+                        Array<int64_t>& ptr, Array<uint32_t>& codes,
                         const ExecutionContext& context) {
-  const int64_t size = codes.size();
+  const int num_offsets = pairs.view().num_offsets;
   VOXCONV_ASSIGN_OR_RETURN(ptr, AllocateArray<int64_t>(rows + 1, context));
-  VOXCONV_ASSIGN_OR_RETURN(sorted_codes, AllocateArray<uint32_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted_rows, AllocateArray<uint32_t>(size, context));
-  // The sort moves bits and looks at the keys alone; int32 and uint32 may alias.
-  VOXCONV_RETURN_IF_ERROR(
-      SortByKey(reinterpret_cast<const uint32_t*>(row_of.data()), sorted_rows.data(),
-                reinterpret_cast<const int32_t*>(codes.data()),
-                reinterpret_cast<int32_t*>(sorted_codes.data()), size, BitsFor(rows), context));
-  VOXCONV_LAUNCH(FindRowPointers, GridFor(rows + 1, kBlock), kBlock, 0, context, sorted_rows.data(),
-                 size, rows, ptr.data());
+  VOXCONV_ASSIGN_OR_RETURN(codes, AllocateArray<uint32_t>(pairs.view().size, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> positions, MakeTable(pairs, row, nullptr, rows, context));
+  const int words = static_cast<int>(CeilDiv(num_offsets, 32));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> masks, SplitMasks(positions.data(), rows, num_offsets,
+                                                             {0, num_offsets}, words, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts, AllocateArray<int32_t>(rows + 1, context));
+  VOXCONV_LAUNCH(CountRowBits, GridFor(rows + 1, kBlock), kBlock, 0, context, masks.data(), rows,
+                 words, counts.data());
+  VOXCONV_RETURN_IF_ERROR(ExclusiveSum(counts.data(), ptr.data(), rows + 1, context));
+  VOXCONV_LAUNCH(WriteCodes, GridFor(rows, kBlock), kBlock, 0, context, positions.data(),
+                 masks.data(), rows, words, static_cast<uint32_t>(num_offsets), ptr.data(),
+                 codes.data());
   return absl::OkStatus();
 }
 
@@ -187,21 +185,15 @@ absl::Status SortByInput(const DevicePairs& pairs, int row_bits, int key_bits, P
 
 absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& map, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
-                           EmptyTable(map.num_outputs(), map.num_offsets(), context));
-  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), pairs.view().out,
-                 pairs.view().in, table.data());
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table, MakeTable(pairs, pairs.view().out, pairs.view().in,
+                                                           map.num_outputs(), context));
   return NeighbourTable{.table = std::move(table), .masks = {}};
 }
 
 absl::StatusOr<Array<int32_t>> PairsToInputTable(const KernelMap& map,
                                                  const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
-                           EmptyTable(map.num_inputs(), map.num_offsets(), context));
-  VOXCONV_LAUNCH(WriteTable, pairs.grid(), kBlock, 0, context, pairs.view(), pairs.view().in,
-                 pairs.view().out, table.data());
-  return table;
+  return MakeTable(pairs, pairs.view().in, pairs.view().out, map.num_inputs(), context);
 }
 
 absl::StatusOr<DenseTables> PairsToDenseTables(const KernelMap& map,
@@ -213,11 +205,9 @@ absl::StatusOr<DenseTables> PairsToDenseTables(const KernelMap& map,
   VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
   DenseTables result;
   VOXCONV_ASSIGN_OR_RETURN(result.in_table,
-                           EmptyTable(map.num_inputs(), map.num_offsets(), context));
+                           MakeTable(pairs, pairs.view().in, nullptr, map.num_inputs(), context));
   VOXCONV_ASSIGN_OR_RETURN(result.out_table,
-                           EmptyTable(map.num_outputs(), map.num_offsets(), context));
-  VOXCONV_LAUNCH(WriteDenseTables, pairs.grid(), kBlock, 0, context, pairs.view(),
-                 result.in_table.data(), result.out_table.data());
+                           MakeTable(pairs, pairs.view().out, nullptr, map.num_outputs(), context));
   return result;
 }
 
@@ -228,15 +218,11 @@ absl::StatusOr<CodedCsr> PairsToCodedCsr(const KernelMap& map, const ExecutionCo
                                                    " pairs; coded CSR holds codes below 2^32"));
   }
   VOXCONV_ASSIGN_OR_RETURN(DevicePairs pairs, DevicePairs::Create(map, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> codes,
-                           AllocateArray<uint32_t>(map.num_pairs(), context));
-  VOXCONV_LAUNCH(MakeCodes, pairs.grid(), kBlock, 0, context, pairs.view(), codes.data());
   CodedCsr result;
-  const PairList& list = map.As<PairList>();
   VOXCONV_RETURN_IF_ERROR(
-      EncodeRows(list.in, codes, map.num_inputs(), result.in_ptr, result.in_code, context));
-  VOXCONV_RETURN_IF_ERROR(
-      EncodeRows(list.out, codes, map.num_outputs(), result.out_ptr, result.out_code, context));
+      EncodeRows(pairs, pairs.view().in, map.num_inputs(), result.in_ptr, result.in_code, context));
+  VOXCONV_RETURN_IF_ERROR(EncodeRows(pairs, pairs.view().out, map.num_outputs(), result.out_ptr,
+                                     result.out_code, context));
   return result;
 }
 

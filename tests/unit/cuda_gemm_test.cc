@@ -83,7 +83,9 @@ void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& co
           sum += product;
           size += std::abs(product);
         }
-        ASSERT_NEAR(result[at], sum, bound * size) << "at " << row << ", " << column;
+        // Subnormal halves are 2^-24 apart, whatever the size.
+        const double floor = args.c_dtype == DType::kF16 ? 0x1p-24 : 0;
+        ASSERT_NEAR(result[at], sum, bound * size + floor) << "at " << row << ", " << column;
       }
     }
   }
