@@ -74,7 +74,7 @@ class Dataflow {
   virtual const Options& options() const = 0;
   virtual Support Supports(const ConvShape& shape, BackendKind backend) const = 0;
   // Bitwise the same output for the same arguments, whatever the run and the thread count.
-  virtual bool deterministic() const = 0;
+  virtual bool deterministic(BackendKind backend) const = 0;
   // Whether Forward applies ForwardArgs::epilogue; otherwise callers run it afterwards.
   virtual bool FusesEpilogue(BackendKind) const { return false; }
   // The layout that Plan and Forward take for a map of `num_offsets` offsets.

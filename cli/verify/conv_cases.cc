@@ -223,7 +223,8 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
                           const Channels& channels, DType dtype, const Problem& problem) {
   const auto dataflow = environment.registry->dataflows().Create(spec);
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
-  if (!(*dataflow)->deterministic()) return Outcome::Skipped("does not claim to be deterministic");
+  if (!(*dataflow)->deterministic(environment.backend->kind()))
+    return Outcome::Skipped("does not claim to be deterministic");
   const Support support =
       (*dataflow)->Supports({channels.in, channels.out, dtype}, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);

@@ -28,7 +28,7 @@ class Direct final : public Dataflow {
     return CpuF32Only(kName, shape, backend);
   }
 
-  bool deterministic() const override { return true; }
+  bool deterministic(BackendKind) const override { return true; }
   LayoutRequest RequiredLayout(int) const override {
     return {.layout = MapLayout::kNeighbourTable};
   }

@@ -2,9 +2,11 @@
 // and scatters in one kernel; fused over kernel offsets as PCEngine (Section 5) does.
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/backend_support.h"
 #include "dataflows/fetch_on_demand/fetch_on_demand_cpu.h"
+#include "dataflows/fetch_on_demand/fetch_on_demand_cuda.h"
 #include "dataflows/fetch_on_demand/register.h"
 #include "dataflows/fetch_on_demand/schedule.h"
 
@@ -35,10 +37,13 @@ class FetchOnDemand final : public Dataflow {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuF32Only(kName, shape, backend);
+    return CpuAndCuda(kName, shape, backend);
   }
 
-  bool deterministic() const override { return true; }
+  // On CUDA the offsets of one launch add to the same rows in any order.
+  bool deterministic(BackendKind backend) const override {
+    return backend == BackendKind::kCpu || FusionOf(options_) == FgmsFusion::kSeparate;
+  }
   LayoutRequest RequiredLayout(int) const override { return {}; }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
@@ -46,12 +51,23 @@ class FetchOnDemand final : public Dataflow {
       const ExecutionContext& context) const override {
     VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
     VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
-    return PlanFetchOnDemandCpu(ScheduleFgms(FusionOf(options_), map.offset_ptr()),
-                                options_.GetInt("tile"), map, shape);
+    VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
+    std::vector<FgmsLaunch> launches = ScheduleFgms(FusionOf(options_), map.offset_ptr());
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return PlanFetchOnDemandCuda(std::move(launches), map, shape, context);
+      }
+    }
+    return PlanFetchOnDemandCpu(std::move(launches), options_.GetInt("tile"), map, shape);
   }
 
   absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
                        const Workspace& workspace, const ExecutionContext& context) const override {
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return ForwardFetchOnDemandCuda(plan, map, args, workspace, context);
+      }
+    }
     return ForwardFetchOnDemandCpu(plan, map, args, workspace, context);
   }
 

@@ -53,7 +53,7 @@ class GatherGemmScatter final : public Dataflow {
               options_.GetInt("tile")} {}
 
   const Options& options() const override { return options_; }
-  bool deterministic() const override { return true; }
+  bool deterministic(BackendKind) const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
     return CpuF32Only(kName, shape, backend);

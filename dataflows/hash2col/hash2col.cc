@@ -36,7 +36,7 @@ class Hash2col final : public Dataflow {
   explicit Hash2col(Options options) : options_(std::move(options)) {}
 
   const Options& options() const override { return options_; }
-  bool deterministic() const override { return true; }
+  bool deterministic(BackendKind) const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
     return CpuF32Only(kName, shape, backend);

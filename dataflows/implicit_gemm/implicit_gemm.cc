@@ -38,7 +38,7 @@ class ImplicitGemm final : public Dataflow {
     return CpuF32Only(kName, shape, backend);
   }
 
-  bool deterministic() const override { return true; }
+  bool deterministic(BackendKind) const override { return true; }
 
   LayoutRequest RequiredLayout(int num_offsets) const override {
     return {.layout = MapLayout::kMaskSorted,

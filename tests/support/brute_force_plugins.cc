@@ -86,7 +86,7 @@ class BruteForceDataflow final : public Dataflow {
   Support Supports(const ConvShape& shape, BackendKind) const override {
     return shape.c_in <= 4096 ? Support::Yes() : Support::No("more than 4096 input channels");
   }
-  bool deterministic() const override { return true; }
+  bool deterministic(BackendKind) const override { return true; }
   LayoutRequest RequiredLayout(int) const override {
     return {.layout = options_.GetEnum("take") == "pairs" ? MapLayout::kPairs
                                                           : MapLayout::kNeighbourTable};

@@ -1,4 +1,5 @@
 // What all dataflows refuse alike.
+#include "core/backend_support.h"
 #include "core/convolution.h"
 #include "dataflows/direct/register.h"
 #include "dataflows/fetch_on_demand/register.h"
@@ -27,10 +28,9 @@ TEST(DataflowSupportTest, OneWordingForAll) {
   const Registry registry = AllDataflows();
   for (const auto& [name, entry] : registry.dataflows().entries()) {
     const auto dataflow = *registry.dataflows().Create(name);
-    EXPECT_TRUE(dataflow->deterministic());
+    EXPECT_TRUE(dataflow->deterministic(BackendKind::kCpu));
     EXPECT_TRUE(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCpu).ok);
-    EXPECT_EQ(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCuda).reason,
-              name + " has no CUDA implementation yet");
+    EXPECT_EQ(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCuda).ok, kHaveCuda);
     for (DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
       EXPECT_EQ(dataflow->Supports({16, 16, dtype}, BackendKind::kCpu).reason,
                 name + " on the CPU takes f32 only, not " + std::string(ToString(dtype)));

@@ -1,0 +1,218 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/cuda_launch.h"
+#include "dataflows/fetch_on_demand/fetch_on_demand_cuda.h"
+#include "dataflows/fetch_on_demand/fgms_cuda.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
+
+bool IsSixteenBit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// Moves the offset under which every row meets itself to a launch of its own. False where there is
+// none.
+bool PutIdentityFirst(int identity, std::vector<FgmsLaunch>& launches) {
+  for (FgmsLaunch& launch : launches) {
+    const auto found = std::find(launch.offsets.begin(), launch.offsets.end(), identity);
+    if (found == launch.offsets.end()) continue;
+    const auto rows = launch.padded_rows.begin() + (found - launch.offsets.begin());
+    FgmsLaunch first{{identity}, {*rows}};
+    launch.offsets.erase(found);
+    launch.padded_rows.erase(rows);
+    std::erase_if(launches, [](const FgmsLaunch& each) { return each.offsets.empty(); });
+    launches.insert(launches.begin(), std::move(first));
+    return true;
+  }
+  return false;
+}
+
+class CudaPlan final : public DataflowPlan {
+ public:
+  CudaPlan(std::vector<FgmsLaunch> launches, const KernelMap& map, const ConvShape& shape,
+           int compute_capability)
+      : launches_(std::move(launches)),
+        stores_first_(PutIdentityFirst(map.identity_offset(), launches_)),
+        shape_(shape),
+        tile_(ChooseFgmsTile(shape.dtype, shape.c_out, compute_capability)) {
+    if (IsSixteenBit(shape.dtype)) {
+      sum_slot_ = booking_.Book<float>(map.num_outputs() * shape.c_out);
+    }
+    Count(map);
+  }
+
+  const std::vector<FgmsLaunch>& launches() const { return launches_; }
+  // Whether the first launch stores every output row, so that nothing need be cleared.
+  bool stores_first() const { return stores_first_; }
+  const ConvShape& shape() const { return shape_; }
+  const FgmsTile& tile() const { return tile_; }
+  const Counters& counters() const { return counters_; }
+  int sum_slot() const { return sum_slot_; }  // [N_out, c_out]; 16-bit outputs only
+
+ private:
+  // Pairs and inputs are read once a tile of channels, weights once a tile; a pair's sum is read
+  // and written, but stored alone in the first launch or cleared before. Launches are counted as
+  // they are made.
+  void Count(const KernelMap& map) {
+    const int64_t size = SizeOf(shape_.dtype);
+    const int64_t sum_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
+    int64_t tiles = 0;
+    for (const FgmsLaunch& launch : launches_) {
+      for (int64_t rows : launch.padded_rows) {
+        counters_.padded_pairs += rows;
+        tiles += CeilDiv(rows, tile_.pairs);
+      }
+    }
+    const int64_t pairs = map.num_pairs();
+    counters_.true_pairs = pairs;
+    counters_.bytes_read =
+        CeilDiv(shape_.c_out, tile_.channels) * pairs * (shape_.c_in * size + kPairBytes) +
+        tiles * shape_.c_in * shape_.c_out * size + pairs * shape_.c_out * kFloatBytes;
+    counters_.bytes_written = pairs * shape_.c_out * kFloatBytes;
+    if (stores_first_) {
+      counters_.bytes_read -= sum_bytes;
+    } else {
+      counters_.bytes_written += sum_bytes;
+    }
+    if (IsSixteenBit(shape_.dtype)) {
+      counters_.bytes_read += sum_bytes;
+      counters_.bytes_written += map.num_outputs() * shape_.c_out * size;
+    }
+  }
+
+  std::vector<FgmsLaunch> launches_;
+  bool stores_first_;
+  ConvShape shape_;
+  FgmsTile tile_;
+  Counters counters_;
+  int sum_slot_ = 0;
+};
+
+// Queues one launch of the schedule; as several where it has more offsets or tiles than a kernel
+// takes.
+absl::Status RunLaunch(const CudaPlan& plan, const FgmsLaunch& launch, const KernelMap& map,
+                       const FgmsOperands& operands, const ExecutionContext& context) {
+  const int64_t tile_pairs = plan.tile().pairs;
+  FgmsSegments segments;
+  int64_t tiles = 0;
+  const auto flush = [&]() -> absl::Status {
+    segments.tile_ptr[segments.count] = static_cast<int32_t>(tiles);
+    VOXCONV_RETURN_IF_ERROR(LaunchFgms(plan.tile(), segments, operands, context));
+    segments.count = 0;
+    tiles = 0;
+    return absl::OkStatus();
+  };
+  for (size_t j = 0; j < launch.offsets.size(); ++j) {
+    const int32_t k = launch.offsets[j];
+    const int64_t here = CeilDiv(launch.padded_rows[j], tile_pairs);
+    if (segments.count == FgmsSegments::kMax || tiles + here > INT32_MAX) {
+      VOXCONV_RETURN_IF_ERROR(flush());
+    }
+    segments.offset[segments.count] = k;
+    segments.tile_ptr[segments.count] = static_cast<int32_t>(tiles);
+    segments.pair_begin[segments.count] = map.offset_ptr()[k];
+    segments.pair_end[segments.count] = map.offset_ptr()[k + 1];
+    ++segments.count;
+    tiles += here;
+  }
+  return flush();
+}
+
+template <typename T>
+__global__ void RoundSum(const float* sum, int64_t size, T* output) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (4 * i + 4 <= size) {
+    const float4 four = reinterpret_cast<const float4*>(sum)[i];
+    T rounded[4] = {static_cast<T>(four.x), static_cast<T>(four.y), static_cast<T>(four.z),
+                    static_cast<T>(four.w)};
+    reinterpret_cast<uint2*>(output)[i] = *reinterpret_cast<const uint2*>(rounded);
+  } else {
+    for (int64_t j = 4 * i; j < size; ++j) output[j] = static_cast<T>(sum[j]);
+  }
+}
+
+template <typename T>
+absl::Status RoundTo(const float* sum, const TensorView& output, const ExecutionContext& context) {
+  const int64_t size = output.rows * output.channels;
+  VOXCONV_LAUNCH(RoundSum<T>, GridFor(CeilDiv(size, 4), kThreads), kThreads, 0, context, sum, size,
+                 static_cast<T*>(output.data));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+FgmsTile ChooseFgmsTile(DType dtype, int64_t c_out, int compute_capability) {
+  FgmsTile tile;
+  tile.tensor_cores = dtype != DType::kF32 && compute_capability >= 80;
+  if (!tile.tensor_cores && IsSixteenBit(dtype)) {
+    tile.channels = 32;
+  } else {
+    const int widest = tile.tensor_cores ? 128 : 64;
+    tile.channels = 16;
+    while (tile.channels < c_out && tile.channels < widest) tile.channels *= 2;
+  }
+  tile.pairs = !tile.tensor_cores && tile.channels == 64 ? 64 : 128;
+  return tile;
+}
+
+absl::Status LaunchFgms(const FgmsTile& tile, const FgmsSegments& segments,
+                        const FgmsOperands& operands, const ExecutionContext& context) {
+  return tile.tensor_cores ? LaunchFgmsMma(tile, segments, operands, context)
+                           : LaunchFgmsSimt(tile, segments, operands, context);
+}
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanFetchOnDemandCuda(
+    std::vector<FgmsLaunch> launches, const KernelMap& map, const ConvShape& shape,
+    const ExecutionContext& context) {
+  return std::make_unique<CudaPlan>(std::move(launches), map, shape,
+                                    AsCuda(context).compute_capability());
+}
+
+absl::Status ForwardFetchOnDemandCuda(const DataflowPlan& base_plan, const KernelMap& map,
+                                      const ForwardArgs& args, const Workspace& workspace,
+                                      const ExecutionContext& context) {
+  const auto& plan = static_cast<const CudaPlan&>(base_plan);
+  const auto& pairs = map.As<PairList>();
+  const ConvShape& shape = plan.shape();
+  const bool rounds = IsSixteenBit(shape.dtype);
+  float* sum = rounds ? workspace.Get<float>(plan.sum_slot()) : args.output.f32();
+  const StageScope stage(context, Stage::kFused);
+  if (!plan.stores_first()) {
+    VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
+        sum, 0, map.num_outputs() * shape.c_out * kFloatBytes, *context.stream));
+  }
+  FgmsOperands operands{
+      .in = pairs.in.data(),
+      .out = pairs.out.data(),
+      .input = args.input.data,
+      .weights = args.weights.data,
+      .sum = sum,
+      .c_in = shape.c_in,
+      .c_out = shape.c_out,
+      .dtype = shape.dtype,
+      .vector_sum = shape.c_out % 4 == 0 && reinterpret_cast<uintptr_t>(sum) % 16 == 0};
+  for (const FgmsLaunch& launch : plan.launches()) {
+    // An output row occurs once an offset.
+    operands.write = launch.offsets.size() > 1 ? FgmsWrite::kAddAtomic : FgmsWrite::kAdd;
+    if (plan.stores_first() && &launch == &plan.launches().front()) {
+      operands.write = FgmsWrite::kStore;
+    }
+    VOXCONV_RETURN_IF_ERROR(RunLaunch(plan, launch, map, operands, context));
+  }
+  if (shape.dtype == DType::kF16) {
+    VOXCONV_RETURN_IF_ERROR(RoundTo<__half>(sum, args.output, context));
+  } else if (shape.dtype == DType::kBF16) {
+    VOXCONV_RETURN_IF_ERROR(RoundTo<__nv_bfloat16>(sum, args.output, context));
+  }
+  if (Counters* counters = context.counters()) counters->Add(plan.counters());
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv

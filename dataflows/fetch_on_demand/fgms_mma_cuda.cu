@@ -1,0 +1,328 @@
+// FGMS on tensor cores: mma.sync m16n8k16 for f16 and bf16, m16n8k8 for tf32; compute capability
+// 8.0 and later.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+#include "backends/cuda/cuda_launch.h"
+#include "dataflows/fetch_on_demand/fgms_tile.cuh"
+
+namespace voxconv {
+namespace {
+
+// Input rows are gathered straight into shared memory, kStages steps of kStepBytes ahead.
+constexpr int kStages = 3;
+constexpr int kStepBytes = 64;  // of an input row
+constexpr int kPadBytes = 16;   // keeps the rows that ldmatrix reads together in different banks
+constexpr int kPairs = 128;
+constexpr int kWarpPairs = 32;
+constexpr int kChunkBytes = 16;
+
+__device__ __forceinline__ unsigned SharedAddress(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Zeros where not `valid`; `from` is then not read.
+__device__ __forceinline__ void CopyChunkAsync(void* to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(to)),
+               "l"(from), "r"(valid ? kChunkBytes : 0)
+               : "memory");
+}
+__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::); }
+template <int kGroups>
+__device__ __forceinline__ void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kGroups) : "memory");
+}
+
+// 16-bit types: a step is two matrices deep.
+template <typename T>
+struct Fragments {
+  static constexpr int kDepth = 16;
+  unsigned a[2][4];
+
+  __device__ void LoadInputs(const char* rows, int stride, int depth) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const char* from = rows + (m * 16 + lane % 16) * stride + depth * 2 + lane / 16 * 16;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                   : "=r"(a[m][0]), "=r"(a[m][1]), "=r"(a[m][2]), "=r"(a[m][3])
+                   : "r"(SharedAddress(from)));
+    }
+  }
+  // Output channels [channel, channel + 16).
+  __device__ void LoadWeights(const char* rows, int stride, int depth, int channel,
+                              unsigned (&b)[2][2]) const {
+    const int lane = threadIdx.x % 32;
+    const char* from = rows + (depth + lane % 16) * stride + channel * 2 + lane / 16 * 16;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
+                 : "r"(SharedAddress(from)));
+  }
+  __device__ void Multiply(int m, const unsigned (&b)[2], float (&c)[4]) const {
+    if constexpr (std::is_same_v<T, __half>) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+          "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+          "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
+    }
+  }
+};
+
+// tf32: stored as f32 and rounded here; the tensor core would cut the bits off instead.
+template <>
+struct Fragments<float> {
+  static constexpr int kDepth = 8;
+  unsigned a[2][4];
+
+  static __device__ unsigned Round(const char* from) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(*reinterpret_cast<const float*>(from)));
+    return bits;
+  }
+  __device__ void LoadInputs(const char* rows, int stride, int depth) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const char* from = rows + (m * 16 + lane / 4) * stride + (depth + lane % 4) * 4;
+      a[m][0] = Round(from);
+      a[m][1] = Round(from + 8 * stride);
+      a[m][2] = Round(from + 16);
+      a[m][3] = Round(from + 8 * stride + 16);
+    }
+  }
+  __device__ void LoadWeights(const char* rows, int stride, int depth, int channel,
+                              unsigned (&b)[2][2]) const {
+    const int lane = threadIdx.x % 32;
+    const char* from = rows + (depth + lane % 4) * stride + (channel + lane / 4) * 4;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      b[n][0] = Round(from + n * 32);
+      b[n][1] = Round(from + n * 32 + 4 * stride);
+    }
+  }
+  __device__ void Multiply(int m, const unsigned (&b)[2], float (&c)[4]) const {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
+  }
+};
+
+// kPairs x kChannels; warps of kWarpPairs x kWarpChannels. kVector: rows of the inputs and weights
+// are whole chunks, aligned.
+template <typename T, int kChannels, bool kVector>
+struct MmaTile {
+  static constexpr int kWarpChannels = kChannels < 64 ? kChannels : 64;
+  static constexpr int kThreads = kPairs / kWarpPairs * (kChannels / kWarpChannels) * 32;
+  static constexpr int kSize = sizeof(T);
+  static constexpr int kStep = kStepBytes / kSize;  // input channels
+  static constexpr int kChunk = kChunkBytes / kSize;
+  static constexpr int kInputStride = kStepBytes + kPadBytes;  // bytes
+  static constexpr int kWeightStride = (kChannels + (kSize == 4 ? 8 : kPadBytes / kSize)) * kSize;
+  static constexpr int kInputBytes = kPairs * kInputStride;
+  static constexpr int kStageBytes = kInputBytes + kStep * kWeightStride;
+  static constexpr int kSharedBytes = kStages * kStageBytes;
+  static constexpr int kRowChunks = kStepBytes / kChunkBytes;
+  static constexpr int kInputLoads = kPairs * kRowChunks / kThreads;  // of a thread
+  static constexpr int kWeightRowChunks = kChannels / kChunk;
+  static constexpr int kWeightChunks = kStep * kWeightRowChunks;
+
+  // Elements [i, i + kChunk) of a row of `size`, zeros behind its end or without a row.
+  static __device__ void CopyChunk(char* to, const T* row, int64_t i, int64_t size, bool valid) {
+    if constexpr (kVector) {
+      valid = valid && i < size;
+      CopyChunkAsync(to, valid ? row + i : row, valid);
+    } else {
+      T values[kChunk];
+#pragma unroll
+      for (int j = 0; j < kChunk; ++j) {
+        values[j] = valid && i + j < size ? row[i + j] : static_cast<T>(0.0f);
+      }
+#pragma unroll
+      for (int j = 0; j < kChunk; ++j) reinterpret_cast<T*>(to)[j] = values[j];
+    }
+  }
+
+  // Queues the copies of one stage: the inputs of `rows` (of this thread, -1 = none) and the
+  // weights [c_in, c_out] from `channel` on, from input channel `depth` on.
+  static __device__ void Load(char* stage, const FgmsOperands& operands,
+                              const int32_t (&rows)[kInputLoads], const T* weights, int64_t channel,
+                              int64_t depth) {
+    const T* input = static_cast<const T*>(operands.input);
+    const int chunk = threadIdx.x % kRowChunks;
+#pragma unroll
+    for (int v = 0; v < kInputLoads; ++v) {
+      const int row = (v * kThreads + threadIdx.x) / kRowChunks;
+      CopyChunk(stage + row * kInputStride + chunk * kChunkBytes,
+                input + max(rows[v], 0) * operands.c_in, depth + chunk * kChunk, operands.c_in,
+                rows[v] >= 0);
+    }
+    char* to = stage + kInputBytes;
+#pragma unroll
+    for (int first = 0; first < kWeightChunks; first += kThreads) {
+      const int i = first + static_cast<int>(threadIdx.x);
+      if (kWeightChunks % kThreads != 0 && i >= kWeightChunks) break;
+      const int row = i / kWeightRowChunks, column = i % kWeightRowChunks;
+      const bool valid = depth + row < operands.c_in;
+      CopyChunk(to + row * kWeightStride + column * kChunkBytes,
+                weights + (valid ? depth + row : 0) * operands.c_out, channel + column * kChunk,
+                operands.c_out, valid);
+    }
+  }
+
+  // `depth` input channels are there; the others are zeros.
+  static __device__ void Multiply(const char* stage, int64_t depth,
+                                  float (&sum)[2][kWarpChannels / 8][4]) {
+    const int warp = threadIdx.x / 32;
+    const char* inputs = stage + warp % 4 * kWarpPairs * kInputStride;
+    const int channel = warp / 4 * kWarpChannels;
+    Fragments<T> fragments;
+#pragma unroll
+    for (int d = 0; d < kStep; d += Fragments<T>::kDepth) {
+      if (d >= depth) break;
+      fragments.LoadInputs(inputs, kInputStride, d);
+#pragma unroll
+      for (int n = 0; n < kWarpChannels / 8; n += 2) {
+        unsigned weights[2][2];
+        fragments.LoadWeights(stage + kInputBytes, kWeightStride, d, channel + n * 8, weights);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          fragments.Multiply(m, weights[0], sum[m][n]);
+          fragments.Multiply(m, weights[1], sum[m][n + 1]);
+        }
+      }
+    }
+  }
+
+  // A thread has two neighbouring channels of rows g and g + 8 of every fragment; a pair of threads
+  // trades halves so that each writes four neighbours of one row.
+  static __device__ void Write(const FgmsOperands& operands, const FgmsTilePairs& pairs,
+                               int64_t channel, const float (&sum)[2][kWarpChannels / 8][4]) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const bool odd = lane % 2 != 0;
+    channel += warp / 4 * kWarpChannels + lane % 4 / 2 * 4;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const int64_t pair = pairs.begin + warp % 4 * kWarpPairs + m * 16 + lane / 4 + (odd ? 8 : 0);
+      const bool valid = pair < pairs.end;
+      float* row = operands.sum + (valid ? operands.out[pair] : 0) * operands.c_out;
+#pragma unroll
+      for (int n = 0; n < kWarpChannels / 8; ++n) {
+        const float(&c)[4] = sum[m][n];
+        const float x = __shfl_xor_sync(0xffffffffu, odd ? c[0] : c[2], 1);
+        const float y = __shfl_xor_sync(0xffffffffu, odd ? c[1] : c[3], 1);
+        const float4 four = odd ? float4{x, y, c[2], c[3]} : float4{c[0], c[1], x, y};
+        if (valid) {
+          WriteToRow(operands, row, channel + n * 8, four);
+        }
+      }
+    }
+  }
+};
+
+template <typename T, int kChannels, bool kVector>
+__global__ void __launch_bounds__(MmaTile<T, kChannels, kVector>::kThreads)
+    FgmsMma(const __grid_constant__ FgmsSegments segments,
+            const __grid_constant__ FgmsOperands operands) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  using Tile = MmaTile<T, kChannels, kVector>;
+  extern __shared__ __align__(128) char shared[];
+  const FgmsTilePairs pairs = PairsOfTile<kPairs>(segments, blockIdx.x);
+  const int64_t channel = int64_t{blockIdx.y} * kChannels;
+  const int64_t c_in = operands.c_in;
+  const T* weights = static_cast<const T*>(operands.weights) + pairs.offset * c_in * operands.c_out;
+
+  int32_t rows[Tile::kInputLoads];
+#pragma unroll
+  for (int v = 0; v < Tile::kInputLoads; ++v) {
+    const int64_t pair = pairs.begin + (v * Tile::kThreads + threadIdx.x) / Tile::kRowChunks;
+    rows[v] = pair < pairs.end ? operands.in[pair] : -1;
+  }
+  float sum[2][Tile::kWarpChannels / 8][4] = {};
+  int64_t next = 0;  // input channel that the next copy starts at
+  int load = 0, use = 0;
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s, next += Tile::kStep) {
+    if (next < c_in)
+      Tile::Load(shared + s * Tile::kStageBytes, operands, rows, weights, channel, next);
+    CommitCopies();
+  }
+  load = kStages - 1;
+  for (int64_t depth = 0; depth < c_in; depth += Tile::kStep, next += Tile::kStep) {
+    WaitForCopies<kStages - 2>();
+    __syncthreads();
+    if (next < c_in) {
+      Tile::Load(shared + load * Tile::kStageBytes, operands, rows, weights, channel, next);
+    }
+    CommitCopies();
+    Tile::Multiply(shared + use * Tile::kStageBytes, c_in - depth, sum);
+    load = load + 1 == kStages ? 0 : load + 1;
+    use = use + 1 == kStages ? 0 : use + 1;
+  }
+  Tile::Write(operands, pairs, channel, sum);
+#endif
+}
+
+template <typename T, int kChannels, bool kVector>
+absl::Status LaunchTile(const FgmsSegments& segments, const FgmsOperands& operands,
+                        const ExecutionContext& context) {
+  using Tile = MmaTile<T, kChannels, kVector>;
+  const dim3 grid(static_cast<unsigned>(segments.num_tiles()),
+                  static_cast<unsigned>(CeilDiv(operands.c_out, kChannels)));
+  VOXCONV_LAUNCH((FgmsMma<T, kChannels, kVector>), grid, Tile::kThreads, Tile::kSharedBytes,
+                 context, segments, operands);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status LaunchType(const FgmsTile& tile, const FgmsSegments& segments,
+                        const FgmsOperands& operands, const ExecutionContext& context) {
+  constexpr int64_t kChunk = kChunkBytes / sizeof(T);
+  const bool vector = operands.c_in % kChunk == 0 && operands.c_out % kChunk == 0 &&
+                      IsAligned(operands.input, kChunkBytes) &&
+                      IsAligned(operands.weights, kChunkBytes);
+  VOXCONV_CHECK(tile.pairs == kPairs);
+  switch (tile.channels) {
+    case 16:
+      return vector ? LaunchTile<T, 16, true>(segments, operands, context)
+                    : LaunchTile<T, 16, false>(segments, operands, context);
+    case 32:
+      return vector ? LaunchTile<T, 32, true>(segments, operands, context)
+                    : LaunchTile<T, 32, false>(segments, operands, context);
+    case 64:
+      return vector ? LaunchTile<T, 64, true>(segments, operands, context)
+                    : LaunchTile<T, 64, false>(segments, operands, context);
+    default:
+      VOXCONV_CHECK(tile.channels == 128);
+      // Rows that cannot be copied in chunks gain nothing from a wider tile.
+      return vector ? LaunchTile<T, 128, true>(segments, operands, context)
+                    : LaunchTile<T, 64, false>(segments, operands, context);
+  }
+}
+
+}  // namespace
+
+absl::Status LaunchFgmsMma(const FgmsTile& tile, const FgmsSegments& segments,
+                           const FgmsOperands& operands, const ExecutionContext& context) {
+  switch (operands.dtype) {
+    case DType::kF16:
+      return LaunchType<__half>(tile, segments, operands, context);
+    case DType::kBF16:
+      return LaunchType<__nv_bfloat16>(tile, segments, operands, context);
+    default:
+      VOXCONV_CHECK(operands.dtype == DType::kTf32);
+      return LaunchType<float>(tile, segments, operands, context);
+  }
+}
+
+}  // namespace voxconv
