@@ -34,13 +34,6 @@ absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearch& search,
                                                 const ExecutionContext& context);
 inline constexpr int64_t kMaxQueryBlock = 4096;
 
-// Whether a found voxel p = VoxelOf(source key) is q + offset: see SearchKey.
-inline bool IsNeighbour(uint64_t source_key, uint64_t query_key, const Int3& offset) {
-  const Coordinate p = VoxelOf(source_key);
-  const Coordinate q = VoxelOf(query_key);
-  return p.b == q.b && p.x == q.x + offset.x && p.y == q.y + offset.y && p.z == q.z + offset.z;
-}
-
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_SORTED_SEARCH_SEGMENT_SEARCH_CPU_H_

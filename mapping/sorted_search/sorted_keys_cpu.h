@@ -8,21 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/backend.h"
-#include "core/coordinate_key.h"
 #include "core/coordinate_set.h"
+#include "mapping/sorted_search/search_key.h"
 
 namespace voxconv {
-
-// What is searched for: the packed key less a constant, so that SearchKey(q) + KeyDelta(d) never
-// wraps modulo 2^64, even where q + d leaves the coordinate range (|KeyDelta| < 2^55). Sums thus
-// ascend with q for any d, and a sum that equals the key of a voxel p means p = q + d iff q + d is
-// in range.
-constexpr uint64_t SearchKey(const Coordinate& c) { return PackKey(c) - (uint64_t{1} << 62); }
-constexpr Coordinate VoxelOf(uint64_t search_key) {
-  return UnpackKey(search_key + (uint64_t{1} << 62));
-}
-// Above every search key and every sum.
-inline constexpr uint64_t kEndKey = UINT64_MAX;
 
 struct SortedKeys {
   Array<uint64_t> keys;  // [size + 1], ascending; the last is kEndKey
@@ -41,20 +30,7 @@ struct SortedKeys {
 absl::StatusOr<SortedKeys> BuildSortedKeys(const CoordinateSet& voxels,
                                            const ExecutionContext& context);
 
-// First position in [begin, end) whose key is not below `key`; `end` if none. The number of steps
-// depends on end - begin alone and no step branches.
-inline int64_t LowerBound(const uint64_t* keys, int64_t begin, int64_t end, uint64_t key) {
-  if (begin == end) return end;
-  int64_t length = end - begin;
-  while (length > 1) {
-    const int64_t half = length / 2;
-    begin += keys[begin + half - 1] < key ? half : 0;
-    length -= half;
-  }
-  return begin + (keys[begin] < key);
-}
-
-// The same from `begin` on, where the position is expected close by: O(log distance). The keys
+// LowerBound from `begin` on, where the position is expected close by: O(log distance). The keys
 // must end with kEndKey and `key` be less.
 inline int64_t Gallop(const uint64_t* keys, int64_t begin, int64_t size, uint64_t key) {
   int64_t step = 1;

@@ -11,6 +11,8 @@
 #include "mapping/sorted_search/register.h"
 #include "mapping/sorted_search/segment_search_cpu.h"
 #include "mapping/sorted_search/sorted_keys_cpu.h"
+#include "mapping/sorted_search/sorted_keys_cuda.h"
+#include "mapping/sorted_search/sorted_search_cuda.h"
 #include "mapping/sorted_search/z_walk_cpu.h"
 
 namespace voxconv {
@@ -41,14 +43,16 @@ const std::vector<std::string>& VariantNames() {
   return *names;
 }
 
-class SortedSearchIndexCpu final : public MapIndex {
+// Keys: SortedKeys or SortedKeysCuda.
+template <typename Keys>
+class SortedSearchIndex final : public MapIndex {
  public:
-  explicit SortedSearchIndexCpu(SortedKeys source) : source_(std::move(source)) {}
+  explicit SortedSearchIndex(Keys source) : source_(std::move(source)) {}
   int64_t bytes() const override { return source_.bytes(); }
-  const SortedKeys& source() const { return source_; }
+  const Keys& source() const { return source_; }
 
  private:
-  SortedKeys source_;
+  Keys source_;
 };
 
 }  // namespace
@@ -76,14 +80,23 @@ SortedSearchMapping::SortedSearchMapping(Options options)
 }
 
 Support SortedSearchMapping::Supports(const ConvGeometry&, BackendKind backend) const {
-  return CpuOnly("sorted_search", backend);
+  return CpuAndCuda("sorted_search", backend);
 }
 
 absl::StatusOr<std::unique_ptr<MapIndex>> SortedSearchMapping::BuildIndex(
     const CoordinateSet& inputs, const ExecutionContext& context) const {
   const StageScope stage(context, Stage::kIndexBuild);
-  VOXCONV_ASSIGN_OR_RETURN(SortedKeys source, BuildSortedKeys(inputs, context));
-  auto index = std::make_unique<SortedSearchIndexCpu>(std::move(source));
+  std::unique_ptr<MapIndex> index;
+  if constexpr (kHaveCuda) {
+    if (context.backend->kind() == BackendKind::kCuda) {
+      VOXCONV_ASSIGN_OR_RETURN(SortedKeysCuda source, BuildSortedKeysCuda(inputs, context));
+      index = std::make_unique<SortedSearchIndex<SortedKeysCuda>>(std::move(source));
+    }
+  }
+  if (index == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(SortedKeys source, BuildSortedKeys(inputs, context));
+    index = std::make_unique<SortedSearchIndex<SortedKeys>>(std::move(source));
+  }
   if (Counters* counters = context.counters()) {
     counters->index_bytes = std::max(counters->index_bytes, index->bytes());
   }
@@ -93,21 +106,34 @@ absl::StatusOr<std::unique_ptr<MapIndex>> SortedSearchMapping::BuildIndex(
 absl::StatusOr<KernelMap> SortedSearchMapping::Query(const MapIndex& index,
                                                      const MapProblem& problem,
                                                      const ExecutionContext& context) const {
-  const SortedSearch search{problem, static_cast<const SortedSearchIndexCpu&>(index).source(),
-                            symmetric_ && problem.geometry.symmetric()};
+  if constexpr (kHaveCuda) {
+    if (context.backend->kind() == BackendKind::kCuda) {
+      return QueryWith<SortedSearchCuda>(index, problem, &BuildSortedKeysCuda, context);
+    }
+  }
+  return QueryWith<SortedSearch>(index, problem, &BuildSortedKeys, context);
+}
+
+template <typename Search, typename Keys>
+absl::StatusOr<KernelMap> SortedSearchMapping::QueryWith(
+    const MapIndex& index, const MapProblem& problem,
+    absl::StatusOr<Keys> (*build)(const CoordinateSet&, const ExecutionContext&),
+    const ExecutionContext& context) const {
+  const Search search{problem, static_cast<const SortedSearchIndex<Keys>&>(index).source(),
+                      symmetric_ && problem.geometry.symmetric()};
   if (variant_ == Variant::kFull) return FullSearch(search, context);
   if (variant_ == Variant::kNaive) {
     const StageScope stage(context, Stage::kMapQuery);
     return NaiveSearch(search, context);
   }
   // One array serves both sides where they are the same voxels.
-  SortedKeys sorted;
+  Keys sorted;
   const bool same = problem.inputs.id() == problem.outputs.id();
   if (!same) {
     const StageScope stage(context, Stage::kIndexBuild);
-    VOXCONV_ASSIGN_OR_RETURN(sorted, BuildSortedKeys(problem.outputs, context));
+    VOXCONV_ASSIGN_OR_RETURN(sorted, build(problem.outputs, context));
   }
-  const SortedKeys& outputs = same ? search.source : sorted;
+  const Keys& outputs = same ? search.source : sorted;
   const StageScope stage(context, Stage::kMapQuery);
   if (variant_ == Variant::kSegmented) return SegmentedSearch(search, outputs, context);
   if (variant_ == Variant::kDoubleTraversed) {

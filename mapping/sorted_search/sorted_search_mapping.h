@@ -26,6 +26,13 @@ class SortedSearchMapping final : public Mapping {
  private:
   enum class Variant { kNaive, kFull, kSegmented, kDoubleTraversed, kZWalk };
 
+  // Search: SortedSearch or SortedSearchCuda; `build` sorts a set's keys.
+  template <typename Search, typename Keys>
+  absl::StatusOr<KernelMap> QueryWith(const MapIndex& index, const MapProblem& problem,
+                                      absl::StatusOr<Keys> (*build)(const CoordinateSet&,
+                                                                    const ExecutionContext&),
+                                      const ExecutionContext& context) const;
+
   Options options_;
   Variant variant_;
   bool symmetric_;

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_primitives.h"
+#include "backends/cuda/neighbour_query.cuh"
+#include "mapping/sorted_search/sorted_keys_view.cuh"
+#include "mapping/sorted_search/sorted_search_cuda.h"
+#include "mapping/sorted_search/table_writer.cuh"
+
+namespace voxconv {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kQueryThreads = 128;  // of a query block, Minuet 5.1.4
+constexpr int64_t kMaxSharedKeys = 6144;
+
+struct BinarySearch {
+  SortedKeysView source;
+
+  __device__ int32_t operator()(const Coordinate&, uint64_t key) const {
+    const uint64_t sought = key - kSearchKeyBias;
+    const int64_t position = LowerBound(source.keys, 0, source.size, sought);
+    return __ldg(source.keys + position) == sought ? source.RowAt(position) : -1;
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) CentreKernel(const TableWriter writer, int64_t rows) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= rows) return;
+  const int centre = writer.num_offsets / 2;
+  writer.table[row * writer.num_offsets + centre] = static_cast<int32_t>(row);
+  writer.masks[row * writer.words + centre / 32] = 1u << centre % 32;
+}
+
+// The queries of one kernel offset, in the order of their keys.
+struct Segment {
+  const uint64_t* queries;  // of the output rows, less the offset
+  Int3 offset;
+  uint64_t delta;
+  bool checked;
+  int k;
+
+  __device__ Segment(const SortedKeysView& outputs, const OffsetChunk& chunk, int i)
+      : queries(outputs.keys),
+        offset(chunk.offset[i]),
+        delta(KeyDelta(chunk.offset[i])),
+        checked(chunk.checked),
+        k(chunk.first + i) {}
+
+  __device__ uint64_t Key(int64_t query) const { return __ldg(queries + query) + delta; }
+  // Writes the pair of `query` if `found`, the first source key not below its own, is that key.
+  __device__ void Emit(const SortedKeysView& source, const SortedKeysView& outputs, int64_t query,
+                       uint64_t found, int64_t position, const TableWriter& writer) const {
+    if (found != Key(query)) return;
+    if (checked && !IsNeighbour(found, queries[query], offset)) return;
+    writer.Write(outputs.RowAt(query), k, source.RowAt(position));
+  }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    SegmentKernel(const SortedKeysView source, const SortedKeysView outputs,
+                  const __grid_constant__ OffsetChunk chunk, const TableWriter writer) {
+  const int64_t query = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (query >= outputs.size) return;
+  const Segment segment(outputs, chunk, blockIdx.y);
+  const int64_t position = LowerBound(source.keys, 0, source.size, segment.Key(query));
+  segment.Emit(source, outputs, query, source.keys[position], position, writer);
+}
+
+// Blocks of the source and what a segment has for each.
+struct SourceBlocks {
+  int64_t size;    // keys of a block
+  int64_t blocks;  // of the source
+  int64_t query_block;
+};
+
+// ends[i, b]: the first query of segment i whose key is above the last of source block b;
+// pieces[i, b]: the query blocks between that and the end before.
+__global__ void __launch_bounds__(kThreads)
+    BackwardKernel(const SortedKeysView source, const SortedKeysView outputs,
+                   const __grid_constant__ OffsetChunk chunk, const SourceBlocks shape,
+                   int32_t* ends, int32_t* pieces) {
+  const int64_t b = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (b >= shape.blocks) return;
+  const Segment segment(outputs, chunk, blockIdx.y);
+  const auto end_of = [&](int64_t block) {
+    const uint64_t pivot = source.keys[min((block + 1) * shape.size, source.size) - 1];
+    // q + d > pivot iff q > pivot - d; none of the differences wraps.
+    return LowerBound(outputs.keys, 0, outputs.size, pivot - segment.delta + 1);
+  };
+  const int64_t end = end_of(b);
+  const int64_t begin = b == 0 ? 0 : end_of(b - 1);
+  const int64_t i = blockIdx.y * shape.blocks + b;
+  ends[i] = static_cast<int32_t>(end);
+  pieces[i] = static_cast<int32_t>((end - begin + shape.query_block - 1) / shape.query_block);
+}
+
+// Which query block a thread block has.
+struct Piece {
+  int64_t segment, block;  // of the chunk's offsets, of the source
+  int64_t begin, end;      // queries
+};
+
+// first_piece[0 .. count): exclusive sum of the pieces. False behind the last.
+__device__ bool FindPiece(const SourceBlocks& shape, int64_t count, const int64_t* first_piece,
+                          const int32_t* pieces, const int32_t* ends, int64_t index, Piece& piece) {
+  if (index >= first_piece[count - 1] + pieces[count - 1]) return false;
+  int64_t low = 0, high = count;  // the last whose first piece is not behind index
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (first_piece[middle] <= index) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  piece.segment = low / shape.blocks;
+  piece.block = low % shape.blocks;
+  const int64_t first = piece.block == 0 ? 0 : ends[low - 1];
+  piece.begin = first + (index - first_piece[low]) * shape.query_block;
+  piece.end = min(piece.begin + shape.query_block, int64_t{ends[low]});
+  return true;
+}
+
+__global__ void __launch_bounds__(kQueryThreads)
+    ForwardKernel(const SortedKeysView source, const SortedKeysView outputs,
+                  const __grid_constant__ OffsetChunk chunk, const SourceBlocks shape,
+                  const int64_t* first_piece, const int32_t* pieces, const int32_t* ends,
+                  bool shared_block, const TableWriter writer) {
+  extern __shared__ uint64_t shared_keys[];
+  __shared__ Piece piece;
+  __shared__ bool found;
+  if (threadIdx.x == 0) {
+    found =
+        FindPiece(shape, chunk.count * shape.blocks, first_piece, pieces, ends, blockIdx.x, piece);
+  }
+  __syncthreads();
+  if (!found) return;
+  const int64_t first = piece.block * shape.size;
+  const int64_t length = min(shape.size, source.size - first);
+  const uint64_t* block = source.keys + first;
+  if (shared_block) {
+    for (int64_t i = threadIdx.x; i < length; i += kQueryThreads) shared_keys[i] = block[i];
+    __syncthreads();
+    block = shared_keys;
+  }
+  const Segment segment(outputs, chunk, static_cast<int>(piece.segment));
+  for (int64_t query = piece.begin + threadIdx.x; query < piece.end; query += kQueryThreads) {
+    // No query of the piece is above the block's last key.
+    const int64_t position = LowerBound(block, 0, length, segment.Key(query));
+    segment.Emit(source, outputs, query, block[position], first + position, writer);
+  }
+}
+
+absl::Status SearchBlocks(const SortedSearchCuda& search, const SortedKeysCuda& outputs,
+                          const SourceBlocks& shape, const OffsetChunk& chunk,
+                          const TableWriter& writer, const ExecutionContext& context) {
+  const SortedKeysView source_view(search.source), outputs_view(outputs);
+  const int64_t count = chunk.count * shape.blocks;
+  // Every source block of every segment may have one that is not full.
+  const int64_t most = count + chunk.count * (outputs.size() / shape.query_block);
+  if (most > INT32_MAX) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "source_block=", shape.size, " query_block=", shape.query_block, ": up to ", most,
+        " query blocks for ", chunk.count, " offsets; at most ", INT32_MAX, " are allowed"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> ends, AllocateArray<int32_t>(count, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> pieces, AllocateArray<int32_t>(count, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> first_piece, AllocateArray<int64_t>(count, context));
+  dim3 grid = GridFor(shape.blocks, kThreads);
+  grid.y = chunk.count;
+  VOXCONV_LAUNCH(BackwardKernel, grid, kThreads, 0, context, source_view, outputs_view, chunk,
+                 shape, ends.data(), pieces.data());
+  VOXCONV_RETURN_IF_ERROR(ExclusiveSum(pieces.data(), first_piece.data(), count, context));
+  const bool shared = shape.size <= kMaxSharedKeys;
+  VOXCONV_LAUNCH(ForwardKernel, dim3(static_cast<unsigned>(most)), kQueryThreads,
+                 shared ? shape.size * sizeof(uint64_t) : 0, context, source_view, outputs_view,
+                 chunk, shape, first_piece.data(), pieces.data(), ends.data(), shared, writer);
+  return absl::OkStatus();
+}
+
+// Allocates and clears the table, and calls `run` for all probed offsets, chunk by chunk.
+template <typename Run>
+absl::StatusOr<KernelMap> SearchChunks(const SortedSearchCuda& search,
+                                       const ExecutionContext& context, const Run& run) {
+  const MapProblem& problem = search.problem;
+  const int64_t rows = problem.outputs.size();
+  VOXCONV_ASSIGN_OR_RETURN(NeighbourArrays arrays, AllocateNeighbours(problem, context));
+  const TableWriter writer(problem, arrays, search.symmetric);
+  VOXCONV_RETURN_IF_ERROR(ClearTable(writer, rows, context));
+  const int probed = NumProbed(problem, search.symmetric);
+  for (int first = 0; first < probed && rows > 0; first += OffsetChunk::kMax) {
+    VOXCONV_RETURN_IF_ERROR(run(MakeOffsetChunk(problem, first, probed), writer));
+  }
+  if (Counters* counters = context.counters()) counters->queries += probed * rows;
+  return MakeNeighbourMap(problem, std::move(arrays));
+}
+
+}  // namespace
+
+absl::Status ClearTable(const TableWriter& writer, int64_t rows, const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
+      writer.table, 0xff, rows * writer.num_offsets * sizeof(int32_t), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
+      writer.masks, 0, rows * writer.words * sizeof(uint32_t), *context.stream));
+  if (!writer.symmetric) return absl::OkStatus();
+  VOXCONV_LAUNCH(CentreKernel, GridFor(rows, kThreads), kThreads, 0, context, writer, rows);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<KernelMap> NaiveSearch(const SortedSearchCuda& search,
+                                      const ExecutionContext& context) {
+  return QueryNeighbours(BinarySearch{SortedKeysView(search.source)}, search.problem,
+                         search.symmetric, context);
+}
+
+absl::StatusOr<KernelMap> SegmentedSearch(const SortedSearchCuda& search,
+                                          const SortedKeysCuda& outputs,
+                                          const ExecutionContext& context) {
+  return SearchChunks(
+      search, context, [&](const OffsetChunk& chunk, const TableWriter& writer) -> absl::Status {
+        dim3 grid = GridFor(outputs.size(), kThreads);
+        grid.y = chunk.count;
+        VOXCONV_LAUNCH(SegmentKernel, grid, kThreads, 0, context, SortedKeysView(search.source),
+                       SortedKeysView(outputs), chunk, writer);
+        return absl::OkStatus();
+      });
+}
+
+absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearchCuda& search,
+                                                const SortedKeysCuda& outputs, int64_t source_block,
+                                                int64_t query_block,
+                                                const ExecutionContext& context) {
+  const SourceBlocks shape{source_block, CeilDiv(search.source.size(), source_block), query_block};
+  return SearchChunks(search, context,
+                      [&](const OffsetChunk& chunk, const TableWriter& writer) -> absl::Status {
+                        if (shape.blocks == 0) return absl::OkStatus();
+                        return SearchBlocks(search, outputs, shape, chunk, writer, context);
+                      });
+}
+
+}  // namespace voxconv
