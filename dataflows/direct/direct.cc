@@ -4,6 +4,7 @@
 
 #include "core/backend_support.h"
 #include "dataflows/direct/direct_cpu.h"
+#include "dataflows/direct/direct_cuda.h"
 #include "dataflows/direct/register.h"
 
 namespace voxconv {
@@ -25,7 +26,7 @@ class Direct final : public Dataflow {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuF32Only(kName, shape, backend);
+    return CpuAndCuda(kName, shape, backend);
   }
 
   bool deterministic(BackendKind) const override { return true; }
@@ -39,11 +40,20 @@ class Direct final : public Dataflow {
     VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
     VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
     const bool cached = options_.GetEnum("weights") == "cached";
-    return PlanDirectCpu(cached ? DirectWeights::kCached : DirectWeights::kNaive, map, shape);
+    const DirectWeights weights = cached ? DirectWeights::kCached : DirectWeights::kNaive;
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) return PlanDirectCuda(weights, map, shape);
+    }
+    return PlanDirectCpu(weights, map, shape);
   }
 
   absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
                        const Workspace& workspace, const ExecutionContext& context) const override {
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return ForwardDirectCuda(plan, map, args, workspace, context);
+      }
+    }
     return ForwardDirectCpu(plan, map, args, workspace, context);
   }
 

@@ -6,11 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/dataflow.h"
+#include "dataflows/direct/direct_weights.h"
 
 namespace voxconv {
-
-// Where the weights are read: from their array, or from blocks small enough for the cache.
-enum class DirectWeights { kNaive, kCached };
 
 absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCpu(DirectWeights weights,
                                                             const KernelMap& map,

@@ -1,0 +1,223 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+
+#include "backends/cuda/cuda_launch.h"
+#include "dataflows/direct/direct_cuda.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kNaiveChannels = 32;  // of a thread block
+constexpr int kNaiveRows = kThreads / kNaiveChannels;
+constexpr int64_t kIndexBytes = sizeof(int32_t);
+
+// All in device memory.
+template <typename T>
+struct DirectArgs {
+  const int32_t* table;  // [num_rows, num_offsets]
+  const T* input;        // [N_in, c_in]
+  const T* weights;      // [num_offsets, c_in, c_out]
+  T* output;             // [num_rows, c_out]
+  int64_t num_rows, num_offsets, c_in, c_out;
+};
+
+// A thread of the cached kernel has four channels of kRows output rows.
+template <int kChannelCount>
+struct CachedTile {
+  static constexpr int kChannels = kChannelCount;
+  static constexpr int kLanes = kChannels / 4;
+  static constexpr int kRowThreads = kThreads / kLanes;
+  static constexpr int kRows = 4;
+  static constexpr int kBlockRows = kRowThreads * kRows;
+  static constexpr int kDepth = 8192 / kChannels;  // rows of the weights in shared memory
+};
+
+class CudaPlan final : public DataflowPlan {
+ public:
+  CudaPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape)
+      : weights_(weights), shape_(shape) {
+    if (map.counts_known()) Count(map);
+  }
+
+  DirectWeights weights() const { return weights_; }
+  const ConvShape& shape() const { return shape_; }
+  bool narrow() const { return shape_.c_out <= CachedTile<16>::kChannels; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // A block of channels reads the row of the table and the inputs anew; the weights are read once a
+  // pair and channel, or once a thread block.
+  void Count(const KernelMap& map) {
+    const int64_t size = SizeOf(shape_.dtype);
+    const int64_t rows = map.num_outputs();
+    const int64_t channels =
+        weights_ == DirectWeights::kNaive
+            ? kNaiveChannels
+            : (narrow() ? CachedTile<16>::kChannels : CachedTile<32>::kChannels);
+    const int64_t block_rows = narrow() ? CachedTile<16>::kBlockRows : CachedTile<32>::kBlockRows;
+    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * size;
+    const int64_t weight_bytes = weights_ == DirectWeights::kNaive
+                                     ? map.num_pairs() * matrix_bytes
+                                     : CeilDiv(rows, block_rows) * map.num_offsets() * matrix_bytes;
+    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
+    counters_.bytes_read =
+        CeilDiv(shape_.c_out, channels) *
+            (rows * map.num_offsets() * kIndexBytes + map.num_pairs() * shape_.c_in * size) +
+        weight_bytes;
+    counters_.bytes_written = rows * shape_.c_out * size;
+  }
+
+  DirectWeights weights_;
+  ConvShape shape_;
+  Counters counters_;
+};
+
+template <typename T>
+__device__ __forceinline__ float Widen(T value) {
+  return static_cast<float>(value);
+}
+
+// Luo and Lai's Algorithm 2. Neighbouring threads have neighbouring channels.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) NaiveKernel(const DirectArgs<T> args) {
+  const int64_t row = int64_t{blockIdx.x} * kNaiveRows + threadIdx.x / kNaiveChannels;
+  const int64_t channel = int64_t{blockIdx.y} * kNaiveChannels + threadIdx.x % kNaiveChannels;
+  if (row >= args.num_rows || channel >= args.c_out) return;
+  float sum = 0;
+  for (int64_t k = 0; k < args.num_offsets; ++k) {
+    const int32_t neighbour = args.table[row * args.num_offsets + k];
+    if (neighbour < 0) continue;
+    const T* x = args.input + neighbour * args.c_in;
+    const T* w = args.weights + k * args.c_in * args.c_out + channel;
+    for (int64_t c = 0; c < args.c_in; ++c) sum = fmaf(Widen(x[c]), Widen(w[c * args.c_out]), sum);
+  }
+  args.output[row * args.c_out + channel] = static_cast<T>(sum);
+}
+
+// Adds the products of weight rows [base, base + depth), which are in shared memory: a row is one
+// input channel of one offset.
+template <typename T, typename Tile>
+__device__ __forceinline__ void AddRow(const DirectArgs<T>& args,
+                                       const float4 (&weights)[Tile::kDepth][Tile::kLanes],
+                                       int64_t row, int64_t base, int64_t depth, float4& sum) {
+  const int lane = static_cast<int>(threadIdx.x) % Tile::kLanes;
+  for (int64_t k = base / args.c_in; k * args.c_in < base + depth; ++k) {
+    const int32_t neighbour = __ldg(args.table + row * args.num_offsets + k);
+    if (neighbour < 0) continue;
+    const T* x = args.input + neighbour * args.c_in;
+    const int64_t first = k * args.c_in;  // weight row of input channel 0
+    const int begin = static_cast<int>(max(base - first, int64_t{0}));
+    const int end = static_cast<int>(min(base + depth - first, args.c_in));
+    const int shift = static_cast<int>(first - base);
+#pragma unroll 4
+    for (int c = begin; c < end; ++c) {
+      const float value = Widen(x[c]);
+      const float4 w = weights[shift + c][lane];
+      sum.x = fmaf(value, w.x, sum.x);
+      sum.y = fmaf(value, w.y, sum.y);
+      sum.z = fmaf(value, w.z, sum.z);
+      sum.w = fmaf(value, w.w, sum.w);
+    }
+  }
+}
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(kThreads) CachedKernel(const DirectArgs<T> args) {
+  __shared__ float4 weights[Tile::kDepth][Tile::kLanes];
+  const int64_t first_row = int64_t{blockIdx.x} * Tile::kBlockRows + threadIdx.x / Tile::kLanes;
+  const int64_t channel = int64_t{blockIdx.y} * Tile::kChannels;
+  const int64_t weight_rows = args.num_offsets * args.c_in;
+  float4 sum[Tile::kRows] = {};
+  for (int64_t base = 0; base < weight_rows; base += Tile::kDepth) {
+    const int depth = static_cast<int>(min(int64_t{Tile::kDepth}, weight_rows - base));
+    __syncthreads();
+    for (int i = threadIdx.x; i < depth * Tile::kChannels; i += kThreads) {
+      const int64_t column = channel + i % Tile::kChannels;
+      reinterpret_cast<float*>(weights)[i] =
+          column < args.c_out
+              ? Widen(args.weights[(base + i / Tile::kChannels) * args.c_out + column])
+              : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < Tile::kRows; ++i) {
+      const int64_t row = first_row + i * Tile::kRowThreads;
+      if (row < args.num_rows) AddRow<T, Tile>(args, weights, row, base, depth, sum[i]);
+    }
+  }
+  const int64_t first_channel = channel + static_cast<int>(threadIdx.x) % Tile::kLanes * 4;
+#pragma unroll
+  for (int i = 0; i < Tile::kRows; ++i) {
+    const int64_t row = first_row + i * Tile::kRowThreads;
+    if (row >= args.num_rows) continue;
+    const float values[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (first_channel + j >= args.c_out) continue;
+      args.output[row * args.c_out + first_channel + j] = static_cast<T>(values[j]);
+    }
+  }
+}
+
+template <typename T, typename Tile>
+absl::Status LaunchCached(const DirectArgs<T>& args, const ExecutionContext& context) {
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_rows, Tile::kBlockRows)),
+                  static_cast<unsigned>(CeilDiv(args.c_out, Tile::kChannels)));
+  VOXCONV_LAUNCH((CachedKernel<T, Tile>), grid, kThreads, 0, context, args);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status Launch(const CudaPlan& plan, const KernelMap& map, const ForwardArgs& forward,
+                    const ExecutionContext& context) {
+  const DirectArgs<T> args{.table = map.As<NeighbourTable>().table.data(),
+                           .input = static_cast<const T*>(forward.input.data),
+                           .weights = static_cast<const T*>(forward.weights.data),
+                           .output = static_cast<T*>(forward.output.data),
+                           .num_rows = map.num_outputs(),
+                           .num_offsets = map.num_offsets(),
+                           .c_in = plan.shape().c_in,
+                           .c_out = plan.shape().c_out};
+  if (plan.weights() == DirectWeights::kCached) {
+    return plan.narrow() ? LaunchCached<T, CachedTile<16>>(args, context)
+                         : LaunchCached<T, CachedTile<32>>(args, context);
+  }
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_rows, kNaiveRows)),
+                  static_cast<unsigned>(CeilDiv(args.c_out, kNaiveChannels)));
+  VOXCONV_LAUNCH(NaiveKernel<T>, grid, kThreads, 0, context, args);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCuda(DirectWeights weights,
+                                                             const KernelMap& map,
+                                                             const ConvShape& shape) {
+  return std::make_unique<CudaPlan>(weights, map, shape);
+}
+
+absl::Status ForwardDirectCuda(const DataflowPlan& base_plan, const KernelMap& map,
+                               const ForwardArgs& args, const Workspace&,
+                               const ExecutionContext& context) {
+  const auto& plan = static_cast<const CudaPlan&>(base_plan);
+  {
+    const StageScope stage(context, Stage::kFused);
+    switch (plan.shape().dtype) {
+      case DType::kF16:
+        VOXCONV_RETURN_IF_ERROR(Launch<__half>(plan, map, args, context));
+        break;
+      case DType::kBF16:
+        VOXCONV_RETURN_IF_ERROR(Launch<__nv_bfloat16>(plan, map, args, context));
+        break;
+      default:
+        VOXCONV_RETURN_IF_ERROR(Launch<float>(plan, map, args, context));
+    }
+  }
+  if (Counters* counters = context.counters()) counters->Add(plan.counters());
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv
