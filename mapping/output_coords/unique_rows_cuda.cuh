@@ -16,8 +16,10 @@ namespace voxconv {
 namespace unique_rows {
 
 constexpr int kThreads = 256;
+constexpr int kItems = 4;  // consecutive ones of a thread
+constexpr int64_t kChunk = kThreads * kItems;
 // Few enough that each block adds up the counts of all tiles before its own.
-constexpr int64_t kMaxTiles = 1024;
+constexpr int64_t kMaxTiles = 2048;
 
 // Sorted cell numbers with repetitions; those that are no output, all bits set, come last.
 template <typename Key>
@@ -138,14 +140,22 @@ __global__ void __launch_bounds__(kThreads)
   Extent extent;
   const int64_t begin = blockIdx.x * tile;
   const int64_t end = min(begin + tile, source.size);
-  for (int64_t chunk = begin; chunk < end; chunk += kThreads) {
-    const int64_t i = chunk + threadIdx.x;
-    const int32_t count = i < end ? source.Count(i) : 0;
+  for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
+    const int64_t mine = chunk + int64_t{threadIdx.x} * kItems;
+    int32_t counts_of[kItems];
+    int32_t count = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      counts_of[i] = mine + i < end ? source.Count(mine + i) : 0;
+      count += counts_of[i];
+    }
     if (__syncthreads_or(count) == 0) continue;  // most of a bitmap is empty
     int32_t position = 0, total = 0;
     Scan(temp.scan).ExclusiveSum(count, position, total);
-    if (count > 0) {
-      source.Each(i, [&](uint64_t number) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      if (counts_of[i] == 0) continue;
+      source.Each(mine + i, [&](uint64_t number) {
         const Coordinate c = cells.At(number);
         to[position++] = c;
         extent.Add(c);
@@ -160,9 +170,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Source>
 absl::Status Compact(const Source& source, const ExpansionLevelCuda& level,
                      const ExecutionContext& context) {
-  const int64_t tile =
-      CeilDiv(CeilDiv(source.size, std::min(kMaxTiles, CeilDiv(source.size, kThreads))), kThreads) *
-      kThreads;
+  const int64_t chunks = CeilDiv(source.size, kChunk);
+  const int64_t tile = CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kChunk;
   const int64_t tiles = CeilDiv(source.size, tile);
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts, AllocateArray<int32_t>(tiles, context));
   const dim3 grid(static_cast<unsigned>(tiles));
