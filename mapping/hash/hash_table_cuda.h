@@ -23,7 +23,7 @@ using HashTableCudaPtr = std::unique_ptr<HashTableCuda>;
 // Tables are filled to at most `load_factor`; 0 < load_factor < 1. Where a key lies depends on
 // which thread came first, what is found for it does not. See the .cu files for how.
 
-// Linear probing. Queues a fill and one kernel.
+// Open addressing, four slots at a time. Queues a fill and one kernel.
 absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateSet& inputs,
                                                          double load_factor,
                                                          const ExecutionContext& context);

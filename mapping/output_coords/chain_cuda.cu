@@ -59,6 +59,7 @@ __global__ void ResetKernel(LevelInfoCuda* infos, int size) {
     info.hi[axis] = INT32_MIN;
   }
   info.last_batch = -1;
+  info.unused = 0;
 }
 
 absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,

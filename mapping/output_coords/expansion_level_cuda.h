@@ -81,6 +81,7 @@ struct LevelInfoCuda {
   unsigned long long bad_row;  // the first input with an output outside the range, or kNoRow
   int32_t lo[3], hi[3];        // exact bounds of the rows
   int32_t last_batch;
+  int32_t unused;  // what would be padding, copied all the same
 };
 
 struct LevelInputsCuda {

@@ -16,8 +16,8 @@ namespace voxconv {
 namespace unique_rows {
 
 constexpr int kThreads = 256;
-constexpr int kItems = 4;  // consecutive ones of a thread
-constexpr int64_t kChunk = kThreads * kItems;
+// Numbers that a block holds before it turns them into rows.
+constexpr int kStaged = 2048;
 // Few enough that each block adds up the counts of all tiles before its own.
 constexpr int64_t kMaxTiles = 2048;
 
@@ -115,6 +115,7 @@ struct Extent {
   }
 };
 
+// Cells are numbered by the threads that hold them, which may be few, and turned into rows by all.
 template <typename Source>
 __global__ void __launch_bounds__(kThreads)
     WriteKernel(const Source source, int64_t tile, const int32_t* counts, CellsCuda cells,
@@ -125,6 +126,7 @@ __global__ void __launch_bounds__(kThreads)
     typename Reduce::TempStorage reduce;
     typename Scan::TempStorage scan;
   } temp;
+  __shared__ uint64_t staged[kStaged];
   __shared__ int64_t first;
   int64_t before = 0;
   for (unsigned t = threadIdx.x; t < blockIdx.x; t += kThreads) before += counts[t];
@@ -140,44 +142,59 @@ __global__ void __launch_bounds__(kThreads)
   Extent extent;
   const int64_t begin = blockIdx.x * tile;
   const int64_t end = min(begin + tile, source.size);
-  for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
-    const int64_t mine = chunk + int64_t{threadIdx.x} * kItems;
-    int32_t counts_of[kItems];
-    int32_t count = 0;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      counts_of[i] = mine + i < end ? source.Count(mine + i) : 0;
-      count += counts_of[i];
-    }
+  for (int64_t chunk = begin; chunk < end; chunk += kThreads) {
+    const int64_t mine = chunk + threadIdx.x;
+    const int32_t count = mine < end ? source.Count(mine) : 0;
     if (__syncthreads_or(count) == 0) continue;  // most of a bitmap is empty
     int32_t position = 0, total = 0;
     Scan(temp.scan).ExclusiveSum(count, position, total);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (counts_of[i] == 0) continue;
-      source.Each(mine + i, [&](uint64_t number) {
-        const Coordinate c = cells.At(number);
-        to[position++] = c;
+    for (int32_t round = 0; round < total; round += kStaged) {
+      int32_t next = position - round;
+      if (count > 0) {
+        source.Each(mine, [&](uint64_t number) {
+          if (next >= 0 && next < kStaged) staged[next] = number;
+          ++next;
+        });
+      }
+      __syncthreads();
+      for (int i = threadIdx.x; i < min(kStaged, total - round); i += kThreads) {
+        const Coordinate c = cells.At(staged[i]);
+        to[round + i] = c;
         extent.Add(c);
-      });
+      }
+      __syncthreads();
     }
     to += total;
   }
   extent.Merge(info);
 }
 
+// Items of a tile, a multiple of kThreads.
+inline int64_t TileFor(int64_t size) {
+  const int64_t chunks = CeilDiv(size, kThreads);
+  return CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kThreads;
+}
+
+// The outputs in each tile.
+template <typename Source>
+absl::StatusOr<Array<int32_t>> CountTiles(const Source& source, const ExecutionContext& context) {
+  const int64_t tile = TileFor(source.size);
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts,
+                           AllocateArray<int32_t>(CeilDiv(source.size, tile), context));
+  VOXCONV_LAUNCH(CountKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
+                 kThreads, 0, context, source, tile, counts.data());
+  return counts;
+}
+
 // Writes level.outputs and level.info from `source`.
 template <typename Source>
 absl::Status Compact(const Source& source, const ExpansionLevelCuda& level,
                      const ExecutionContext& context) {
-  const int64_t chunks = CeilDiv(source.size, kChunk);
-  const int64_t tile = CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kChunk;
-  const int64_t tiles = CeilDiv(source.size, tile);
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts, AllocateArray<int32_t>(tiles, context));
-  const dim3 grid(static_cast<unsigned>(tiles));
-  VOXCONV_LAUNCH(CountKernel<Source>, grid, kThreads, 0, context, source, tile, counts.data());
-  VOXCONV_LAUNCH(WriteKernel<Source>, grid, kThreads, 0, context, source, tile, counts.data(),
-                 level.cells, level.outputs, level.info);
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> counts, CountTiles(source, context));
+  const int64_t tile = TileFor(source.size);
+  VOXCONV_LAUNCH(WriteKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
+                 kThreads, 0, context, source, tile, counts.data(), level.cells, level.outputs,
+                 level.info);
   return absl::OkStatus();
 }
 

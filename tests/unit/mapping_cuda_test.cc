@@ -75,8 +75,9 @@ TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
   VOXCONV_NEED_CUDA(cuda);
   UnitCpu cpu(1);
   const Registry registry = MakeRegistry();
-  // The second box is too large for a bitmap; of the second chain sizes are guessed high.
-  for (int extent : {60, 50000}) {
+  // Boxes for a flat bitmap, for one of bricks, for none; of the second chain sizes are guessed
+  // high.
+  for (int extent : {60, 600, 50000}) {
     const std::vector<Coordinate> rows = RandomVoxels(3000, {0, 3}, -extent, extent, {1, 1, 1}, 5);
     const auto host = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
     const auto device = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
