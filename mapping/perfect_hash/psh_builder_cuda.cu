@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) AssignKernel(Buckets buckets) {
   ToVoxel(c, sample, buckets.stride, p);
   const auto bucket = static_cast<uint32_t>(sample.PhiIndex(p));
   buckets.bucket_of[row] = bucket;
-  buckets.h0_of[row] = sample.PackedH0(p);
+  buckets.h0_of[row] = PackPhi(sample.mod_m(p[0]), sample.mod_m(p[1]), sample.mod_m(p[2]));
   buckets.rank[row] = atomicAdd(buckets.size + bucket, 1u);
 }
 
@@ -103,7 +103,8 @@ struct Placer {
   int lane;
 
   __device__ int64_t SlotOf(int j, uint32_t phi) const {
-    return sample.SlotOf(buckets.h0_of[members[j]], phi);
+    const uint32_t h0 = buckets.h0_of[members[j]];
+    return sample.SlotOf(h0 >> (2 * kPhiBits), (h0 >> kPhiBits) % kMaxMBar, h0 % kMaxMBar, phi);
   }
   __device__ bool IsFree(int64_t slot) const {
     return *const_cast<const volatile int32_t*>(tables.h + slot) < 0;

@@ -44,18 +44,14 @@ struct PshSample {
     const uint64_t r = r_bar;
     return first_phi + static_cast<int64_t>((mod_r(p[0]) * r + mod_r(p[1])) * r + mod_r(p[2]));
   }
-  // (h0 + phi) mod m_bar, where h0 is below m_bar on every axis and packed as phi is.
-  constexpr int64_t SlotOf(uint32_t h0, uint32_t phi) const {
-    uint64_t slot = 0;
-    for (int shift = 2 * kPhiBits; shift >= 0; shift -= kPhiBits) {
-      const uint32_t sum = (h0 >> shift) % kMaxMBar + (phi >> shift) % kMaxMBar;
-      slot = slot * m_bar + (sum >= m_bar ? sum - m_bar : sum);
-    }
-    return first_slot + static_cast<int64_t>(slot);
+  // (h0 + phi) mod m_bar, where h0 = (x, y, z) is below m_bar on every axis.
+  constexpr int64_t SlotOf(uint32_t x, uint32_t y, uint32_t z, uint32_t phi) const {
+    const uint64_t m = m_bar;
+    const uint64_t xy =
+        Wrap(x + (phi >> (2 * kPhiBits))) * m + Wrap(y + (phi >> kPhiBits) % kMaxMBar);
+    return first_slot + static_cast<int64_t>(xy * m + Wrap(z + phi % kMaxMBar));
   }
-  constexpr uint32_t PackedH0(const uint32_t p[3]) const {
-    return PackPhi(mod_m(p[0]), mod_m(p[1]), mod_m(p[2]));
-  }
+  constexpr uint32_t Wrap(uint32_t sum) const { return sum >= m_bar ? sum - m_bar : sum; }
 };
 
 // Tables of a backend's memory; see SuperPsh. `Tag` is uint16_t or uint32_t.
@@ -87,7 +83,9 @@ struct PshView {
       if (p[axis] % step[axis] != 0) return -1;
       p[axis] /= step[axis];
     }
-    const int64_t slot = sample.SlotOf(sample.PackedH0(p), phi[sample.PhiIndex(p)]);
+    const FastMod& mod_m = sample.mod_m;
+    const int64_t slot =
+        sample.SlotOf(mod_m(p[0]), mod_m(p[1]), mod_m(p[2]), phi[sample.PhiIndex(p)]);
     const Tag* tag = tags + 3 * slot;
     const bool same = (tag[0] == p[0]) & (tag[1] == p[1]) & (tag[2] == p[2]);
     return same ? h[slot] : -1;
