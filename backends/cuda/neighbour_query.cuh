@@ -118,8 +118,8 @@ __device__ inline int RowOf(const Args& args, int item) {
 template <typename Lookup>
 __device__ int32_t Find(const Lookup& lookup, const Args& args, const Tile& tile, int row, int k,
                         bool wanted) {
-  const Coordinate& q = tile.rows[row];
-  const Int3& d = tile.offset[k];
+  const Coordinate q = tile.rows[row];
+  const Int3 d = tile.offset[k];
   // Both terms are below 2^18 in size: the sums fit.
   const Coordinate position{q.b, q.x + d.x, q.y + d.y, q.z + d.z};
   wanted = wanted && (!args.check_range || InRange(Int3{position.x, position.y, position.z}));
@@ -163,6 +163,8 @@ __global__ void __launch_bounds__(kThreads)
 
   const int words = (args.count + 31) / 32;
   const int items = num_rows * args.count;
+  // Of the block's first row. Rows of a block times offsets are below 2^31.
+  int32_t* const table = args.table + first_row * args.num_offsets + args.first;
   for (int base = 0; base < items; base += kThreads) {
     const int item = base + static_cast<int>(threadIdx.x);
     const bool inside = item < items;
@@ -174,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
     if (is_identity) found = static_cast<int32_t>(first_row + row);
     if (found >= 0) atomicOr(&tile.masks[row * words + k / 32], 1u << k % 32);
     if (!args.symmetric) {
-      args.table[(first_row + row) * args.num_offsets + args.first + k] = found;
+      table[row * args.num_offsets + k] = found;
     } else if (found >= 0) {
       WriteBoth(args, first_row + row, args.first + k, found);
     }

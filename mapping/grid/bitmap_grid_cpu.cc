@@ -17,10 +17,6 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 65536;
-// A word is a brick of 4 x 4 x 4, so that the 27 neighbours of a voxel lie in at most 8 words; a
-// page is one of 8 x 8 x 8 words.
-constexpr Int3 kWordBits{2, 2, 2};
-constexpr Int3 kPageBits{3, 3, 3};
 constexpr int64_t kCellsPerWord = 64;
 
 constexpr uint64_t BitOf(int64_t cell) { return uint64_t{1} << (cell & (kCellsPerWord - 1)); }
@@ -79,8 +75,7 @@ void RankWords(const int64_t* cells, int64_t size, Bitmap& bitmap,
 
 class BitmapGrid final : public GridCpu {
  public:
-  BitmapGrid(const CellOrderCpu& order, Bitmap bitmap)
-      : order_(order), bitmap_(std::move(bitmap)) {}
+  BitmapGrid(const CellOrder& order, Bitmap bitmap) : order_(order), bitmap_(std::move(bitmap)) {}
 
   absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
@@ -134,7 +129,7 @@ class BitmapGrid final : public GridCpu {
     return count;
   }
 
-  CellOrderCpu order_;
+  CellOrder order_;
   Bitmap bitmap_;
 };
 
@@ -142,7 +137,7 @@ class BitmapGrid final : public GridCpu {
 
 absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                               const ExecutionContext& context) {
-  const CellOrderCpu order(inputs, kWordBits, kPageBits);
+  const CellOrder order = CellOrder::Bitmap(inputs);
   const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
   // One bit and half a bit of rank a cell: 12 bytes a word.
   constexpr int64_t kWordBytes = sizeof(uint64_t) + sizeof(uint32_t);

@@ -12,13 +12,10 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 65536;
-// 16 cells of 4 bytes are one cache line and 64 lines one page: what a touched cell costs.
-constexpr Int3 kLineBits{1, 1, 2};
-constexpr Int3 kPageBits{2, 2, 2};
 
 class DenseGrid final : public GridCpu {
  public:
-  DenseGrid(const CellOrderCpu& order, ZeroPages cells) : order_(order), cells_(std::move(cells)) {}
+  DenseGrid(const CellOrder& order, ZeroPages cells) : order_(order), cells_(std::move(cells)) {}
 
   absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
@@ -58,7 +55,7 @@ class DenseGrid final : public GridCpu {
   }
 
  private:
-  CellOrderCpu order_;
+  CellOrder order_;
   ZeroPages cells_;  // int32 a cell: row + 1, so that untouched zero pages hold no row
 };
 
@@ -66,7 +63,7 @@ class DenseGrid final : public GridCpu {
 
 absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                              const ExecutionContext& context) {
-  const CellOrderCpu order(inputs, kLineBits, kPageBits);
+  const CellOrder order = CellOrder::Dense(inputs);
   VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
   VOXCONV_ASSIGN_OR_RETURN(
       ZeroPages cells,

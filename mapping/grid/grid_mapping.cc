@@ -4,6 +4,7 @@
 
 #include "core/backend_support.h"
 #include "mapping/grid/grid_cpu.h"
+#include "mapping/grid/grid_cuda.h"
 #include "mapping/grid/register.h"
 
 namespace voxconv {
@@ -21,17 +22,13 @@ class GridMapping final : public Mapping {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvGeometry&, BackendKind backend) const override {
-    return CpuOnly("grid", backend);
+    return CpuAndCuda("grid", backend);
   }
 
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kIndexBuild);
-    const int64_t limit_mib = options_.GetInt("memory_limit_mib");
-    VOXCONV_ASSIGN_OR_RETURN(GridCpuPtr grid, options_.GetEnum("storage") == "bitmap"
-                                                  ? BuildBitmapGridCpu(inputs, limit_mib, context)
-                                                  : BuildDenseGridCpu(inputs, limit_mib, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> grid, BuildGrid(inputs, context));
     if (Counters* counters = context.counters()) {
       counters->index_bytes = std::max(counters->index_bytes, grid->bytes());
     }
@@ -40,13 +37,33 @@ class GridMapping final : public Mapping {
 
   absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
                                   const ExecutionContext& context) const override {
-    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kMapQuery);
-    return static_cast<const GridCpu&>(index).Query(
-        problem, symmetric_ && problem.geometry.symmetric(), context);
+    const bool symmetric = symmetric_ && problem.geometry.symmetric();
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return static_cast<const GridCuda&>(index).Query(problem, symmetric, context);
+      }
+    }
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
+    return static_cast<const GridCpu&>(index).Query(problem, symmetric, context);
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildGrid(const CoordinateSet& inputs,
+                                                      const ExecutionContext& context) const {
+    const int64_t limit_mib = options_.GetInt("memory_limit_mib");
+    const bool bitmap = options_.GetEnum("storage") == "bitmap";
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return bitmap ? BuildBitmapGridCuda(inputs, limit_mib, context)
+                      : BuildDenseGridCuda(inputs, limit_mib, context);
+      }
+    }
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
+    return bitmap ? BuildBitmapGridCpu(inputs, limit_mib, context)
+                  : BuildDenseGridCpu(inputs, limit_mib, context);
+  }
+
   Options options_;
   bool symmetric_;
 };

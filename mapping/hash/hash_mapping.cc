@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend_support.h"
 #include "mapping/hash/hash_table_cpu.h"
+#include "mapping/hash/hash_table_cuda.h"
 #include "mapping/hash/register.h"
 
 namespace voxconv {
@@ -23,10 +24,10 @@ class HashMapping final : public Mapping {
       return absl::UnimplementedError("variant=open3d: this build has no Open3D");
     }
     const double load_factor = options.GetFloat("load_factor");
-    if (load_factor != kDefaultLoadFactor && variant != "open_addressing" && variant != "cuckoo") {
+    if (load_factor != kDefaultLoadFactor && (variant == "open3d" || variant == "std")) {
       return absl::InvalidArgumentError(
           absl::StrCat("load_factor=", load_factor, ": variant=", variant,
-                       " has none; allowed with open_addressing and cuckoo"));
+                       " has none; allowed with open_addressing, cuckoo and bucketed"));
     }
     return std::make_unique<HashMapping>(std::move(options));
   }
@@ -34,14 +35,19 @@ class HashMapping final : public Mapping {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvGeometry&, BackendKind backend) const override {
-    return CpuOnly("hash", backend);
+    const std::string& variant = options_.GetEnum("variant");
+    const bool on_cpu = backend == BackendKind::kCpu;
+    if (on_cpu ? variant == "bucketed" : variant == "open3d" || variant == "std") {
+      return Support::No(absl::StrCat("hash: variant=", variant, " has no ",
+                                      on_cpu ? "CPU" : "CUDA", " implementation"));
+    }
+    return CpuAndCuda("hash", backend);
   }
 
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kIndexBuild);
-    VOXCONV_ASSIGN_OR_RETURN(HashTableCpuPtr table, BuildTable(inputs, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> table, BuildTable(inputs, context));
     if (Counters* counters = context.counters()) {
       counters->index_bytes = std::max(counters->index_bytes, table->bytes());
     }
@@ -50,17 +56,31 @@ class HashMapping final : public Mapping {
 
   absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
                                   const ExecutionContext& context) const override {
-    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
     const StageScope stage(context, Stage::kMapQuery);
-    return QueryHashTableCpu(static_cast<const HashTableCpu&>(index), problem,
-                             symmetric_ && problem.geometry.symmetric(), context);
+    const bool symmetric = symmetric_ && problem.geometry.symmetric();
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return static_cast<const HashTableCuda&>(index).Query(problem, symmetric, context);
+      }
+    }
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
+    return QueryHashTableCpu(static_cast<const HashTableCpu&>(index), problem, symmetric, context);
   }
 
  private:
-  absl::StatusOr<HashTableCpuPtr> BuildTable(const CoordinateSet& inputs,
-                                             const ExecutionContext& context) const {
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildTable(const CoordinateSet& inputs,
+                                                       const ExecutionContext& context) const {
     const std::string& variant = options_.GetEnum("variant");
     const double load_factor = options_.GetFloat("load_factor");
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        if (variant == "cuckoo") return BuildCuckooCuda(inputs, load_factor, context);
+        if (variant == "bucketed") return BuildBucketedCuda(inputs, load_factor, context);
+        VOXCONV_CHECK(variant == "open_addressing");
+        return BuildOpenAddressingCuda(inputs, load_factor, context);
+      }
+    }
+    VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu && variant != "bucketed");
     if (variant == "cuckoo") return BuildCuckooCpu(inputs, load_factor, context);
     if (variant == "open3d") return BuildOpen3dCpu(inputs, context);
     if (variant == "std") return BuildStdCpu(inputs, context);
@@ -77,15 +97,17 @@ PluginDescription Describe() {
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source = "TorchSparse 4.2.1 (hash map), SpConv, Open3D";
   description.options
-      .Enum("variant", {"open_addressing", "cuckoo", "open3d", "std"}, "open_addressing",
-            "the table: linear probing, two-choice buckets, open3d::core::HashMap, "
-            "std::unordered_map")
+      .Enum("variant", {"open_addressing", "cuckoo", "bucketed", "open3d", "std"},
+            "open_addressing",
+            "the table: linear probing, two-choice buckets, chains of slabs (CUDA only), "
+            "open3d::core::HashMap and std::unordered_map (CPU only)")
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
       .Float("load_factor", kDefaultLoadFactor, 0.05, 0.95,
-             "fill of the table at most; open_addressing and cuckoo");
+             "fill of the table at most, of bucketed its chains' first slabs; not open3d and std");
   description.extra_variants = {"variant=open_addressing,load_factor=0.9",
-                                "variant=cuckoo,load_factor=0.95"};
+                                "variant=cuckoo,load_factor=0.95",
+                                "variant=bucketed,load_factor=0.95"};
   return description;
 }
 

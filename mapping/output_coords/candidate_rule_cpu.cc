@@ -10,54 +10,63 @@ namespace voxconv {
 
 absl::StatusOr<CandidateRuleCpu> CandidateRuleCpu::Create(const CoordinateSet& inputs,
                                                           const ConvGeometry& geometry) {
+  CandidateRuleCpu rule =
+      ForBounds(geometry, inputs.tensor_stride(), inputs.bounds(), inputs.num_batches());
+  if (inputs.size() > 0 && rule.MayLeaveRange()) {
+    if (absl::Status status = rule.CheckRange(inputs.rows().host()); !status.ok()) return status;
+  }
+  return rule;
+}
+
+CandidateRuleCpu CandidateRuleCpu::ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
+                                             const Box& bounds, int32_t num_batches) {
   const GeometryParams& params = geometry.params();
   CandidateRuleCpu rule;
   rule.quantize_ = geometry.kind() == ConvKind::kStrided && params.rule == OutputRule::kQuantize;
-  rule.input_stride_ = inputs.tensor_stride();
+  rule.input_stride_ = input_stride;
   rule.step_ = geometry.output_tensor_stride();
-  rule.input_bounds_ = inputs.bounds();
-  rule.num_batches_ = inputs.num_batches();
+  rule.input_bounds_ = bounds;
+  rule.num_batches_ = num_batches;
   if (rule.quantize_) {
     rule.offsets_ = {Int3{}};
   } else {
     rule.offsets_.assign(geometry.input_offsets().begin(), geometry.input_offsets().end());
   }
   for (int axis = 0; axis < 3; ++axis) {
-    rule.lo_[axis] = INT64_MIN;
-    rule.hi_[axis] = INT64_MAX;
+    rule.wanted_lo_[axis] = INT64_MIN;
+    rule.wanted_hi_[axis] = INT64_MAX;
     if (params.output_bounds.has_value()) {
-      rule.lo_[axis] = int64_t{params.output_bounds->lo[axis]} * rule.step_[axis];
-      rule.hi_[axis] = int64_t{params.output_bounds->hi[axis]} * rule.step_[axis];
+      rule.wanted_lo_[axis] = int64_t{params.output_bounds->lo[axis]} * rule.step_[axis];
+      rule.wanted_hi_[axis] = int64_t{params.output_bounds->hi[axis]} * rule.step_[axis];
     }
-  }
-  if (inputs.size() > 0) {
-    if (absl::Status status = rule.CheckRange(inputs); !status.ok()) return status;
-  }
-  // From here on, nothing outside the range is within the limits on all axes.
-  for (int axis = 0; axis < 3; ++axis) {
-    rule.lo_[axis] = std::max<int64_t>(rule.lo_[axis], kMinCoordinate);
-    rule.hi_[axis] = std::min<int64_t>(rule.hi_[axis], kMaxCoordinate);
+    rule.lo_[axis] = std::max<int64_t>(rule.wanted_lo_[axis], kMinCoordinate);
+    rule.hi_[axis] = std::min<int64_t>(rule.wanted_hi_[axis], kMaxCoordinate);
   }
   return rule;
 }
 
-absl::Status CandidateRuleCpu::CheckRange(const CoordinateSet& inputs) const {
-  bool stays = true;
+bool CandidateRuleCpu::MayLeaveRange() const {
   for (int axis = 0; axis < 3; ++axis) {
     for (int32_t d : AxisOffsets(axis)) {
-      stays = stays && InRange(Candidate(axis, input_bounds_.lo[axis], d)) &&
-              InRange(Candidate(axis, input_bounds_.hi[axis], d));
+      if (!InRange(Candidate(axis, input_bounds_.lo[axis], d)) ||
+          !InRange(Candidate(axis, input_bounds_.hi[axis], d))) {
+        return true;
+      }
     }
   }
-  if (stays) return absl::OkStatus();
-  for (const Coordinate& row : inputs.rows().host()) {
+  return false;
+}
+
+absl::Status CandidateRuleCpu::CheckRange(absl::Span<const Coordinate> rows) const {
+  for (const Coordinate& row : rows) {
     for (const Int3& d : offsets_) {
       bool is_output = true;
       int outside = -1;
       Int3 q;
       for (int axis = 0; axis < 3; ++axis) {
         q[axis] = Candidate(axis, row.position()[axis], d[axis]);
-        is_output = is_output && OnLattice(axis, q[axis]) && WithinLimits(axis, q[axis]);
+        is_output = is_output && OnLattice(axis, q[axis]) && q[axis] >= wanted_lo_[axis] &&
+                    q[axis] <= wanted_hi_[axis];
         if (outside < 0 && !InRange(q[axis])) outside = axis;
       }
       if (!is_output || outside < 0) continue;
@@ -94,7 +103,7 @@ int64_t CandidateRuleCpu::max_outputs_per_input() const {
   return product;
 }
 
-CompactKeyFormat CandidateRuleCpu::key_format() const {
+Box CandidateRuleCpu::OutputBox() const {
   Box box;
   for (int axis = 0; axis < 3; ++axis) {
     const std::vector<int32_t> offsets = AxisOffsets(axis);
@@ -104,9 +113,11 @@ CompactKeyFormat CandidateRuleCpu::key_format() const {
     const auto first =
         static_cast<int32_t>(std::clamp(lo, lo_[axis], std::max(lo_[axis], hi_[axis])));
     box.lo[axis] = first - FloorModulo(axis, first);
-    box.hi[axis] = static_cast<int32_t>(std::max<int64_t>(box.lo[axis], std::min(hi, hi_[axis])));
+    const auto last =
+        static_cast<int32_t>(std::max<int64_t>(box.lo[axis], std::min(hi, hi_[axis])));
+    box.hi[axis] = last - FloorModulo(axis, last);
   }
-  return CompactKeyFormat(box, step_, num_batches_);
+  return box;
 }
 
 }  // namespace voxconv

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "backends/cpu/compact_key.h"
 #include "core/mapping.h"
 
@@ -21,6 +22,14 @@ class CandidateRuleCpu {
   // the inputs' bounds rule that out, O(K N) otherwise.
   static absl::StatusOr<CandidateRuleCpu> Create(const CoordinateSet& inputs,
                                                  const ConvGeometry& geometry);
+  // For any inputs within `bounds`. Nothing is refused: outputs outside the coordinate range are
+  // not within the limits.
+  static CandidateRuleCpu ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
+                                    const Box& bounds, int32_t num_batches);
+  // kOutOfRange if an output of one of `rows`, all of them inputs, lies outside the range.
+  absl::Status CheckRange(absl::Span<const Coordinate> rows) const;
+  // Whether any output can, going by the inputs' bounds.
+  bool MayLeaveRange() const;
 
   const std::vector<Int3>& offsets() const { return offsets_; }
   // Most candidates of one input that are multiples of the step.
@@ -35,8 +44,13 @@ class CandidateRuleCpu {
   // The distinct offsets along one axis: offsets() is their product.
   std::vector<int32_t> AxisOffsets(int axis) const;
 
-  // Keys for everything that OnLattice and WithinLimits admit.
-  CompactKeyFormat key_format() const;
+  // Encloses everything that OnLattice and WithinLimits admit; both corners are on the lattice.
+  Box OutputBox() const;
+  // Keys for all of that.
+  CompactKeyFormat key_format() const { return CompactKeyFormat(OutputBox(), step_, num_batches_); }
+  // The limits of output_bounds alone, which may be past the coordinate range.
+  int64_t FirstWanted(int axis) const { return wanted_lo_[axis]; }
+  int64_t LastWanted(int axis) const { return wanted_hi_[axis]; }
   const Int3& output_tensor_stride() const { return step_; }
 
  private:
@@ -48,13 +62,13 @@ class CandidateRuleCpu {
     const int32_t remainder = value % step;
     return remainder < 0 ? remainder + step : remainder;
   }
-  absl::Status CheckRange(const CoordinateSet& inputs) const;
 
   bool quantize_ = false;
   Int3 input_stride_, step_;
   std::vector<Int3> offsets_;
   Box input_bounds_;
-  int64_t lo_[3], hi_[3];  // limits in finest voxels, inclusive
+  int64_t wanted_lo_[3], wanted_hi_[3];  // limits in finest voxels, inclusive
+  int64_t lo_[3], hi_[3];                // as far as the range goes
   int32_t num_batches_ = 0;
 };
 

@@ -23,6 +23,9 @@ class PerfectHashMapping final : public Mapping {
                                   const ExecutionContext& context) const override;
 
  private:
+  absl::StatusOr<std::unique_ptr<MapIndex>> MakeIndex(const CoordinateSet& inputs,
+                                                      const ExecutionContext& context) const;
+
   Options options_;
   bool symmetric_;
 };

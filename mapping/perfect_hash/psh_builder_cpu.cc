@@ -197,34 +197,46 @@ int32_t Coprime(int32_t r_bar, int32_t m_bar) {
 
 }  // namespace
 
+PshSizes::PshSizes(int64_t n, const PshOptions& options)
+    : n_(n),
+      max_retries_(options.max_retries),
+      m_bar_(CubeRootUp(static_cast<double>(n) / options.load)),
+      r_target_(std::max(1.0, std::cbrt(static_cast<double>(n) / kFirstBucketSize))) {}
+
+absl::Status PshSizes::Next() {
+  if (tries_ > max_retries_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("perfect hash of n = ", n_, " voxels: none found in ", tries_,
+                     " tries, the last with m_bar ", m_bar_, " and r_bar ", r_bar_,
+                     "; a smaller load or more max_retries may help"));
+  }
+  if (tries_ > 0) {
+    if (Cube(r_bar_) < std::max(kMaxCellsPerVoxel * static_cast<double>(n_), kMinMaxCells)) {
+      r_target_ = std::max(r_target_ * kGrowth, r_bar_ + 1.0);
+    } else {
+      ++m_bar_;
+      --r_bar_;  // the same again, where it has no common factor with the new m_bar
+    }
+  }
+  if (m_bar_ > kMaxMBar) {
+    return absl::ResourceExhaustedError(absl::StrCat("perfect hash of ", n_,
+                                                     " voxels: needs m_bar ", m_bar_, ", at most ",
+                                                     kMaxMBar, " is allowed"));
+  }
+  r_bar_ = Coprime(std::max(r_bar_ + 1, static_cast<int32_t>(r_target_)), m_bar_);
+  ++tries_;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PshHash> BuildPshHash(absl::Span<const PshVoxel> voxels, const PshOptions& options) {
   PshHash hash;
   if (voxels.empty()) return hash;
-  const double n = static_cast<double>(voxels.size());
-  int32_t m_bar = CubeRootUp(n / options.load);
-  double r_target = std::max(1.0, std::cbrt(n / kFirstBucketSize));
-  int32_t r_bar = 0;
-  while (m_bar <= kMaxMBar) {
-    r_bar = Coprime(std::max(r_bar + 1, static_cast<int32_t>(r_target)), m_bar);
-    ++hash.tries;
-    if (Placement(voxels, m_bar, r_bar).Run(hash)) return hash;
-    if (hash.tries > options.max_retries) break;
-    if (Cube(r_bar) < std::max(kMaxCellsPerVoxel * n, kMinMaxCells)) {
-      r_target = std::max(r_target * kGrowth, r_bar + 1.0);
-    } else {
-      ++m_bar;
-      --r_bar;  // the same again, where it has no common factor with the new m_bar
-    }
-  }
-  if (m_bar > kMaxMBar) {
-    return absl::ResourceExhaustedError(absl::StrCat("perfect hash of ", voxels.size(),
-                                                     " voxels: needs m_bar ", m_bar, ", at most ",
-                                                     kMaxMBar, " is allowed"));
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("perfect hash of n = ", voxels.size(), " voxels: none found in ", hash.tries,
-                   " tries, the last with m_bar ", m_bar, " and r_bar ", r_bar,
-                   "; a smaller load or more max_retries may help"));
+  PshSizes sizes(static_cast<int64_t>(voxels.size()), options);
+  do {
+    if (absl::Status status = sizes.Next(); !status.ok()) return status;
+  } while (!Placement(voxels, sizes.m_bar(), sizes.r_bar()).Run(hash));
+  hash.tries = sizes.tries();
+  return hash;
 }
 
 }  // namespace voxconv

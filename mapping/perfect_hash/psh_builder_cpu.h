@@ -6,24 +6,43 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "mapping/perfect_hash/psh_view.h"
 
 namespace voxconv {
 
 // A voxel in units of the tensor stride, relative to its sample's lower corner.
 using PshVoxel = std::array<uint32_t, 3>;
 
-// An entry of the offset table, three coordinates below kMaxMBar in one word.
-inline constexpr int kPhiBits = 10;
-inline constexpr int32_t kMaxMBar = 1 << kPhiBits;
-constexpr uint32_t PackPhi(uint32_t x, uint32_t y, uint32_t z) {
-  return x << (2 * kPhiBits) | y << kPhiBits | z;
-}
-
 struct PshOptions {
   double load = 1;  // n / m to aim at: m_bar is the least with m_bar^3 * load >= n
   int64_t max_retries = 24;
+};
+
+// The table sizes to try one after the other: a larger r_bar each time, at last also a larger
+// m_bar.
+class PshSizes {
+ public:
+  // For n >= 1 voxels.
+  PshSizes(int64_t n, const PshOptions& options);
+
+  // Goes to the next sizes, at the first call to the first. kResourceExhausted, with n, m_bar,
+  // r_bar and the tries, after the last.
+  absl::Status Next();
+
+  int32_t m_bar() const { return m_bar_; }
+  int32_t r_bar() const { return r_bar_; }
+  int tries() const { return tries_; }
+
+ private:
+  int64_t n_;
+  int64_t max_retries_;
+  int32_t m_bar_;
+  int32_t r_bar_ = 0;
+  double r_target_;
+  int tries_ = 0;
 };
 
 struct PshHash {

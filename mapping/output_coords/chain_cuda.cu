@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_launch.h"
+#include "mapping/output_coords/expansion_level_cuda.h"
+#include "mapping/output_coords/output_coords_cuda.h"
+
+namespace voxconv {
+namespace {
+
+// Rows that a level in the middle of a chain may be given room for without knowing that they are
+// there (256 MiB of them), or four times the rows the chain started from.
+constexpr int64_t kMaxGuess = int64_t{1} << 24;
+constexpr int64_t kMaxGuessFactor = 4;
+
+AxisRuleCuda MakeAxisRule(const CandidateRuleCpu& rule, const ConvGeometry& geometry, int axis) {
+  const GeometryParams& params = geometry.params();
+  AxisRuleCuda result{};
+  result.quantize = geometry.kind() == ConvKind::kStrided && params.rule == OutputRule::kQuantize;
+  result.step = rule.output_tensor_stride()[axis];
+  result.low_bits = (result.step & (result.step - 1)) == 0 ? result.step - 1 : -1;
+  const auto clamp = [](int64_t value) {
+    return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
+  };
+  result.lo = clamp(rule.FirstWanted(axis));
+  result.hi = clamp(rule.LastWanted(axis));
+  result.count = result.quantize ? 1 : params.kernel[axis];
+  if (result.quantize) return result;
+  // The offset after the first along this axis, in the geometry's order: z fastest.
+  const int next = axis == 2 ? 1 : axis == 1 ? params.kernel.z : params.kernel.y * params.kernel.z;
+  result.first = geometry.InputOffset(0)[axis];
+  if (result.count > 1) result.increment = geometry.InputOffset(next)[axis] - result.first;
+  return result;
+}
+
+CellsCuda MakeCells(const Box& box, const Int3& step, int32_t num_batches) {
+  CellsCuda cells{};
+  cells.count = static_cast<uint64_t>(std::max(num_batches, 1));
+  for (int axis = 0; axis < 3; ++axis) {
+    cells.lo[axis] = box.lo[axis];
+    cells.step[axis] = step[axis];
+    cells.extent[axis] =
+        static_cast<uint32_t>((int64_t{box.hi[axis]} - box.lo[axis]) / step[axis] + 1);
+    cells.count *= cells.extent[axis];  // below 2^63: 18 bits an axis and 9 for the batch
+  }
+  return cells;
+}
+
+__global__ void ResetKernel(LevelInfoCuda* infos, int size) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= size) return;
+  LevelInfoCuda& info = infos[i];
+  info.size = 0;
+  info.bad_row = LevelInfoCuda::kNoRow;
+  for (int axis = 0; axis < 3; ++axis) {
+    info.lo[axis] = INT32_MAX;
+    info.hi[axis] = INT32_MIN;
+  }
+  info.last_batch = -1;
+  info.unused = 0;
+}
+
+absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
+                      const ExecutionContext& context) {
+  if (level.inputs.bound == 0) return absl::OkStatus();
+  switch (expansion) {
+    case ExpansionCuda::kStaged:
+      return StagedLevelCuda(level, context);
+    case ExpansionCuda::kFused:
+      return FusedLevelCuda(level, context);
+    case ExpansionCuda::kSortUnique:
+      break;
+  }
+  return SortUniqueLevelCuda(level, context);
+}
+
+// Levels whose sizes the host learns together.
+class Chain {
+ public:
+  Chain(ExpansionCuda expansion, const CoordinateSet& inputs, const ExecutionContext& context)
+      : expansion_(expansion),
+        inputs_(inputs),
+        context_(context),
+        next_inputs_{inputs.rows().data(), inputs.size(), nullptr},
+        next_bounds_(inputs.bounds()),
+        next_stride_(inputs.tensor_stride()) {}
+
+  // Makes room for at most `max_levels`.
+  absl::Status Start(int64_t max_levels) {
+    VOXCONV_ASSIGN_OR_RETURN(infos_, AllocateArray<LevelInfoCuda>(max_levels, context_));
+    constexpr int kThreads = 32;
+    VOXCONV_LAUNCH(ResetKernel, GridFor(max_levels, kThreads), kThreads, 0, context_, infos_.data(),
+                   static_cast<int>(max_levels));
+    return absl::OkStatus();
+  }
+
+  // Queues a level after the last. False where its size had to be guessed too high; then nothing
+  // is queued. Never for the first.
+  absl::StatusOr<bool> Add(const ConvGeometry& geometry) {
+    CandidateRuleCpu rule =
+        CandidateRuleCpu::ForBounds(geometry, next_stride_, next_bounds_, inputs_.num_batches());
+    ExpansionLevelCuda level{};
+    level.inputs = next_inputs_;
+    for (auto [axis, to] : {std::pair{0, &level.rule.x}, {1, &level.rule.y}, {2, &level.rule.z}}) {
+      *to = MakeAxisRule(rule, geometry, axis);
+    }
+    level.rule.may_leave_range = rule.MayLeaveRange();
+    const Box box = rule.OutputBox();
+    level.cells = MakeCells(box, rule.output_tensor_stride(), inputs_.num_batches());
+    level.max_outputs = rule.max_outputs_per_input();
+    const auto bound =
+        static_cast<int64_t>(std::min(static_cast<uint64_t>(level.max_keys()), level.cells.count));
+    if (!levels_.empty() && bound > std::max(kMaxGuess, kMaxGuessFactor * inputs_.size())) {
+      return false;
+    }
+    VOXCONV_ASSIGN_OR_RETURN(Buffer rows,
+                             context_.backend->Allocate(BytesOf(bound), *context_.stream));
+    level.outputs = static_cast<Coordinate*>(rows.data());
+    level.info = infos_.data() + levels_.size();
+    VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context_));
+    next_inputs_ = {level.outputs, bound, &level.info->size};
+    next_bounds_ = box;
+    next_stride_ = rule.output_tensor_stride();
+    levels_.push_back({std::move(rule), level.inputs.rows, std::move(rows)});
+    return true;
+  }
+
+  // Waits for the sizes.
+  absl::StatusOr<std::vector<CoordinateSetPtr>> Finish() {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<LevelInfoCuda> infos, CopyToHost(infos_, context_));
+    std::vector<CoordinateSetPtr> sets;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeSet(infos[i], levels_[i]));
+      sets.push_back(std::move(set));
+    }
+    return sets;
+  }
+
+ private:
+  struct Level {
+    CandidateRuleCpu rule;
+    const Coordinate* inputs;
+    Buffer rows;  // with room for more than there are
+  };
+
+  static int64_t BytesOf(int64_t rows) { return rows * static_cast<int64_t>(sizeof(Coordinate)); }
+
+  absl::StatusOr<CoordinateSetPtr> MakeSet(const LevelInfoCuda& info, Level& level) {
+    if (info.bad_row != LevelInfoCuda::kNoRow) return RangeError(level, info.bad_row);
+    if (info.size > INT32_MAX) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "output coordinates: ", info.size, " rows; at most ", INT32_MAX, " are allowed"));
+    }
+    const int64_t bytes = BytesOf(info.size);
+    if (level.rows.bytes() > 2 * bytes) {  // too much room to keep
+      VOXCONV_ASSIGN_OR_RETURN(Buffer exact, context_.backend->Allocate(bytes, *context_.stream));
+      VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(exact.data(), exact.space(), level.rows.data(),
+                                                     level.rows.space(), bytes, *context_.stream));
+      std::swap(exact, level.rows);
+    }
+    Array<Coordinate> rows(std::move(level.rows), info.size);
+    const Box bounds{{info.lo[0], info.lo[1], info.lo[2]}, {info.hi[0], info.hi[1], info.hi[2]}};
+    // Output bounds may have dropped the last samples altogether.
+    return CoordinateSet::Adopt(std::move(rows), level.rule.output_tensor_stride(), bounds,
+                                info.last_batch + 1, /*sorted=*/true);
+  }
+
+  absl::Status RangeError(const Level& level, unsigned long long row) {
+    Coordinate input;
+    VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(&input, MemorySpace::kHost, level.inputs + row,
+                                                   context_.backend->memory_space(), sizeof(input),
+                                                   *context_.stream));
+    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+    absl::Status status = level.rule.CheckRange({&input, 1});
+    VOXCONV_CHECK(!status.ok());
+    return status;
+  }
+
+  ExpansionCuda expansion_;
+  const CoordinateSet& inputs_;
+  ExecutionContext context_;
+  Array<LevelInfoCuda> infos_;
+  std::vector<Level> levels_;
+  LevelInputsCuda next_inputs_;
+  Box next_bounds_;
+  Int3 next_stride_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
+    ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
+    const ExecutionContext& context) {
+  std::vector<CoordinateSetPtr> sets;
+  while (sets.size() < geometries.size()) {
+    Chain chain(expansion, sets.empty() ? inputs : *sets.back(), context);
+    const absl::Span<const ConvGeometry> left = geometries.subspan(sets.size());
+    VOXCONV_RETURN_IF_ERROR(chain.Start(static_cast<int64_t>(left.size())));
+    for (const ConvGeometry& geometry : left) {
+      VOXCONV_ASSIGN_OR_RETURN(const bool added, chain.Add(geometry));
+      if (!added) break;
+    }
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> known, chain.Finish());
+    for (CoordinateSetPtr& set : known) sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+}  // namespace voxconv

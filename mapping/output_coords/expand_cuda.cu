@@ -1,0 +1,251 @@
+// One kernel from inputs to outputs: into a bitmap, a list in no order, or room of each input's
+// own.
+//
+// The bitmap has two levels where its box is large, as LiDAR frames' are (10^9 cells at stride 2,
+// for less than 10^5 outputs): a bit for every brick of 256 consecutive cells, and the bits of
+// those bricks alone that have outputs, in order.
+#include "mapping/output_coords/unique_rows_cuda.cuh"
+
+namespace voxconv {
+namespace {
+
+using unique_rows::Bitmap;
+using unique_rows::SortedKeys;
+
+constexpr int kThreads = 256;
+
+// Three passes over one level of this size take no longer than the kernels of a second level.
+constexpr int64_t kMaxFlatBytes = int64_t{4} << 20;
+// There may be so many bricks for each output there can be, or this many in any case; beyond, keys
+// are sorted.
+constexpr int64_t kMaxBricksPerKey = 512;
+constexpr int64_t kMinMaxBricks = int64_t{1} << 26;
+constexpr int kBrickBits = 8;
+constexpr int64_t kMaxMarkedBricks = int64_t{1} << 25;  // with outputs: 1 GiB of bits
+
+// Calls visit(q) for all outputs q of input row `row`; notes the row if one is outside the range.
+template <typename Visit>
+__device__ void EachOutput(const ExpansionLevelCuda& level, int64_t row, const Visit& visit) {
+  const Coordinate p = level.inputs.rows[row];
+  const auto& [x, y, z, may_leave_range] = level.rule;
+  for (int32_t i = 0; i < x.count; ++i) {
+    const int32_t qx = x.Candidate(p.x, i);
+    if (!x.OnLattice(qx) || !x.WithinLimits(qx)) continue;
+    for (int32_t j = 0; j < y.count; ++j) {
+      const int32_t qy = y.Candidate(p.y, j);
+      if (!y.OnLattice(qy) || !y.WithinLimits(qy)) continue;
+      for (int32_t k = 0; k < z.count; ++k) {
+        const int32_t qz = z.Candidate(p.z, k);
+        if (!z.OnLattice(qz) || !z.WithinLimits(qz)) continue;
+        if (may_leave_range && !InRange(Int3{qx, qy, qz})) {
+          atomicMin(&level.info->bad_row, static_cast<unsigned long long>(row));
+          continue;
+        }
+        visit(Coordinate{p.b, qx, qy, qz});
+      }
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) MarkKernel(ExpansionLevelCuda level, uint32_t* words) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= level.inputs.Size()) return;
+  EachOutput(level, row, [&](const Coordinate& q) {
+    const uint64_t number = level.cells.NumberOf(q);
+    atomicOr(words + number / 32, 1u << number % 32);
+  });
+}
+
+struct Bricks {
+  uint32_t* marks;   // a bit for each brick: whether it has outputs
+  uint32_t* rank;    // [words of marks] such bricks before the word; unset where the word is 0
+  uint64_t* number;  // [rank] the brick's
+  uint32_t* bits;    // [rank, 8] of its cells
+
+  __device__ int64_t RankOf(uint64_t brick) const {
+    const uint32_t before = marks[brick / 32] & ((1u << brick % 32) - 1);
+    return int64_t{rank[brick / 32]} + __popc(before);
+  }
+};
+
+// The marks, for unique_rows::CountTiles: word by word, as marks come in clusters.
+struct BrickMarks {
+  const uint32_t* words;
+  int64_t size;
+
+  __device__ int Count(int64_t i) const { return __popc(words[i]); }
+};
+
+// The cells of ranked bricks, for unique_rows::Compact.
+struct BrickCells {
+  Bitmap bits;
+  const uint64_t* number;
+  int64_t size;
+
+  __device__ int Count(int64_t i) const { return bits.Count(i); }
+  template <typename Visit>
+  __device__ void Each(int64_t i, const Visit& visit) const {
+    // An item is 128 bits: half a brick.
+    const uint64_t first = (number[i / 2] << kBrickBits) - static_cast<uint64_t>(i / 2 * 256);
+    bits.Each(i, [&](uint64_t bit) { visit(first + bit); });
+  }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    MarkBricksKernel(ExpansionLevelCuda level, uint32_t* marks) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= level.inputs.Size()) return;
+  EachOutput(level, row, [&](const Coordinate& q) {
+    const uint64_t brick = level.cells.NumberOf(q) >> kBrickBits;
+    atomicOr(marks + brick / 32, 1u << brick % 32);
+  });
+}
+
+// `counts`: marks in each tile of `tile` words.
+__global__ void __launch_bounds__(kThreads)
+    RankBricksKernel(Bricks bricks, int64_t size, int64_t tile, const int32_t* counts) {
+  using Reduce = cub::BlockReduce<int64_t, kThreads>;
+  using Scan = cub::BlockScan<int32_t, kThreads>;
+  __shared__ union {
+    typename Reduce::TempStorage reduce;
+    typename Scan::TempStorage scan;
+  } temp;
+  __shared__ int64_t first;
+  if (counts[blockIdx.x] == 0) return;  // alike for the whole block
+  int64_t before = 0;
+  for (unsigned t = threadIdx.x; t < blockIdx.x; t += kThreads) before += counts[t];
+  before = Reduce(temp.reduce).Sum(before);
+  if (threadIdx.x == 0) first = before;
+  __syncthreads();
+
+  int64_t base = first;
+  const int64_t begin = blockIdx.x * tile;
+  const int64_t end = min(begin + tile, size);
+  for (int64_t chunk = begin; chunk < end; chunk += kThreads) {
+    const int64_t mine = chunk + threadIdx.x;
+    const uint32_t word = mine < end ? bricks.marks[mine] : 0;
+    if (__syncthreads_or(static_cast<int>(word)) == 0) continue;
+    int32_t position = 0, total = 0;
+    Scan(temp.scan).ExclusiveSum(__popc(word), position, total);
+    if (word != 0) bricks.rank[mine] = static_cast<uint32_t>(base + position);
+    for (uint32_t rest = word; rest != 0; rest &= rest - 1) {
+      bricks.number[base + position++] =
+          static_cast<uint64_t>(mine) * 32 + (__ffs(static_cast<int>(rest)) - 1);
+    }
+    base += total;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    MarkCellsKernel(ExpansionLevelCuda level, Bricks bricks) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= level.inputs.Size()) return;
+  EachOutput(level, row, [&](const Coordinate& q) {
+    const uint64_t number = level.cells.NumberOf(q);
+    const int64_t bit = (bricks.RankOf(number >> kBrickBits) << kBrickBits) +
+                        static_cast<int64_t>(number % (1 << kBrickBits));
+    atomicOr(bricks.bits + bit / 32, 1u << bit % 32);
+  });
+}
+
+template <typename Key>
+__global__ void __launch_bounds__(kThreads)
+    AppendKernel(ExpansionLevelCuda level, Key* keys, unsigned long long* size) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= level.inputs.Size()) return;
+  EachOutput(level, row, [&](const Coordinate& q) {
+    keys[atomicAdd(size, 1ull)] = static_cast<Key>(level.cells.NumberOf(q));
+  });
+}
+
+template <typename Key>
+__global__ void __launch_bounds__(kThreads) WriteOwnKernel(ExpansionLevelCuda level, Key* keys) {
+  const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row >= level.inputs.bound) return;
+  Key* to = keys + row * level.max_outputs;
+  Key* const end = to + level.max_outputs;
+  if (row < level.inputs.Size()) {
+    EachOutput(level, row,
+               [&](const Coordinate& q) { *to++ = static_cast<Key>(level.cells.NumberOf(q)); });
+  }
+  while (to < end) *to++ = SortedKeys<Key>::kNone;
+}
+
+absl::Status MarkAndRead(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  const int64_t size = CeilDiv(static_cast<int64_t>(level.cells.count), 128);
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint4> words, AllocateArray<uint4>(size, context));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(words.data(), 0, words.bytes(), *context.stream));
+  VOXCONV_LAUNCH(MarkKernel, GridFor(level.inputs.bound, kThreads), kThreads, 0, context, level,
+                 reinterpret_cast<uint32_t*>(words.data()));
+  return unique_rows::Compact(Bitmap{words.data(), size}, level, context);
+}
+
+absl::Status MarkBricksAndRead(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  const auto num_bricks = static_cast<int64_t>(((level.cells.count - 1) >> kBrickBits) + 1);
+  const int64_t size = CeilDiv(num_bricks, 32);  // of the marks, in words
+  const int64_t max_ranks = std::min(num_bricks, level.max_keys());
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> marks, AllocateArray<uint32_t>(size, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> rank, AllocateArray<uint32_t>(size, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> number, AllocateArray<uint64_t>(max_ranks, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint4> bits, AllocateArray<uint4>(2 * max_ranks, context));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(marks.data(), 0, marks.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(bits.data(), 0, bits.bytes(), *context.stream));
+  const Bricks bricks{marks.data(), rank.data(), number.data(),
+                      reinterpret_cast<uint32_t*>(bits.data())};
+  const dim3 inputs_grid = GridFor(level.inputs.bound, kThreads);
+  VOXCONV_LAUNCH(MarkBricksKernel, inputs_grid, kThreads, 0, context, level, bricks.marks);
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> counts,
+                           unique_rows::CountTiles(BrickMarks{marks.data(), size}, context));
+  VOXCONV_LAUNCH(RankBricksKernel, dim3(static_cast<unsigned>(counts.size())), kThreads, 0, context,
+                 bricks, size, unique_rows::TileFor(size), counts.data());
+  VOXCONV_LAUNCH(MarkCellsKernel, inputs_grid, kThreads, 0, context, level, bricks);
+  const BrickCells cells{{bits.data(), 2 * max_ranks}, number.data(), 2 * max_ranks};
+  return unique_rows::Compact(cells, level, context);
+}
+
+template <typename Key>
+absl::Status AppendAndSort(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(level.max_keys(), context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<unsigned long long> size,
+                           AllocateArray<unsigned long long>(1, context));
+  static_assert(SortedKeys<Key>::kNone == ~Key{0});
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(keys.data(), 0xff, keys.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(size.data(), 0, size.bytes(), *context.stream));
+  VOXCONV_LAUNCH(AppendKernel<Key>, GridFor(level.inputs.bound, kThreads), kThreads, 0, context,
+                 level, keys.data(), size.data());
+  return SortUniqueRows(std::move(keys), level, context);
+}
+
+template <typename Key>
+absl::Status WriteAndSort(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(level.max_keys(), context));
+  VOXCONV_LAUNCH(WriteOwnKernel<Key>, GridFor(level.inputs.bound, kThreads), kThreads, 0, context,
+                 level, keys.data());
+  return SortUniqueRows(std::move(keys), level, context);
+}
+
+}  // namespace
+
+absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  const uint64_t cells = level.cells.count;
+  if (cells / 8 <= kMaxFlatBytes) return MarkAndRead(level, context);
+  const auto max_bricks =
+      static_cast<uint64_t>(std::max(kMinMaxBricks, kMaxBricksPerKey * level.max_keys()));
+  if (cells >> kBrickBits <= max_bricks && level.max_keys() <= kMaxMarkedBricks) {
+    return MarkBricksAndRead(level, context);
+  }
+  return level.cells.count < kMaxNarrowCells ? AppendAndSort<uint32_t>(level, context)
+                                             : AppendAndSort<uint64_t>(level, context);
+}
+
+absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  return level.cells.count < kMaxNarrowCells ? WriteAndSort<uint32_t>(level, context)
+                                             : WriteAndSort<uint64_t>(level, context);
+}
+
+}  // namespace voxconv

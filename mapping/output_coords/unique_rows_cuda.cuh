@@ -1,0 +1,225 @@
+// From marked or listed cells to a level's rows: sorted, once each, with their bounds.
+#ifndef VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_
+#define VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_
+
+#include <algorithm>
+#include <cstdint>
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
+#include <cub/device/device_radix_sort.cuh>
+
+#include "absl/numeric/bits.h"
+#include "backends/cuda/cuda_launch.h"
+#include "mapping/output_coords/expansion_level_cuda.h"
+
+namespace voxconv {
+namespace unique_rows {
+
+constexpr int kThreads = 256;
+// Numbers that a block holds before it turns them into rows.
+constexpr int kStaged = 2048;
+// Few enough that each block adds up the counts of all tiles before its own.
+constexpr int64_t kMaxTiles = 2048;
+
+// Sorted cell numbers with repetitions; those that are no output, all bits set, come last.
+template <typename Key>
+struct SortedKeys {
+  static constexpr Key kNone = ~Key{0};
+  const Key* keys;
+  int64_t size;
+
+  __device__ int Count(int64_t i) const {
+    return keys[i] != kNone && (i == 0 || keys[i] != keys[i - 1]);
+  }
+  template <typename Visit>
+  __device__ void Each(int64_t i, const Visit& visit) const {
+    if (Count(i) != 0) visit(static_cast<uint64_t>(keys[i]));
+  }
+};
+
+// A bit for every cell, read 128 at a time.
+struct Bitmap {
+  const uint4* words;
+  int64_t size;  // in uint4
+
+  __device__ int Count(int64_t i) const {
+    const uint4 w = words[i];
+    return __popc(w.x) + __popc(w.y) + __popc(w.z) + __popc(w.w);
+  }
+  template <typename Visit>
+  __device__ void Each(int64_t i, const Visit& visit) const {
+    const uint4 w = words[i];
+    const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+    for (int j = 0; j < 4; ++j) {
+      for (uint32_t rest = word[j]; rest != 0; rest &= rest - 1) {
+        visit(static_cast<uint64_t>(i) * 128 + 32 * j + (__ffs(static_cast<int>(rest)) - 1));
+      }
+    }
+  }
+};
+
+// Outputs in each tile of `tile` items.
+template <typename Source>
+__global__ void __launch_bounds__(kThreads)
+    CountKernel(const Source source, int64_t tile, int32_t* counts) {
+  using Reduce = cub::BlockReduce<int32_t, kThreads>;
+  __shared__ typename Reduce::TempStorage temp;
+  const int64_t begin = blockIdx.x * tile;
+  const int64_t end = min(begin + tile, source.size);
+  int32_t count = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += source.Count(i);
+  count = Reduce(temp).Sum(count);
+  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+}
+
+// Bounds of the rows that a thread has seen.
+struct Extent {
+  int32_t lo[3] = {INT32_MAX, INT32_MAX, INT32_MAX};
+  int32_t hi[3] = {INT32_MIN, INT32_MIN, INT32_MIN};
+  int32_t last_batch = -1;
+
+  __device__ void Add(const Coordinate& c) {
+    const int32_t p[3] = {c.x, c.y, c.z};
+    for (int axis = 0; axis < 3; ++axis) {
+      lo[axis] = min(lo[axis], p[axis]);
+      hi[axis] = max(hi[axis], p[axis]);
+    }
+    last_batch = max(last_batch, c.b);
+  }
+
+  // Into the level's, for all threads of the block: by warp, then in shared memory, as atomics of
+  // every warp of every block on the same seven words would queue up.
+  __device__ void Merge(LevelInfoCuda* info) const {
+    __shared__ int32_t block[7];
+    if (threadIdx.x < 7) block[threadIdx.x] = threadIdx.x < 3 ? INT32_MAX : INT32_MIN;
+    __syncthreads();
+    for (int axis = 0; axis < 3; ++axis) {
+      int32_t least = lo[axis], most = hi[axis];
+      for (int lane = 16; lane > 0; lane /= 2) {
+        least = min(least, __shfl_xor_sync(~0u, least, lane));
+        most = max(most, __shfl_xor_sync(~0u, most, lane));
+      }
+      if (threadIdx.x % 32 == 0) {
+        atomicMin(block + axis, least);
+        atomicMax(block + 3 + axis, most);
+      }
+    }
+    if (last_batch >= 0) atomicMax(block + 6, last_batch);
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int axis = 0; axis < 3; ++axis) {
+      atomicMin(info->lo + axis, block[axis]);
+      atomicMax(info->hi + axis, block[3 + axis]);
+    }
+    atomicMax(&info->last_batch, block[6]);
+  }
+};
+
+// Cells are numbered by the threads that hold them, which may be few, and turned into rows by all.
+template <typename Source>
+__global__ void __launch_bounds__(kThreads)
+    WriteKernel(const Source source, int64_t tile, const int32_t* counts, CellsCuda cells,
+                Coordinate* outputs, LevelInfoCuda* info) {
+  using Reduce = cub::BlockReduce<int64_t, kThreads>;
+  using Scan = cub::BlockScan<int32_t, kThreads>;
+  __shared__ union {
+    typename Reduce::TempStorage reduce;
+    typename Scan::TempStorage scan;
+  } temp;
+  __shared__ uint64_t staged[kStaged];
+  __shared__ int64_t first;
+  int64_t before = 0;
+  for (unsigned t = threadIdx.x; t < blockIdx.x; t += kThreads) before += counts[t];
+  before = Reduce(temp.reduce).Sum(before);
+  if (threadIdx.x == 0) {
+    first = before;
+    if (blockIdx.x == gridDim.x - 1) info->size = before + counts[blockIdx.x];
+  }
+  if (counts[blockIdx.x] == 0) return;  // alike for the whole block
+  __syncthreads();
+
+  Coordinate* to = outputs + first;
+  Extent extent;
+  const int64_t begin = blockIdx.x * tile;
+  const int64_t end = min(begin + tile, source.size);
+  for (int64_t chunk = begin; chunk < end; chunk += kThreads) {
+    const int64_t mine = chunk + threadIdx.x;
+    const int32_t count = mine < end ? source.Count(mine) : 0;
+    if (__syncthreads_or(count) == 0) continue;  // most of a bitmap is empty
+    int32_t position = 0, total = 0;
+    Scan(temp.scan).ExclusiveSum(count, position, total);
+    for (int32_t round = 0; round < total; round += kStaged) {
+      int32_t next = position - round;
+      if (count > 0) {
+        source.Each(mine, [&](uint64_t number) {
+          if (next >= 0 && next < kStaged) staged[next] = number;
+          ++next;
+        });
+      }
+      __syncthreads();
+      for (int i = threadIdx.x; i < min(kStaged, total - round); i += kThreads) {
+        const Coordinate c = cells.At(staged[i]);
+        to[round + i] = c;
+        extent.Add(c);
+      }
+      __syncthreads();
+    }
+    to += total;
+  }
+  extent.Merge(info);
+}
+
+// Items of a tile, a multiple of kThreads.
+inline int64_t TileFor(int64_t size) {
+  const int64_t chunks = CeilDiv(size, kThreads);
+  return CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kThreads;
+}
+
+// The outputs in each tile.
+template <typename Source>
+absl::StatusOr<Array<int32_t>> CountTiles(const Source& source, const ExecutionContext& context) {
+  const int64_t tile = TileFor(source.size);
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts,
+                           AllocateArray<int32_t>(CeilDiv(source.size, tile), context));
+  VOXCONV_LAUNCH(CountKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
+                 kThreads, 0, context, source, tile, counts.data());
+  return counts;
+}
+
+// Writes level.outputs and level.info from `source`.
+template <typename Source>
+absl::Status Compact(const Source& source, const ExpansionLevelCuda& level,
+                     const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> counts, CountTiles(source, context));
+  const int64_t tile = TileFor(source.size);
+  VOXCONV_LAUNCH(WriteKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
+                 kThreads, 0, context, source, tile, counts.data(), level.cells, level.outputs,
+                 level.info);
+  return absl::OkStatus();
+}
+
+}  // namespace unique_rows
+
+// Cell numbers of a level below this take 32 bits with room for SortedKeys::kNone.
+constexpr uint64_t kMaxNarrowCells = uint64_t{1} << 31;
+
+// The level's rows from the numbers of its outputs' cells, in any order and with repetitions;
+// SortedKeys<Key>::kNone stands for nothing.
+template <typename Key>
+absl::Status SortUniqueRows(Array<Key> keys, const ExpansionLevelCuda& level,
+                            const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<Key> other, AllocateArray<Key>(keys.size(), context));
+  cub::DoubleBuffer<Key> buffer(keys.data(), other.data());
+  // One bit more than the numbers have puts kNone last.
+  const int bits = absl::bit_width(level.cells.count - 1) + 1;
+  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
+    return cub::DeviceRadixSort::SortKeys(temp, bytes, buffer, keys.size(), 0, bits,
+                                          CudaStreamOf(context));
+  }));
+  const unique_rows::SortedKeys<Key> sorted{buffer.Current(), keys.size()};
+  return unique_rows::Compact(sorted, level, context);
+}
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_

@@ -1,0 +1,79 @@
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/neighbour_query.cuh"
+#include "mapping/perfect_hash/psh_cpu.h"
+#include "mapping/perfect_hash/psh_cuda.h"
+
+namespace voxconv {
+namespace {
+
+template <typename Tag>
+struct Lookup {
+  PshView<Tag> view;
+  __device__ int32_t operator()(const Coordinate& position, uint64_t) const {
+    return view.Find(position);
+  }
+};
+
+class Index final : public PshIndexCuda {
+ public:
+  explicit Index(PshCuda psh) : psh_(std::move(psh)) {}
+
+  int64_t bytes() const override { return psh_.bytes(); }
+
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
+                                  const ExecutionContext& context) const override {
+    return std::visit(
+        [&](const auto& tags) -> absl::StatusOr<KernelMap> {
+          using Tag = std::remove_cvref_t<decltype(*tags.data())>;
+          const PshView<Tag> view{psh_.samples.data(), static_cast<int32_t>(psh_.samples.size()),
+                                  psh_.stride,         psh_.phi.data(),
+                                  tags.data(),         psh_.h.data()};
+          return QueryNeighbours(Lookup<Tag>{view}, problem, symmetric, context);
+        },
+        psh_.tags);
+  }
+
+ private:
+  PshCuda psh_;
+};
+
+absl::StatusOr<PshCuda> Upload(const SuperPsh& psh, const Int3& stride,
+                               const ExecutionContext& context) {
+  PshCuda result;
+  result.stride = stride;
+  VOXCONV_ASSIGN_OR_RETURN(result.samples, CopyToBackend<PshSample>(psh.samples(), context));
+  VOXCONV_ASSIGN_OR_RETURN(result.h, CopyToBackend(psh.h().host(), context));
+  VOXCONV_ASSIGN_OR_RETURN(result.phi, CopyToBackend(psh.phi().host(), context));
+  VOXCONV_RETURN_IF_ERROR(std::visit(
+      [&](const auto& tags) -> absl::Status {
+        VOXCONV_ASSIGN_OR_RETURN(result.tags, CopyToBackend(tags.host(), context));
+        return absl::OkStatus();
+      },
+      psh.tags()));
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<PshCuda> BuildPshOnHost(const CoordinateSet& voxels, const PshOptions& options,
+                                       const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows, CopyToHost(voxels.rows(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<CpuBackend> cpu, CpuBackend::Create({}));
+  const ExecutionContext host{cpu.get(), &cpu->main_stream(), nullptr};
+  VOXCONV_ASSIGN_OR_RETURN(Array<Coordinate> copy, CopyToBackend<Coordinate>(rows, host));
+  const CoordinateSetPtr set =
+      CoordinateSet::Adopt(std::move(copy), voxels.tensor_stride(), voxels.bounds(),
+                           voxels.num_batches(), voxels.sorted());
+  VOXCONV_ASSIGN_OR_RETURN(const SuperPsh psh, SuperPsh::Build(*set, options, host));
+  return Upload(psh, voxels.tensor_stride(), context);
+}
+
+std::unique_ptr<PshIndexCuda> MakePshIndexCuda(PshCuda psh) {
+  return std::make_unique<Index>(std::move(psh));
+}
+
+}  // namespace voxconv
