@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend_support.h"
 #include "dataflows/hash2col/forward_cpu.h"
+#include "dataflows/hash2col/forward_cuda.h"
 #include "dataflows/hash2col/plan.h"
 #include "dataflows/hash2col/register.h"
 
@@ -15,17 +16,18 @@ namespace {
 constexpr char kName[] = "hash2col";
 
 // Columns are assembled for every offset, present or not: N_out * K rows of C_in are multiplied.
-Counters CountWork(const Hash2colPlan& plan, const KernelMap& map) {
+// Of a map that has not been counted, the pairs and the features read for them are left out.
+Counters CountWork(const Hash2colPlan& plan, const KernelMap& map, BackendKind backend) {
   const int64_t element = SizeOf(plan.shape().dtype);
   const int64_t rows = map.num_outputs();
   const int64_t blocks = (rows + plan.block_rows() - 1) / plan.block_rows();
   const int64_t column_bytes = rows * plan.column_size() * element;
   const int64_t table_bytes = rows * map.num_offsets() * static_cast<int64_t>(sizeof(int32_t));
   Counters work;
-  work.true_pairs = map.num_pairs();
+  work.true_pairs = map.counts_known() ? map.num_pairs() : 0;
   work.padded_pairs = rows * map.num_offsets();
-  work.launches = blocks;
-  work.bytes_read = map.num_pairs() * plan.shape().c_in * element + table_bytes + column_bytes +
+  if (backend == BackendKind::kCpu) work.launches = blocks;  // on CUDA each launch counts itself
+  work.bytes_read = work.true_pairs * plan.shape().c_in * element + table_bytes + column_bytes +
                     blocks * plan.column_size() * plan.shape().c_out * element;
   work.bytes_written = column_bytes + rows * plan.shape().c_out * element;
   return work;
@@ -39,7 +41,7 @@ class Hash2col final : public Dataflow {
   bool deterministic() const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuF32Only(kName, shape, backend);
+    return CpuAndCuda(kName, shape, backend);
   }
 
   LayoutRequest RequiredLayout(int) const override {
@@ -70,8 +72,15 @@ class Hash2col final : public Dataflow {
     VOXCONV_CHECK(args.input.rows == map.num_inputs() && args.output.rows == map.num_outputs());
     VOXCONV_CHECK(args.input.channels == own.shape().c_in &&
                   args.output.channels == own.shape().c_out);
+    if (Counters* counters = context.counters()) {
+      counters->Add(CountWork(own, map, context.backend->kind()));
+    }
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return Hash2colCuda(own, map, args, workspace.Get<char>(own.columns_slot()), context);
+      }
+    }
     Hash2colCpu(own, map, args, workspace.Get<float>(own.columns_slot()), context);
-    if (Counters* counters = context.counters()) counters->Add(CountWork(own, map));
     return absl::OkStatus();
   }
 
