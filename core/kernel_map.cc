@@ -1,5 +1,7 @@
 #include "core/kernel_map.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace voxconv {
@@ -264,6 +266,18 @@ absl::string_view ToString(MaskOrder order) {
       return "gray";
   }
   return "?";
+}
+
+absl::StatusOr<std::vector<int32_t>> SplitOffsets(int num_offsets, int splits) {
+  if (splits < 1 || splits > std::max(1, num_offsets)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("splits ", splits, ": allowed are 1..", num_offsets));
+  }
+  std::vector<int32_t> split_ptr(splits + 1);
+  for (int s = 0; s <= splits; ++s) {
+    split_ptr[s] = static_cast<int32_t>(int64_t{num_offsets} * s / splits);
+  }
+  return split_ptr;
 }
 
 int64_t KernelMap::bytes() const { return std::visit(ByteCounter{}, storage_); }

@@ -79,6 +79,10 @@ struct MaskSorted {
   std::vector<int32_t> split_ptr;  // [splits + 1], host
 };
 
+// MaskSorted::split_ptr: `splits` parts of the offsets that differ by one offset at most. Refuses
+// anything but 1..num_offsets (1 without offsets).
+absl::StatusOr<std::vector<int32_t>> SplitOffsets(int num_offsets, int splits);
+
 // Which input row meets which output row under which kernel offset. Immutable once built (but for
 // counts that come late); in the memory of one backend.
 class KernelMap {

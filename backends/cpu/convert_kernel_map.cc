@@ -169,17 +169,12 @@ class MaskSorter {
       : map_(map), request_(request), context_(context) {}
 
   absl::StatusOr<MaskSorted> Run(SharedArray<int32_t> table) {
-    if (request_.splits < 1 || request_.splits > std::max(1, map_.num_offsets())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("splits ", request_.splits, ": allowed are 1..", map_.num_offsets()));
-    }
     MaskSorted result;
     result.table = std::move(table);
     int longest = 1;
-    for (int s = 0; s <= request_.splits; ++s) {
-      result.split_ptr.push_back(
-          static_cast<int32_t>(int64_t{map_.num_offsets()} * s / request_.splits));
-      if (s > 0) longest = std::max(longest, result.split_ptr[s] - result.split_ptr[s - 1]);
+    VOXCONV_ASSIGN_OR_RETURN(result.split_ptr, SplitOffsets(map_.num_offsets(), request_.splits));
+    for (int s = 0; s < request_.splits; ++s) {
+      longest = std::max(longest, result.split_ptr[s + 1] - result.split_ptr[s]);
     }
     result.words = (longest + 31) / 32;
     const int64_t rows = map_.num_outputs();

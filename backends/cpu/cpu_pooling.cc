@@ -3,21 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "backends/cpu/parallel.h"
-#include "backends/cpu/tensor_checks.h"
+#include "core/tensor_checks.h"
 
 namespace voxconv {
 namespace {
-
-absl::Status CheckMap(absl::string_view op, const KernelMap& map) {
-  if (map.layout().layout != MapLayout::kPairs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(op, ": kernel map of layout ", ToString(map.layout().layout),
-                     "; pooling takes ", ToString(MapLayout::kPairs)));
-  }
-  return absl::OkStatus();
-}
 
 // Calls visit(k, p, q) for all pairs whose output row is in [begin, end), by ascending offset. An
 // offset's pairs ascend by output row, so its part of the range is found by binary search.
@@ -134,13 +124,7 @@ absl::Status SumUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
 
 absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
                      int32_t* switches, const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckMap("pool", map));
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("pool: x", x, map.num_inputs(), x.channels));
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("pool: y", y, map.num_outputs(), x.channels));
-  if (switches != nullptr && mode != PoolMode::kMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pool: mode ", ToString(mode), " has no switches; only max has"));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, BackendKind::kCpu));
   if (mode == PoolMode::kMax) {
     MaxPool(map, x, y, switches, context);
   } else {
@@ -152,12 +136,7 @@ absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, c
 absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
                        const int32_t* switches, const TensorView& y,
                        const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckMap("unpool", map));
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("unpool: x", x, map.num_outputs(), x.channels));
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("unpool: y", y, map.num_inputs(), x.channels));
-  if (mode == PoolMode::kMax && switches == nullptr && x.rows * x.channels > 0) {
-    return absl::InvalidArgumentError("unpool: mode max needs the switches of its pooling");
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, BackendKind::kCpu));
   VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(y.data, 0, y.bytes(), *context.stream));
   if (mode != PoolMode::kMax) return SumUnpool(map, mode, x, y, context);
   MaxUnpool(map, x, switches, y, context);
@@ -166,19 +145,10 @@ absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
 
 absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
                            const TensorView& y, const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("global_pool: x", x, rows.size(), x.channels));
-  VOXCONV_RETURN_IF_ERROR(CheckTensor("global_pool: y", y, y.rows, x.channels));
-  if (mode == PoolMode::kAverage) {
-    return absl::InvalidArgumentError(absl::StrCat("global_pool: mode ", ToString(mode),
-                                                   "; allowed are sum, max and ",
-                                                   ToString(PoolMode::kAveragePresent)));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, BackendKind::kCpu));
   std::vector<int64_t> count(y.rows, 0);
   for (const Coordinate& row : rows.host()) {
-    if (row.b < 0 || row.b >= y.rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("global_pool: batch sample ", row.b, "; y has ", y.rows, " rows"));
-    }
+    VOXCONV_RETURN_IF_ERROR(CheckSample(row.b, y.rows));
     ++count[row.b];
   }
   // A task takes a cache line of channels of every row and adds in fp64: no partial sums to merge,

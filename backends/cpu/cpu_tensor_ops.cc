@@ -5,7 +5,7 @@
 #include "backends/cpu/cpu_pooling.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/sgemm.h"
-#include "backends/cpu/tensor_checks.h"
+#include "core/tensor_checks.h"
 
 namespace voxconv {
 namespace {
@@ -42,8 +42,7 @@ class CpuTensorOps final : public TensorOps {
  public:
   absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
                           const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("scale_shift: x", x, x.rows, x.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("scale_shift: y", y, x.rows, x.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, BackendKind::kCpu));
     WithActivation(relu, [&](const auto& activate) {
       if (scale != nullptr && shift != nullptr) {
         ForEachElement(x, y, context,
@@ -61,9 +60,7 @@ class CpuTensorOps final : public TensorOps {
 
   absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
                    const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: a", a, a.rows, a.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: b", b, a.rows, a.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("add: y", y, a.rows, a.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, BackendKind::kCpu));
     WithActivation(relu, [&](const auto& activate) {
       const float *from_a = a.f32(), *from_b = b.f32();
       float* to = y.f32();
@@ -77,9 +74,7 @@ class CpuTensorOps final : public TensorOps {
 
   absl::Status Concat(const TensorView& a, const TensorView& b, const TensorView& y,
                       const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: a", a, a.rows, a.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: b", b, a.rows, b.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("concat: y", y, a.rows, a.channels + b.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, BackendKind::kCpu));
     ParallelRanges(context, y.rows, RowsPerTask(y.channels), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         float* to = y.f32() + row * y.channels;
@@ -92,9 +87,7 @@ class CpuTensorOps final : public TensorOps {
 
   absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
                       const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: x", x, x.rows, x.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: weights", weights, x.channels, weights.channels));
-    VOXCONV_RETURN_IF_ERROR(CheckTensor("linear: y", y, x.rows, weights.channels));
+    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, y, BackendKind::kCpu));
     if (bias == nullptr) {
       Sgemm(context, x.rows, y.channels, x.channels, x.f32(), weights.f32(), 0.0f, y.f32());
       return absl::OkStatus();

@@ -25,6 +25,13 @@ void ParallelRanges(const ExecutionContext& context, int64_t n, int64_t grain, c
   backend.arena().execute([&] { tbb::parallel_for(int64_t{0}, ranges, run); });
 }
 
+// Rows of `channels` floats that make one task: small enough for the L2 cache, large enough to
+// amortise its scheduling.
+inline int64_t RowsPerTask(int64_t channels) {
+  constexpr int64_t kFloatsPerTask = 1 << 15;
+  return std::max<int64_t>(1, kFloatsPerTask / std::max<int64_t>(1, channels));
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_BACKENDS_CPU_PARALLEL_H_

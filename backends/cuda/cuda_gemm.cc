@@ -1,21 +1,251 @@
 #include "backends/cuda/cuda_gemm.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_check.h"
+#include "core/status_macros.h"
 
 namespace voxconv {
 namespace {
 
+constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
+
+cudaDataType_t CudaType(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// The largest power of two that divides the address, up to what kernels can make use of.
+uint32_t AlignmentOf(const void* pointer) {
+  constexpr uintptr_t kMost = 256;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | kMost;
+  return static_cast<uint32_t>(address & (~address + 1));
+}
+
+// Row counts change with every frame, a heuristic's answer hardly: it is asked about a number of
+// rows a little larger, of four leading bits of its own and as even as the true one, which kernels
+// that move several rows at once care about.
+int64_t RowBucket(int64_t m) {
+  constexpr int64_t kEvenness = 8;
+  const int shift = static_cast<int>(std::bit_width(static_cast<uint64_t>(m))) - 4;
+  const int64_t step = int64_t{1} << std::max(0, shift);
+  if (step < kEvenness) return m;
+  const int64_t evenness = (m | kEvenness) & -(m | kEvenness);
+  return (m + step - 1) / step * step + evenness % kEvenness;
+}
+
+absl::Status CheckArgs(const GemmArgs& args) {
+  if (args.m < 0 || args.n < 0 || args.k < 0 || args.batch < 0 || args.batch > INT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gemm: m ", args.m, ", n ", args.n, ", k ", args.k, ", batch ", args.batch,
+        "; none may be negative, and there are at most ", INT32_MAX, " products in a batch"));
+  }
+  if (args.lda < args.k || args.ldb < args.n || args.ldc < args.n) {
+    return absl::InvalidArgumentError(absl::StrCat("gemm: row lengths ", args.lda, ", ", args.ldb,
+                                                   ", ", args.ldc, "; a, b and c need ", args.k,
+                                                   ", ", args.n, ", ", args.n, " at least"));
+  }
+  if (CudaType(args.c_dtype) != CUDA_R_32F && args.c_dtype != args.dtype) {
+    return absl::InvalidArgumentError(absl::StrCat("gemm: c of ", ToString(args.c_dtype),
+                                                   " for operands of ", ToString(args.dtype),
+                                                   "; allowed are these and f32"));
+  }
+  return absl::OkStatus();
+}
+
+// The row-major product as cuBLASLt's column-major one: C' [n, m] = B' [n, k] A' [k, m], where a
+// row-major matrix and the transposed column-major one are the same memory. Descriptors live on the
+// stack: nothing is allocated or freed.
+struct Problem {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t a, b, c;
+
+  absl::Status Initialise(const GemmArgs& args, int64_t m) {
+    const cublasComputeType_t compute =
+        args.dtype == DType::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmulDescInit(&operation, compute, CUDA_R_32F));
+    VOXCONV_RETURN_IF_ERROR(
+        Layout(args, args.dtype, args.k, m, std::max<int64_t>(1, args.lda), args.stride_a, a));
+    VOXCONV_RETURN_IF_ERROR(Layout(args, args.dtype, args.n, args.k, args.ldb, args.stride_b, b));
+    return Layout(args, args.c_dtype, args.n, m, args.ldc, args.stride_c, c);
+  }
+
+ private:
+  static absl::Status Layout(const GemmArgs& args, DType dtype, int64_t rows, int64_t columns,
+                             int64_t leading, int64_t stride,
+                             cublasLtMatrixLayoutOpaque_t& layout) {
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(
+        cublasLtMatrixLayoutInit(&layout, CudaType(dtype), rows, columns, leading));
+    if (args.batch == 1) return absl::OkStatus();
+    const int32_t batch = static_cast<int32_t>(args.batch);
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatrixLayoutSetAttribute(
+        &layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)));
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatrixLayoutSetAttribute(
+        &layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)));
+    return absl::OkStatus();
+  }
+};
+
 class CublasLtGemm final : public CudaGemm {
  public:
-  absl::Status Run(const GemmArgs&, const ExecutionContext&) override {
-    return absl::UnimplementedError("gemm");
+  ~CublasLtGemm() override {
+    if (handle_ != nullptr) cublasLtDestroy(handle_);
   }
+
+  absl::Status Initialise() {
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtCreate(&handle_));
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(const GemmArgs& given, const ExecutionContext& context) override {
+    GemmArgs args = given;
+    if (args.lda == 0) args.lda = args.k;
+    if (args.ldb == 0) args.ldb = args.n;
+    if (args.ldc == 0) args.ldc = args.n;
+    VOXCONV_RETURN_IF_ERROR(CheckArgs(args));
+    if (args.m == 0 || args.n == 0 || args.batch == 0) return absl::OkStatus();
+    return args.k == 0 ? ScaleOnly(args, context) : Multiply(args, context);
+  }
+
+ private:
+  // All that the choice of an algorithm depends on.
+  using Key = std::array<int64_t, 16>;
+  struct Choice {
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t workspace;
+  };
+
+  absl::Status Multiply(const GemmArgs& args, const ExecutionContext& context) {
+    VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, TryAs(RowBucket(args.m), args, context));
+    // What serves the larger number of rows does not serve the true one.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      VOXCONV_ASSIGN_OR_RETURN(status, TryAs(args.m, args, context));
+    }
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(status);
+    if (Counters* counters = context.counters()) ++counters->launches;
+    return absl::OkStatus();
+  }
+
+  // Queues the product with the algorithm for `rows` rows.
+  absl::StatusOr<cublasStatus_t> TryAs(int64_t rows, const GemmArgs& args,
+                                       const ExecutionContext& context) {
+    Problem problem;
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
+    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, rows));
+    // A call's own, so that products on several streams do not meet in it.
+    VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
+                             context.backend->Allocate(choice->workspace, *context.stream));
+    const float alpha = 1.0f;
+    return cublasLtMatmul(handle_, &problem.operation, &alpha, args.b, &problem.b, args.a,
+                          &problem.a, &args.beta, args.c, &problem.c, args.c, &problem.c,
+                          &choice->algorithm, workspace.data(),
+                          static_cast<size_t>(choice->workspace), CudaStreamOf(context));
+  }
+
+  absl::StatusOr<const Choice*> Choose(const GemmArgs& args, int64_t rows) {
+    const uint32_t align_a = AlignmentOf(args.a), align_b = AlignmentOf(args.b),
+                   align_c = AlignmentOf(args.c);
+    const Key key = {rows,
+                     args.n,
+                     args.k,
+                     args.lda,
+                     args.ldb,
+                     args.ldc,
+                     static_cast<int64_t>(args.dtype),
+                     static_cast<int64_t>(args.c_dtype),
+                     args.beta == 0,
+                     args.batch,
+                     args.stride_a,
+                     args.stride_b,
+                     args.stride_c,
+                     align_a,
+                     align_b,
+                     align_c};
+    if (const auto it = choices_.find(key); it != choices_.end()) return &it->second;
+    return Ask(args, rows, {align_b, align_a, align_c}, key);
+  }
+
+  // `alignments`: of cuBLASLt's A, B, and C and D.
+  absl::StatusOr<const Choice*> Ask(const GemmArgs& args, int64_t rows,
+                                    const std::array<uint32_t, 3>& alignments, const Key& key) {
+    Problem problem;
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, rows));
+    cublasLtMatmulPreferenceOpaque_t preference;
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmulPreferenceInit(&preference));
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      VOXCONV_RETURN_IF_CUBLAS_ERROR(
+          cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)));
+      return absl::OkStatus();
+    };
+    // Partial sums of a split k may meet in the workspace, in f32 and in order; not in C.
+    const uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
+    VOXCONV_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMaxWorkspace)));
+    VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[0]));
+    VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[1]));
+    VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]));
+    VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]));
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    VOXCONV_RETURN_IF_CUBLAS_ERROR(
+        cublasLtMatmulAlgoGetHeuristic(handle_, &problem.operation, &problem.b, &problem.a,
+                                       &problem.c, &problem.c, &preference, 1, &found, &count));
+    if (count == 0) {
+      return absl::UnimplementedError(absl::StrCat("gemm: cuBLASLt has no kernel for ", args.m,
+                                                   " x ", args.n, " x ", args.k, " of ",
+                                                   ToString(args.dtype)));
+    }
+    const Choice choice{found.algo, static_cast<int64_t>(found.workspaceSize)};
+    return &choices_.insert_or_assign(key, choice).first->second;
+  }
+
+  // C = beta C.
+  absl::Status ScaleOnly(GemmArgs args, const ExecutionContext& context) {
+    if (args.beta == 1.0f) return absl::OkStatus();
+    const int64_t element = SizeOf(args.c_dtype);
+    if (args.beta == 0.0f) {
+      for (int64_t i = 0; i < args.batch; ++i) {
+        VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemset2DAsync(
+            static_cast<char*>(args.c) + i * args.stride_c * element, args.ldc * element, 0,
+            args.n * element, args.m, CudaStreamOf(context)));
+      }
+      return absl::OkStatus();
+    }
+    // Plus a product of zeros with k = 1.
+    const int64_t bytes = std::max(args.m, args.n) * SizeOf(args.dtype);
+    VOXCONV_ASSIGN_OR_RETURN(Buffer zeros, context.backend->Allocate(bytes, *context.stream));
+    VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(zeros.data(), 0, bytes, *context.stream));
+    args.k = args.lda = 1;
+    args.ldb = args.n;
+    args.a = args.b = zeros.data();
+    args.stride_a = args.stride_b = 0;
+    return Multiply(args, context);
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  absl::flat_hash_map<Key, Choice> choices_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaGemm>> MakeCudaGemm() {
-  return std::make_unique<CublasLtGemm>();
+  auto gemm = std::make_unique<CublasLtGemm>();
+  VOXCONV_RETURN_IF_ERROR(gemm->Initialise());
+  return gemm;
 }
 
 }  // namespace voxconv

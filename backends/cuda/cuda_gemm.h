@@ -34,8 +34,8 @@ class CudaGemm {
   virtual absl::Status Run(const GemmArgs& args, const ExecutionContext& context) = 0;
 };
 
-// One cuBLASLt handle and workspace for the backend; algorithms are chosen by heuristics once a
-// shape and kept.
+// One cuBLASLt handle for the backend; algorithms are chosen by heuristics once a shape (of about
+// as many rows) and kept. Workspace, 32 MiB at most, is taken from the backend for a call.
 absl::StatusOr<std::unique_ptr<CudaGemm>> MakeCudaGemm();
 
 }  // namespace voxconv

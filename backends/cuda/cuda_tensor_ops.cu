@@ -1,38 +1,176 @@
+#include <utility>
+
+#include "backends/cuda/cuda_gemm.h"
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/cuda_pooling.h"
 #include "backends/cuda/cuda_tensor_ops.h"
+#include "backends/cuda/device_tensor.h"
+#include "core/tensor_checks.h"
 
 namespace voxconv {
 namespace {
 
+// A NaN stays one.
+__device__ float Activate(float v, bool relu) { return relu && v < 0.0f ? 0.0f : v; }
+
+// A thread keeps the scales and shifts of its channels while it goes down the rows.
+template <typename From, typename To, int V>
+__global__ void ScaleShiftRows(const From* x, const float* scale, const float* shift, bool relu,
+                               int64_t rows, int64_t packs, To* y) {
+  const auto* from = reinterpret_cast<const Pack<From, V>*>(x);
+  auto* to = reinterpret_cast<Pack<To, V>*>(y);
+  for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
+    float a[V], b[V];
+    for (int i = 0; i < V; ++i) {
+      a[i] = scale == nullptr ? 1.0f : scale[c * V + i];
+      b[i] = shift == nullptr ? 0.0f : shift[c * V + i];
+    }
+    for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
+      const Pack<From, V> in = from[row * packs + c];
+      Pack<To, V> out;
+      for (int i = 0; i < V; ++i) {
+        out.v[i] = Narrow<To>(Activate(Widen(in.v[i]) * a[i] + b[i], relu));
+      }
+      to[row * packs + c] = out;
+    }
+  }
+}
+
+template <typename T, int V>
+__global__ void AddElements(const T* a, const T* b, bool relu, int64_t packs, T* y) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= packs) return;
+  const Pack<T, V> left = reinterpret_cast<const Pack<T, V>*>(a)[i];
+  const Pack<T, V> right = reinterpret_cast<const Pack<T, V>*>(b)[i];
+  Pack<T, V> sum;
+  for (int j = 0; j < V; ++j) {
+    sum.v[j] = Narrow<T>(Activate(Widen(left.v[j]) + Widen(right.v[j]), relu));
+  }
+  reinterpret_cast<Pack<T, V>*>(y)[i] = sum;
+}
+
+// Moves bits, whatever they mean; sizes in units.
+template <typename Unit>
+__global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_t b_units,
+                           int64_t rows, Unit* y) {
+  const int64_t units = a_units + b_units;
+  for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
+    for (int64_t c = threadIdx.x; c < units; c += blockDim.x) {
+      y[row * units + c] = c < a_units ? a[row * a_units + c] : b[row * b_units + c - a_units];
+    }
+  }
+}
+
+template <typename Unit>
+absl::Status ConcatUnits(const TensorView& a, const TensorView& b, const TensorView& y,
+                         const ExecutionContext& context) {
+  const int64_t elements = static_cast<int64_t>(sizeof(Unit)) / SizeOf(a.dtype);
+  const RowLaunch launch(y.rows, y.channels / elements, context);
+  VOXCONV_LAUNCH(ConcatRows<Unit>, launch.grid, launch.block, 0, context,
+                 static_cast<const Unit*>(a.data), a.channels / elements,
+                 static_cast<const Unit*>(b.data), b.channels / elements, y.rows,
+                 static_cast<Unit*>(y.data));
+  return absl::OkStatus();
+}
+
+// y = x + bias from sums in f32, so that the result is rounded once.
+template <typename T>
+absl::Status AddBias(const Array<float>& sums, const float* bias, const TensorView& y,
+                     const ExecutionContext& context) {
+  constexpr int kPack = 4;
+  T* to = static_cast<T*>(y.data);
+  const bool wide = y.channels % kPack == 0 && Aligned({y.data}, kPack * sizeof(T));
+  const RowLaunch launch(y.rows, wide ? y.channels / kPack : y.channels, context);
+  if (wide) {
+    VOXCONV_LAUNCH((ScaleShiftRows<float, T, kPack>), launch.grid, launch.block, 0, context,
+                   sums.data(), nullptr, bias, false, y.rows, y.channels / kPack, to);
+  } else {
+    VOXCONV_LAUNCH((ScaleShiftRows<float, T, 1>), launch.grid, launch.block, 0, context,
+                   sums.data(), nullptr, bias, false, y.rows, y.channels, to);
+  }
+  return absl::OkStatus();
+}
+
 class CudaTensorOps final : public TensorOps {
  public:
-  absl::Status ScaleShift(const TensorView&, const float*, const float*, bool, const TensorView&,
-                          const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+  absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
+                          const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, BackendKind::kCuda));
+    return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {
+      const RowLaunch launch(x.rows, x.channels / V, context);
+      VOXCONV_LAUNCH((ScaleShiftRows<T, T, V>), launch.grid, launch.block, 0, context,
+                     static_cast<const T*>(x.data), scale, shift, relu, x.rows, x.channels / V,
+                     static_cast<T*>(y.data));
+      return absl::OkStatus();
+    });
   }
-  absl::Status Add(const TensorView&, const TensorView&, bool, const TensorView&,
-                   const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+
+  absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
+                   const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, BackendKind::kCuda));
+    const int64_t size = a.rows * a.channels;
+    return WithPack(a.dtype, size, {a.data, b.data, y.data}, [&]<typename T, int V>() {
+      constexpr int kBlock = 256;
+      VOXCONV_LAUNCH((AddElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
+                     static_cast<const T*>(a.data), static_cast<const T*>(b.data), relu, size / V,
+                     static_cast<T*>(y.data));
+      return absl::OkStatus();
+    });
   }
-  absl::Status Concat(const TensorView&, const TensorView&, const TensorView&,
-                      const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+
+  absl::Status Concat(const TensorView& a, const TensorView& b, const TensorView& y,
+                      const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, BackendKind::kCuda));
+    const int64_t element = SizeOf(a.dtype);
+    const auto fits = [&](int64_t bytes) {
+      return a.channels * element % bytes == 0 && b.channels * element % bytes == 0 &&
+             Aligned({a.data, b.data, y.data}, bytes);
+    };
+    if (fits(16)) return ConcatUnits<uint4>(a, b, y, context);
+    if (fits(4)) return ConcatUnits<uint32_t>(a, b, y, context);
+    return ConcatUnits<uint16_t>(a, b, y, context);
   }
-  absl::Status Linear(const TensorView&, const TensorView&, const float*, const TensorView&,
-                      const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+
+  absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
+                      const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, y, BackendKind::kCuda));
+    GemmArgs args{.m = x.rows,
+                  .n = weights.channels,
+                  .k = x.channels,
+                  .a = x.data,
+                  .b = weights.data,
+                  .c = y.data,
+                  .dtype = x.dtype,
+                  .c_dtype = x.dtype};
+    CudaGemm& gemm = AsCuda(context).gemm();
+    if (bias == nullptr) return gemm.Run(args, context);
+    if (x.dtype == DType::kF32 || x.dtype == DType::kTf32) {
+      VOXCONV_RETURN_IF_ERROR(gemm.Run(args, context));
+      return ScaleShift(y, nullptr, bias, false, y, context);
+    }
+    VOXCONV_ASSIGN_OR_RETURN(Array<float> sums, AllocateArray<float>(y.rows * y.channels, context));
+    args.c = sums.data();
+    args.c_dtype = DType::kF32;
+    VOXCONV_RETURN_IF_ERROR(gemm.Run(args, context));
+    return x.dtype == DType::kF16 ? AddBias<__half>(sums, bias, y, context)
+                                  : AddBias<__nv_bfloat16>(sums, bias, y, context);
   }
-  absl::Status Pool(const KernelMap&, PoolMode, const TensorView&, const TensorView&, int32_t*,
-                    const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+
+  absl::Status Pool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
+                    int32_t* switches, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, BackendKind::kCuda));
+    return CudaPool(map, mode, x, y, switches, context);
   }
-  absl::Status Unpool(const KernelMap&, PoolMode, const TensorView&, const int32_t*,
-                      const TensorView&, const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+  absl::Status Unpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+                      const int32_t* switches, const TensorView& y,
+                      const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, BackendKind::kCuda));
+    return CudaUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>&, PoolMode, const TensorView&, const TensorView&,
-                          const ExecutionContext&) override {
-    return absl::UnimplementedError("op");
+  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+                          const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, BackendKind::kCuda));
+    return CudaGlobalPool(rows, mode, x, y, context);
   }
 };
 

@@ -1,0 +1,45 @@
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
+#include <cuda/std/functional>
+
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_primitives.h"
+
+namespace voxconv {
+namespace {
+
+template <typename Key>
+absl::Status Sort(const Key* keys, Key* sorted_keys, const int32_t* values, int32_t* sorted_values,
+                  int64_t size, int bits, const ExecutionContext& context) {
+  if (size == 0) return absl::OkStatus();
+  return RunCub(context, [&](void* temp, size_t& bytes) {
+    return cub::DeviceRadixSort::SortPairs(temp, bytes, keys, sorted_keys, values, sorted_values,
+                                           size, 0, bits, CudaStreamOf(context));
+  });
+}
+
+}  // namespace
+
+absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_t* values,
+                       int32_t* sorted_values, int64_t size, int bits,
+                       const ExecutionContext& context) {
+  return Sort(keys, sorted_keys, values, sorted_values, size, bits, context);
+}
+
+absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_t* values,
+                       int32_t* sorted_values, int64_t size, int bits,
+                       const ExecutionContext& context) {
+  return Sort(keys, sorted_keys, values, sorted_values, size, bits, context);
+}
+
+absl::Status ExclusiveSum(const int32_t* counts, int64_t* sums, int64_t size,
+                          const ExecutionContext& context) {
+  if (size == 0) return absl::OkStatus();
+  // The initial value's type is the accumulator's.
+  return RunCub(context, [&](void* temp, size_t& bytes) {
+    return cub::DeviceScan::ExclusiveScan(temp, bytes, counts, sums, ::cuda::std::plus<int64_t>{},
+                                          int64_t{0}, size, CudaStreamOf(context));
+  });
+}
+
+}  // namespace voxconv

@@ -1,0 +1,91 @@
+// Elements of feature matrices in device code: loads and stores of up to 16 bytes, and arithmetic
+// in f32 whatever the stored type. For .cu files.
+#ifndef VOXCONV_BACKENDS_CUDA_DEVICE_TENSOR_H_
+#define VOXCONV_BACKENDS_CUDA_DEVICE_TENSOR_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+#include "absl/status/status.h"
+#include "backends/cuda/cuda_backend.h"
+#include "core/types.h"
+
+namespace voxconv {
+
+// V elements that are loaded and stored at once.
+template <typename T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T v[V];
+};
+
+__device__ inline float Widen(float value) { return value; }
+__device__ inline float Widen(__half value) { return __half2float(value); }
+__device__ inline float Widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// Rounds to nearest even.
+template <typename T>
+__device__ T Narrow(float value);
+template <>
+__device__ inline float Narrow<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline __half Narrow<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ inline __nv_bfloat16 Narrow<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+inline bool Aligned(std::initializer_list<const void*> pointers, int64_t bytes) {
+  return std::all_of(pointers.begin(), pointers.end(), [bytes](const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  });
+}
+
+// Calls run.operator()<T, V>() for the stored type and the widest pack, of 16 bytes or of one
+// element, that all the `pointers` allow; `size` is what packs must divide, the channels or, where
+// they do not matter, all elements.
+template <typename Run>
+absl::Status WithPack(DType dtype, int64_t size, std::initializer_list<const void*> pointers,
+                      const Run& run) {
+  const bool wide = size * SizeOf(dtype) % 16 == 0 && Aligned(pointers, 16);
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kTf32:
+      return wide ? run.template operator()<float, 4>() : run.template operator()<float, 1>();
+    case DType::kF16:
+      return wide ? run.template operator()<__half, 8>() : run.template operator()<__half, 1>();
+    case DType::kBF16:
+      return wide ? run.template operator()<__nv_bfloat16, 8>()
+                  : run.template operator()<__nv_bfloat16, 1>();
+  }
+  return absl::InternalError("unknown dtype");
+}
+
+// Threads for a matrix of `rows` by `packs`: threadIdx.x goes over the packs of a row,
+// threadIdx.y and blockIdx.x over the rows, each with strides.
+struct RowLaunch {
+  dim3 grid, block;
+
+  RowLaunch(int64_t rows, int64_t packs, const ExecutionContext& context) {
+    constexpr int kThreads = 256;
+    if (packs == 0) rows = 0;  // an empty grid queues nothing
+    const int x = static_cast<int>(std::clamp<int64_t>(packs, 1, kThreads));
+    block = dim3(x, kThreads / x);
+    const int64_t most = int64_t{16} * AsCuda(context).num_multiprocessors();
+    grid = dim3(static_cast<unsigned>(std::min(most, (rows + block.y - 1) / block.y)));
+  }
+};
+
+__device__ inline int64_t FirstRow() { return int64_t{blockIdx.x} * blockDim.y + threadIdx.y; }
+__device__ inline int64_t RowStride() { return int64_t{gridDim.x} * blockDim.y; }
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_DEVICE_TENSOR_H_

@@ -1,0 +1,91 @@
+// kMaskSorted: masks of every split and the rows in their order.
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/convert_kernel_map.h"
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_primitives.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kBlock = 256;
+
+__global__ void FillRowOrder(int64_t rows, int32_t* order) {
+  const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row < rows) order[row] = static_cast<int32_t>(row);
+}
+
+// Keys as the CPU backend's: the mask, or its rank in the sequence of reflected Gray codes; of a
+// mask longer than 64 bits the first 64.
+template <typename Key>
+__global__ void MakeKeys(const uint32_t* masks, int64_t rows, int words, bool gray, Key* keys,
+                         int32_t* order) {
+  const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  Key key = masks[row * words];
+  if constexpr (sizeof(Key) == 8) key |= Key{masks[row * words + 1]} << 32;
+  if (gray) {
+    for (int shift = 4 * sizeof(Key); shift > 0; shift /= 2) key ^= key >> shift;
+  }
+  keys[row] = key;
+  order[row] = static_cast<int32_t>(row);
+}
+
+// Orders the rows of one split of `bits` offsets. A Gray rank has no bit above its mask's.
+template <typename Key>
+absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int bits, MaskOrder order,
+                       int32_t* row_order, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(rows, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<Key> sorted_keys, AllocateArray<Key>(rows, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(rows, context));
+  VOXCONV_LAUNCH(MakeKeys<Key>, GridFor(rows, kBlock), kBlock, 0, context, masks, rows, words,
+                 order == MaskOrder::kGray, keys.data(), as_given.data());
+  // Stable, so that rows of one mask stay in order and neighbours in memory.
+  return SortByKey(keys.data(), sorted_keys.data(), as_given.data(), row_order, rows,
+                   std::clamp<int>(bits, 1, 8 * sizeof(Key)), context);
+}
+
+absl::Status OrderSplit(const MaskSorted& result, int s, MaskOrder order, int64_t rows,
+                        int32_t* row_order, const ExecutionContext& context) {
+  if (order == MaskOrder::kNone) {
+    VOXCONV_LAUNCH(FillRowOrder, GridFor(rows, kBlock), kBlock, 0, context, rows, row_order);
+    return absl::OkStatus();
+  }
+  const uint32_t* masks = result.masks.data() + s * rows * result.words;
+  const int bits = result.split_ptr[s + 1] - result.split_ptr[s];
+  return result.words == 1
+             ? OrderRows<uint32_t>(masks, rows, 1, bits, order, row_order, context)
+             : OrderRows<uint64_t>(masks, rows, result.words, bits, order, row_order, context);
+}
+
+}  // namespace
+
+absl::StatusOr<MaskSorted> ToMaskSorted(const KernelMap& map, const LayoutRequest& request,
+                                        const ExecutionContext& context) {
+  MaskSorted result;
+  VOXCONV_ASSIGN_OR_RETURN(result.split_ptr, SplitOffsets(map.num_offsets(), request.splits));
+  int longest = 1;
+  for (int s = 0; s < request.splits; ++s) {
+    longest = std::max(longest, result.split_ptr[s + 1] - result.split_ptr[s]);
+  }
+  result.words = static_cast<int>(CeilDiv(longest, 32));
+  result.table = *NeighboursOf(map);
+  const int64_t rows = map.num_outputs();
+  if (request.splits == 1 && map.num_offsets() > 0) {
+    VOXCONV_ASSIGN_OR_RETURN(result.masks, RowMasks(map, context));
+  } else {
+    VOXCONV_ASSIGN_OR_RETURN(result.masks, SplitMasks(result.table.data(), rows, map.num_offsets(),
+                                                      result.split_ptr, result.words, context));
+  }
+  if (request.mask_order == MaskOrder::kNone && request.splits == 1) return result;
+  VOXCONV_ASSIGN_OR_RETURN(result.row_order,
+                           AllocateArray<int32_t>(request.splits * rows, context));
+  for (int s = 0; s < request.splits; ++s) {
+    VOXCONV_RETURN_IF_ERROR(OrderSplit(result, s, request.mask_order, rows,
+                                       result.row_order.data() + s * rows, context));
+  }
+  return result;
+}
+
+}  // namespace voxconv

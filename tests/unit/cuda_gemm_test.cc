@@ -1,0 +1,165 @@
+#include "backends/cuda/cuda_gemm.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "core/tensor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A device matrix whose rows are `ld` elements apart, `shift` elements past an aligned address, and
+// what it holds.
+struct Matrix {
+  Tensor tensor;
+  std::vector<float> values;
+  int64_t shift = 0;
+
+  Matrix(int64_t rows, int64_t ld, int64_t shift, DType dtype, const ExecutionContext& context)
+      : shift(shift) {
+    std::mt19937 random(static_cast<uint32_t>(rows * 131 + ld));
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::vector<float> host(rows * ld + shift);
+    for (float& value : host) value = uniform(random);
+    tensor = *Tensor::FromHost(host, 1, host.size(), context, dtype);
+    values = Read(context);
+  }
+  std::vector<float> Read(const ExecutionContext& context) const {
+    std::vector<float> host = *tensor.ToHost(context);
+    return {host.begin() + shift, host.end()};
+  }
+  void* data() const {
+    return static_cast<char*>(tensor.view().data) + shift * SizeOf(tensor.view().dtype);
+  }
+};
+
+// Of the sum of absolute products; the result's rounding included.
+double Bound(DType dtype, DType c_dtype) {
+  if (c_dtype == DType::kBF16) return 8e-3;
+  if (dtype == DType::kTf32 || c_dtype == DType::kF16) return 1e-3;
+  return 1e-6;
+}
+
+// Padding and shift make the leading dimensions and pointers as odd as they come.
+void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& context) {
+  SCOPED_TRACE(testing::Message() << args.m << " x " << args.n << " x " << args.k << ", "
+                                  << ToString(args.dtype) << " to " << ToString(args.c_dtype)
+                                  << ", beta " << args.beta << ", batch " << args.batch << ", pad "
+                                  << pad << ", shift " << shift);
+  args.lda = args.k + pad;
+  args.ldb = args.n + pad;
+  args.ldc = args.n + pad;
+  args.stride_a = args.m * args.lda;
+  args.stride_b = args.k * args.ldb;
+  args.stride_c = args.m * args.ldc;
+  const Matrix a(args.batch * args.m, args.lda, shift, args.dtype, context);
+  const Matrix b(args.batch * args.k, args.ldb, shift, args.dtype, context);
+  const Matrix c(args.batch * args.m, args.ldc, shift, args.c_dtype, context);
+  args.a = a.data();
+  args.b = b.data();
+  args.c = c.data();
+  const absl::Status status = AsCuda(context).gemm().Run(args, context);
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<float> result = c.Read(context);
+  const double bound = Bound(args.dtype, args.c_dtype);
+  for (int64_t i = 0; i < args.batch; ++i) {
+    for (int64_t row = 0; row < args.m; ++row) {
+      for (int64_t column = 0; column < args.ldc; ++column) {
+        const int64_t at = i * args.stride_c + row * args.ldc + column;
+        if (column >= args.n) {  // padding stays
+          ASSERT_EQ(result[at], c.values[at]);
+          continue;
+        }
+        double sum = double{args.beta} * c.values[at], size = std::abs(sum);
+        for (int64_t k = 0; k < args.k; ++k) {
+          const double product = double{a.values[i * args.stride_a + row * args.lda + k]} *
+                                 b.values[i * args.stride_b + k * args.ldb + column];
+          sum += product;
+          size += std::abs(product);
+        }
+        ASSERT_NEAR(result[at], sum, bound * size) << "at " << row << ", " << column;
+      }
+    }
+  }
+}
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+
+TEST(CudaGemmTest, AllShapesAlignmentsAndTypes) {
+  VOXCONV_NEED_CUDA(unit);
+  constexpr int64_t kShapes[][3] = {{1, 1, 1},    {33, 7, 5},    {257, 3, 65}, {129, 64, 32},
+                                    {70, 96, 17}, {1029, 1, 20}, {514, 33, 1}};
+  for (DType dtype : kDTypes) {
+    for (const auto& [m, n, k] : kShapes) {
+      for (int64_t odd : {0, 1}) {
+        for (float beta : {0.0f, 1.0f}) {
+          for (DType c_dtype : {dtype, DType::kF32}) {
+            Check({.m = m, .n = n, .k = k, .dtype = dtype, .c_dtype = c_dtype, .beta = beta}, odd,
+                  odd, unit->context);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaGemmTest, Batches) {
+  VOXCONV_NEED_CUDA(unit);
+  for (DType dtype : kDTypes) {
+    Check({.m = 31, .n = 8, .k = 16, .dtype = dtype, .c_dtype = dtype, .batch = 3}, 0, 0,
+          unit->context);
+    Check({.m = 5, .n = 9, .k = 7, .dtype = dtype, .c_dtype = DType::kF32, .batch = 2}, 3, 1,
+          unit->context);
+  }
+}
+
+TEST(CudaGemmTest, EmptyProducts) {
+  VOXCONV_NEED_CUDA(unit);
+  for (DType dtype : kDTypes) {
+    for (float beta : {0.0f, 0.5f, 1.0f}) {
+      for (int64_t batch : {1, 2}) {
+        Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch}, 1,
+              0, unit->context);
+      }
+    }
+    Check({.m = 0, .n = 3, .k = 2, .dtype = dtype}, 0, 0, unit->context);
+    Check({.m = 3, .n = 0, .k = 2, .dtype = dtype}, 0, 0, unit->context);
+  }
+}
+
+TEST(CudaGemmTest, RepeatsBitwise) {
+  VOXCONV_NEED_CUDA(unit);
+  // Few outputs of many products: where a split over k would pay.
+  const Matrix a(16, 20000, 0, DType::kF32, unit->context);
+  const Matrix b(20000, 16, 0, DType::kF32, unit->context);
+  std::vector<float> first;
+  for (int run = 0; run < 5; ++run) {
+    const Matrix c(16, 16, 0, DType::kF32, unit->context);
+    ASSERT_TRUE(
+        unit->backend->gemm()
+            .Run({.m = 16, .n = 16, .k = 20000, .a = a.data(), .b = b.data(), .c = c.data()},
+                 unit->context)
+            .ok());
+    if (run == 0) first = c.Read(unit->context);
+    EXPECT_EQ(c.Read(unit->context), first);
+  }
+}
+
+TEST(CudaGemmTest, RefusesByValue) {
+  VOXCONV_NEED_CUDA(unit);
+  CudaGemm& gemm = unit->backend->gemm();
+  EXPECT_THAT(gemm.Run({.m = -1}, unit->context).message(), HasSubstr("m -1"));
+  EXPECT_THAT(gemm.Run({.m = 1, .n = 4, .k = 4, .ldb = 3}, unit->context).message(),
+              HasSubstr("a, b and c need 4, 4, 4 at least"));
+  EXPECT_THAT(gemm.Run({.dtype = DType::kF16, .c_dtype = DType::kBF16}, unit->context).message(),
+              HasSubstr("c of bf16 for operands of f16"));
+}
+
+}  // namespace
+}  // namespace voxconv

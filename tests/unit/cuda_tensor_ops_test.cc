@@ -1,0 +1,246 @@
+// The dense operators on CUDA against the CPU's, on inputs rounded to the dtype.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "core/tensor_ops.h"
+#include "gtest/gtest.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr PoolMode kModes[] = {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage,
+                               PoolMode::kAveragePresent};
+
+// Odd sizes, sizes of whole 16-byte packs, rows of more packs than a block has threads.
+constexpr int64_t kShapes[][2] = {{0, 4},   {3, 0},  {1, 1},    {37, 5},   {500, 24},
+                                  {77, 64}, {7, 30}, {3, 2056}, {4099, 8}, {300, 33}};
+
+class CudaTensorOpsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    unit_ = UnitCuda::Create();
+    if (unit_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
+    cpu_backend_ = *CpuBackend::Create({.threads = 1});
+    cpu_ = {cpu_backend_.get(), &cpu_backend_->main_stream(), nullptr};
+    cuda_ = unit_->context;
+  }
+
+  // The same values, rounded to `dtype`, on both backends.
+  struct Both {
+    Tensor cpu, cuda;
+  };
+  Both Make(int64_t rows, int64_t channels, DType dtype) {
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::vector<float> values(rows * channels);
+    for (float& value : values) value = uniform(random_);
+    Both both;
+    both.cuda = *Tensor::FromHost(values, rows, channels, cuda_, dtype);
+    both.cpu = *Tensor::FromHost(*both.cuda.ToHost(cuda_), rows, channels, cpu_);
+    return both;
+  }
+  // A vector in f32 on both, for scales and biases.
+  Both MakeVector(int64_t channels) { return Make(1, channels, DType::kF32); }
+
+  // `unit`: relative error of one value, in multiples of the dtype's.
+  void ExpectSame(const Both& y, double magnitude, bool tensor_cores = false) {
+    const DType dtype = y.cuda.view().dtype;
+    const double bound = dtype == DType::kBF16                                             ? 4e-3
+                         : dtype == DType::kF16 || (tensor_cores && dtype == DType::kTf32) ? 1e-3
+                                                                                           : 1e-6;
+    const std::vector<float> cuda = *y.cuda.ToHost(cuda_), cpu = *y.cpu.ToHost(cpu_);
+    ASSERT_EQ(cuda.size(), cpu.size());
+    for (size_t i = 0; i < cpu.size(); ++i) {
+      ASSERT_NEAR(cuda[i], cpu[i], bound * std::max<double>(magnitude, std::abs(cpu[i])))
+          << "element " << i << " of [" << y.cpu.rows() << ", " << y.cpu.channels() << "] "
+          << ToString(dtype);
+    }
+  }
+
+  // Offset k pairs output q with input 2 q + k - 1: windows that overlap, ends without inputs.
+  KernelMap MakeMap(int64_t inputs, int64_t outputs, int offsets, const ExecutionContext& context) {
+    std::vector<int32_t> in, out;
+    std::vector<int64_t> offset_ptr{0};
+    for (int k = 0; k < offsets; ++k) {
+      for (int64_t q = 0; q < outputs; ++q) {
+        const int64_t p = 2 * q + k - 1;
+        if (p < 0 || p >= inputs || (p * 7 + k) % 3 == 0) continue;
+        in.push_back(static_cast<int32_t>(p));
+        out.push_back(static_cast<int32_t>(q));
+      }
+      offset_ptr.push_back(in.size());
+    }
+    PairList list{*CopyToBackend<int32_t>(in, context), *CopyToBackend<int32_t>(out, context)};
+    return KernelMap(inputs, outputs, offset_ptr, {}, std::move(list));
+  }
+
+  TensorOps& cpu_ops() { return cpu_backend_->tensor_ops(); }
+  TensorOps& ops() { return unit_->backend->tensor_ops(); }
+
+  // Calls test(rows, channels, dtype) for all.
+  void ForAll(const std::function<void(int64_t, int64_t, DType)>& test) {
+    for (DType dtype : kDTypes) {
+      for (const auto& [rows, channels] : kShapes) test(rows, channels, dtype);
+    }
+  }
+
+  std::mt19937 random_{5};
+  std::unique_ptr<UnitCuda> unit_;
+  std::unique_ptr<CpuBackend> cpu_backend_;
+  ExecutionContext cpu_, cuda_;
+};
+
+TEST_F(CudaTensorOpsTest, ScaleShift) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    const Both x = Make(rows, channels, dtype), y = Make(rows, channels, dtype);
+    const Both scale = MakeVector(channels), shift = MakeVector(channels);
+    for (int which = 0; which < 8; ++which) {
+      const bool a = which & 1, b = which & 2, relu = which & 4;
+      ASSERT_TRUE(cpu_ops()
+                      .ScaleShift(x.cpu.view(), a ? scale.cpu.view().f32() : nullptr,
+                                  b ? shift.cpu.view().f32() : nullptr, relu, y.cpu.view(), cpu_)
+                      .ok());
+      ASSERT_TRUE(ops()
+                      .ScaleShift(x.cuda.view(), a ? scale.cuda.view().f32() : nullptr,
+                                  b ? shift.cuda.view().f32() : nullptr, relu, y.cuda.view(), cuda_)
+                      .ok());
+      ExpectSame(y, 1);
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, AddInPlace) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    const Both a = Make(rows, channels, dtype), b = Make(rows, channels, dtype);
+    for (bool relu : {false, true}) {
+      ASSERT_TRUE(cpu_ops().Add(a.cpu.view(), b.cpu.view(), relu, b.cpu.view(), cpu_).ok());
+      ASSERT_TRUE(ops().Add(a.cuda.view(), b.cuda.view(), relu, b.cuda.view(), cuda_).ok());
+      ExpectSame(b, 4);  // the second time on what has been rounded once
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, NaNSurvivesActivation) {
+  const std::vector<float> values{std::nanf(""), -1};
+  const Tensor x = *Tensor::FromHost(values, 1, 2, cuda_);
+  ASSERT_TRUE(ops().ScaleShift(x.view(), nullptr, nullptr, true, x.view(), cuda_).ok());
+  const std::vector<float> host = *x.ToHost(cuda_);
+  EXPECT_TRUE(std::isnan(host[0]));
+  EXPECT_EQ(host[1], 0);
+}
+
+TEST_F(CudaTensorOpsTest, Concat) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    for (int64_t more : {int64_t{0}, int64_t{1}, int64_t{2}, channels}) {
+      const Both a = Make(rows, channels, dtype), b = Make(rows, more, dtype);
+      const Both y = Make(rows, channels + more, dtype);
+      ASSERT_TRUE(cpu_ops().Concat(a.cpu.view(), b.cpu.view(), y.cpu.view(), cpu_).ok());
+      ASSERT_TRUE(ops().Concat(a.cuda.view(), b.cuda.view(), y.cuda.view(), cuda_).ok());
+      EXPECT_EQ(*y.cuda.ToHost(cuda_), *y.cpu.ToHost(cpu_));
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, Linear) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    if (channels > 100) return;
+    for (int64_t outputs : {1, 7, 20, 64}) {
+      const Both x = Make(rows, channels, dtype), w = Make(channels, outputs, dtype);
+      const Both y = Make(rows, outputs, dtype), bias = MakeVector(outputs);
+      for (bool with_bias : {false, true}) {
+        ASSERT_TRUE(cpu_ops()
+                        .Linear(x.cpu.view(), w.cpu.view(),
+                                with_bias ? bias.cpu.view().f32() : nullptr, y.cpu.view(), cpu_)
+                        .ok());
+        const absl::Status status =
+            ops().Linear(x.cuda.view(), w.cuda.view(), with_bias ? bias.cuda.view().f32() : nullptr,
+                         y.cuda.view(), cuda_);
+        ASSERT_TRUE(status.ok()) << status;
+        ExpectSame(y, 1 + 0.3 * static_cast<double>(channels), /*tensor_cores=*/true);
+      }
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    const int64_t outputs = rows / 2 + 1;
+    const KernelMap cpu_map = MakeMap(rows, outputs, 4, cpu_);
+    const KernelMap map = MakeMap(rows, outputs, 4, cuda_);
+    for (PoolMode mode : kModes) {
+      const Both x = Make(rows, channels, dtype), y = Make(outputs, channels, dtype);
+      const Both g = Make(outputs, channels, dtype), back = Make(rows, channels, dtype);
+      Array<int32_t> cpu_switches = *AllocateArray<int32_t>(outputs * channels, cpu_);
+      Array<int32_t> switches = *AllocateArray<int32_t>(outputs * channels, cuda_);
+      const bool max = mode == PoolMode::kMax;
+      ASSERT_TRUE(cpu_ops()
+                      .Pool(cpu_map, mode, x.cpu.view(), y.cpu.view(),
+                            max ? cpu_switches.data() : nullptr, cpu_)
+                      .ok());
+      ASSERT_TRUE(
+          ops()
+              .Pool(map, mode, x.cuda.view(), y.cuda.view(), max ? switches.data() : nullptr, cuda_)
+              .ok());
+      ExpectSame(y, 4);
+      if (max) {
+        EXPECT_EQ(*CopyToHost(switches, cuda_), *CopyToHost(cpu_switches, cpu_));
+      }
+      ASSERT_TRUE(cpu_ops()
+                      .Unpool(cpu_map, mode, g.cpu.view(), max ? cpu_switches.data() : nullptr,
+                              back.cpu.view(), cpu_)
+                      .ok());
+      ASSERT_TRUE(ops()
+                      .Unpool(map, mode, g.cuda.view(), max ? switches.data() : nullptr,
+                              back.cuda.view(), cuda_)
+                      .ok());
+      ExpectSame(back, 4);
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, GlobalPool) {
+  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
+    constexpr int64_t kSamples = 4;  // the second without rows
+    std::vector<Coordinate> coordinates(rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      coordinates[i].b = i % 5 == 0 ? 3 : i < rows / 2 ? 0 : 2;
+    }
+    const Array<Coordinate> cpu_rows = *CopyToBackend<Coordinate>(coordinates, cpu_);
+    const Array<Coordinate> cuda_rows = *CopyToBackend<Coordinate>(coordinates, cuda_);
+    const Both x = Make(rows, channels, dtype), y = Make(kSamples, channels, dtype);
+    for (PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
+      ASSERT_TRUE(cpu_ops().GlobalPool(cpu_rows, mode, x.cpu.view(), y.cpu.view(), cpu_).ok());
+      const absl::Status status =
+          ops().GlobalPool(cuda_rows, mode, x.cuda.view(), y.cuda.view(), cuda_);
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectSame(y, 1);
+    }
+  });
+}
+
+TEST_F(CudaTensorOpsTest, GlobalPoolRefusesSamplesOutside) {
+  const std::vector<Coordinate> coordinates{{0, 0, 0, 0}, {2, 0, 0, 0}, {-1, 0, 0, 0}};
+  const Array<Coordinate> rows = *CopyToBackend<Coordinate>(coordinates, cuda_);
+  const Both x = Make(3, 2, DType::kF32), y = Make(2, 2, DType::kF32);
+  EXPECT_EQ(ops().GlobalPool(rows, PoolMode::kSum, x.cuda.view(), y.cuda.view(), cuda_).message(),
+            "global_pool: batch sample 2; y has 2 rows");
+}
+
+TEST_F(CudaTensorOpsTest, RefusesByNameAndValue) {
+  const Both a = Make(2, 2, DType::kF32), b = Make(2, 3, DType::kF32), h = Make(2, 2, DType::kF16);
+  EXPECT_EQ(ops().Add(a.cuda.view(), b.cuda.view(), false, a.cuda.view(), cuda_).message(),
+            "add: b: shape [2, 3]; it must be [2, 2]");
+  EXPECT_EQ(ops().Add(a.cuda.view(), h.cuda.view(), false, a.cuda.view(), cuda_).message(),
+            "add: b: dtype f16; the first tensor's is f32, and all must be of one");
+  EXPECT_EQ(ops().Add(a.cpu.view(), a.cuda.view(), false, a.cuda.view(), cuda_).message(),
+            "add: a: host memory; the CUDA backend takes device memory");
+}
+
+}  // namespace
+}  // namespace voxconv
