@@ -98,8 +98,8 @@ class Run {
     const Pass& pass = schedule_.passes[index];
     const StageScope stage(context_, Stage::kGather);
     VOXCONV_RETURN_IF_ERROR(ClearPaddingCuda(pass.padding, c_in_ * element_, gather_, context_));
-    const MoveShape shape = plan_.ShapeOf(num_inputs_, c_in_, plan_.rule().gather_tile,
-                                          AddressOf(args_.input.data) | AddressOf(gather_));
+    const MoveShape shape =
+        plan_.GatherShape(num_inputs_, AddressOf(args_.input.data) | AddressOf(gather_));
     const bool by_offset = plan_.rule().order == MoveOrder::kWeight;
     for (const OffsetRange& range : plan_.gathers()[index]) {
       VOXCONV_RETURN_IF_ERROR(GatherCuda(sides_.in, args_.input.data, gather_, shape,
@@ -162,8 +162,8 @@ class Run {
 
   absl::Status Scatter(size_t index) {
     const StageScope stage(context_, Stage::kScatter);
-    const MoveShape shape = plan_.ShapeOf(num_outputs_, c_out_, plan_.rule().scatter_tile,
-                                          AddressOf(args_.output.data) | AddressOf(scatter_));
+    const MoveShape shape =
+        plan_.ScatterShape(num_outputs_, AddressOf(args_.output.data) | AddressOf(scatter_));
     for (const OffsetRange& range : plan_.scatters()[index]) {
       VOXCONV_RETURN_IF_ERROR(ScatterCuda(sides_.out, scatter_, dtype_, NextSums(), shape,
                                           WindowsOf(schedule_.passes[index], range), context_));

@@ -12,12 +12,17 @@ __global__ void __launch_bounds__(kMoveBlock)
     GatherKernel(const Rows rows, const Vector* __restrict__ input, Vector* __restrict__ buffer,
                  const MoveShape shape, const __grid_constant__ WindowRange range,
                  int offsets_per_slice) {
-  __shared__ DeviceWindow shared[kMaxOffsetsPerLaunch];
-  const BlockWindows windows = LoadWindows(range, shared);
+  extern __shared__ __align__(16) char memory[];
   const int begin = static_cast<int>(blockIdx.y) * offsets_per_slice;
-  const int end = min(begin + offsets_per_slice, range.count);
-  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= shape.rows || !windows.AnyIn(begin, end)) return;
+  BlockPairs pairs(range, begin, begin + offsets_per_slice, memory);
+  if (!pairs.Any()) return;
+  const int64_t first_row = int64_t{blockIdx.x} * blockDim.y;
+  pairs.Find(rows, first_row, shape.rows);
+  const int64_t row = first_row + threadIdx.y;
+  if (row >= shape.rows) return;
+  const int count = pairs.count(threadIdx.y);
+  if (count == 0) return;
+  const int64_t* buffer_rows = pairs.buffer_rows(threadIdx.y);
   const Vector* from = input + row * shape.vectors;
   for (int64_t thread = threadIdx.x; thread < shape.threads; thread += blockDim.x) {
     for (int64_t v = thread; v < shape.vectors; v += kVectors * shape.threads) {
@@ -27,14 +32,14 @@ __global__ void __launch_bounds__(kMoveBlock)
         const int64_t at = v + i * shape.threads;
         if (at < shape.vectors) value[i] = from[at];
       }
-      ForEachPair(rows, row, windows, begin, end, [&](int64_t buffer_row) {
-        Vector* to = buffer + buffer_row * shape.vectors;
+      for (int e = 0; e < count; ++e) {
+        Vector* to = buffer + buffer_rows[e] * shape.vectors;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           const int64_t at = v + i * shape.threads;
           if (at < shape.vectors) to[at] = value[i];
         }
-      });
+      }
     }
   }
 }
@@ -84,17 +89,16 @@ unsigned StridingBlocks(int64_t vectors) {
 absl::Status GatherCuda(const DeviceRows& rows, const void* input, void* buffer,
                         const MoveShape& shape, const WindowRange& range, bool by_offset,
                         const ExecutionContext& context) {
-  const dim3 block = MoveBlock(shape);
-  dim3 grid = GridFor(shape.rows, static_cast<int>(block.y));
-  grid.y = by_offset ? static_cast<unsigned>(range.count) : 1;
   const int offsets_per_slice = by_offset ? 1 : range.count;
+  const MoveLaunch launch =
+      LaunchOf(shape, range.count, offsets_per_slice, by_offset ? range.count : 1);
   return std::visit(
       [&](const auto& layout) {
         return ForVectorBytes(shape.vector_bytes, [&](auto bytes) {
-          return ForVectorsPerWalk(shape, [&](auto vectors) -> absl::Status {
+          return ForVectorsInFlight(shape, [&](auto vectors) -> absl::Status {
             using Vector = RawVector<bytes()>;
             auto* const kernel = &GatherKernel<std::decay_t<decltype(layout)>, Vector, vectors()>;
-            VOXCONV_LAUNCH(kernel, grid, block, 0, context, layout,
+            VOXCONV_LAUNCH(kernel, launch.grid, launch.block, launch.shared_bytes, context, layout,
                            static_cast<const Vector*>(input), static_cast<Vector*>(buffer), shape,
                            range, offsets_per_slice);
             return absl::OkStatus();

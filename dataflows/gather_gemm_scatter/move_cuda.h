@@ -39,10 +39,10 @@ struct WindowRange {
 };
 
 // How a row of features is divided among threads: thread t of `threads` moves vectors t,
-// t + threads, t + 2 threads, ..., so that neighbouring threads touch neighbouring addresses. A
-// thread reads the row's map entries once for kVectorsPerWalk of its vectors, which it keeps in
-// registers.
-inline constexpr int kVectorsPerWalk = 8;
+// t + threads, t + 2 threads, ..., so that neighbouring threads touch neighbouring addresses, and
+// kVectorsInFlight of them at a time, in registers. The row's map entries are read once, by a warp
+// for all of the row's threads.
+inline constexpr int kVectorsInFlight = 8;
 struct MoveShape {
   int64_t rows = 0;      // of features
   int vector_bytes = 0;  // 2, 4, 8 or 16

@@ -11,34 +11,22 @@
 namespace voxconv {
 namespace {
 
-// Rounds of threads that a move should fill the device with before a thread takes more than one
-// vector. (Minuet 5.2.1: a large tile reads the map less often, a small one is more parallel.)
+// Rounds of threads that a gather should fill the device with before a thread takes more than one
+// vector. (Minuet 5.2.1: a small tile is more parallel, a large one has less work beside the
+// moves.)
 constexpr int64_t kRounds = 2;
 constexpr int64_t kThreadsPerMultiprocessor = 2048;
 
-// The tile that `rule` leaves to choose: as many of the widest vectors as keep the device full.
-int64_t ChooseTile(int64_t rows, int64_t channels, int64_t element, int vector_limit,
-                   int num_multiprocessors) {
-  const int64_t row_bytes = channels * element;
-  const int64_t vector = VectorBytes(vector_limit, {static_cast<uint64_t>(row_bytes)});
+// Vectors that a thread of a gather moves where the tile is left to choose.
+int64_t ChooseVectors(int64_t rows, int64_t vectors, int num_multiprocessors) {
   const int64_t full = kRounds * kThreadsPerMultiprocessor * num_multiprocessors;
-  const int64_t vectors =
-      std::clamp<int64_t>(rows * (row_bytes / vector) / full, 1, kVectorsPerWalk);
-  const int64_t floor = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(vectors)));
-  return std::min(channels, floor * vector / element);
+  const int64_t most = std::clamp<int64_t>(rows * vectors / full, 1, kVectorsInFlight);
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
 }
 
-MoveRule WithTiles(MoveRule rule, const KernelMap& map, const ConvShape& shape,
-                   const CudaMoveRule& cuda, const ExecutionContext& context) {
-  const int multiprocessors = AsCuda(context).num_multiprocessors();
-  const int64_t element = SizeOf(shape.dtype);
-  const int limit = std::max(cuda.vector_bytes, static_cast<int>(element));
-  if (rule.gather_tile == 0) {
-    rule.gather_tile = ChooseTile(map.num_inputs(), shape.c_in, element, limit, multiprocessors);
-  }
-  if (rule.scatter_tile == 0) {
-    rule.scatter_tile = ChooseTile(map.num_outputs(), shape.c_out, element, limit, multiprocessors);
-  }
+// What CountWork is told: blocks of threads read the map once, whatever the tile.
+MoveRule ReadingOnce(MoveRule rule) {
+  rule.gather_tile = rule.scatter_tile = 0;
   return rule;
 }
 
@@ -74,9 +62,11 @@ GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const Ke
                                                      const ConvShape& shape, const MoveRule& rule,
                                                      const CudaMoveRule& cuda,
                                                      const ExecutionContext& context)
-    : GatherGemmScatterPlan(std::move(schedule), map, shape,
-                            WithTiles(rule, map, shape, cuda, context)),
+    : GatherGemmScatterPlan(std::move(schedule), map, shape, ReadingOnce(rule)),
       cuda_(cuda),
+      gather_tile_(rule.gather_tile),
+      scatter_tile_(rule.scatter_tile),
+      num_multiprocessors_(AsCuda(context).num_multiprocessors()),
       place_of_copy_(map.num_offsets(), -1) {
   const int most = cuda.offsets_per_launch == 0 ? kMaxOffsetsPerLaunch : cuda.offsets_per_launch;
   // An output row occurs once an offset: one by one they are added up without atomics.
@@ -110,6 +100,19 @@ BatchedWeights GatherGemmScatterCudaPlan::WeightsOf(const Matmul& matmul) const 
   return {false, first, matmul.offsets.size() > 1 ? matmul.offsets[1] - first : 1};
 }
 
+MoveShape GatherGemmScatterCudaPlan::GatherShape(int64_t rows, uint64_t alignment) const {
+  MoveShape move = ShapeOf(rows, shape().c_in, gather_tile_, alignment);
+  if (gather_tile_ == 0) {
+    const int64_t per_thread = ChooseVectors(rows, move.vectors, num_multiprocessors_);
+    move.threads = (move.vectors + per_thread - 1) / per_thread;
+  }
+  return move;
+}
+
+MoveShape GatherGemmScatterCudaPlan::ScatterShape(int64_t rows, uint64_t alignment) const {
+  return ShapeOf(rows, shape().c_out, scatter_tile_, alignment);
+}
+
 MoveShape GatherGemmScatterCudaPlan::ShapeOf(int64_t rows, int64_t channels, int64_t tile,
                                              uint64_t alignment) const {
   const int64_t element = SizeOf(shape().dtype);
@@ -120,7 +123,7 @@ MoveShape GatherGemmScatterCudaPlan::ShapeOf(int64_t rows, int64_t channels, int
   move.vector_bytes = VectorBytes(limit, {static_cast<uint64_t>(channels * element),
                                           static_cast<uint64_t>(tile_bytes), alignment});
   move.vectors = channels * element / move.vector_bytes;
-  const int64_t per_thread = tile_bytes / move.vector_bytes;
+  const int64_t per_thread = tile == 0 ? 1 : tile_bytes / move.vector_bytes;
   move.threads = (move.vectors + per_thread - 1) / per_thread;
   return move;
 }

@@ -25,7 +25,7 @@ struct BatchedWeights {
 
 class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
  public:
-  // `rule`'s tiles of 0 are chosen here. Books, beside the buffers,
+  // Books, beside the buffers,
   // - a copy of the weights of batches whose offsets are no arithmetic progression (Minuet 5.2.2
   //   permutes them too): at most the size of the weights;
   // - for 16-bit features whose outputs are summed in more than one launch, an f32 accumulator
@@ -46,11 +46,19 @@ class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
   int weights_slot() const { return weights_slot_; }
   int accumulator_slot() const { return accumulator_slot_; }  // -1: none
 
-  // How rows of `channels` move in tiles of `tile` between addresses that `alignment` divides.
-  MoveShape ShapeOf(int64_t rows, int64_t channels, int64_t tile, uint64_t alignment) const;
+  // How features move between addresses that `alignment` divides. Where no tile is given, a thread
+  // of a scatter takes one vector (more were slower at every size measured), one of a gather as
+  // many as leave enough threads to fill the device.
+  MoveShape GatherShape(int64_t rows, uint64_t alignment) const;
+  MoveShape ScatterShape(int64_t rows, uint64_t alignment) const;
 
  private:
+  // One vector a thread where `tile` is 0.
+  MoveShape ShapeOf(int64_t rows, int64_t channels, int64_t tile, uint64_t alignment) const;
+
   CudaMoveRule cuda_;
+  int64_t gather_tile_, scatter_tile_;  // channels; 0: not given
+  int num_multiprocessors_;
   std::vector<std::vector<OffsetRange>> gathers_, scatters_;
   int64_t num_scatters_ = 0;
   std::vector<int> copied_weights_;

@@ -17,17 +17,13 @@ __device__ void Round(float value, float& to) { to = value; }
 __device__ void Round(float value, __half& to) { to = __float2half_rn(value); }
 __device__ void Round(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 
-// sums[c] = values[c], or += with kAdd.
-template <typename T, int kBytes, bool kAdd>
-__device__ void TakeVector(const RawVector<kBytes>* from, float* sums) {
+template <typename T, int kBytes>
+__device__ void AddVector(const RawVector<kBytes>& raw, float* sums) {
   constexpr int kElements = kBytes / sizeof(T);
-  const RawVector<kBytes> raw = *from;
   T values[kElements];
   memcpy(values, &raw, kBytes);
 #pragma unroll
-  for (int c = 0; c < kElements; ++c) {
-    sums[c] = kAdd ? sums[c] + Widen(values[c]) : Widen(values[c]);
-  }
+  for (int c = 0; c < kElements; ++c) sums[c] += Widen(values[c]);
 }
 
 template <typename T, int kBytes>
@@ -46,18 +42,18 @@ template <int kElements>
 struct Accumulator {
   static constexpr int kBytes = kElements * 4 < 16 ? kElements * 4 : 16;
   static constexpr int kEach = kBytes / 4;
+  using Vector = RawVector<kBytes>;
 
-  static __device__ void Load(const float* from, float* sums) {
+  static __device__ void Add(const float* from, float* sums) {
 #pragma unroll
     for (int c = 0; c < kElements; c += kEach) {
-      TakeVector<float, kBytes, false>(reinterpret_cast<const RawVector<kBytes>*>(from + c),
-                                       sums + c);
+      AddVector<float, kBytes>(*reinterpret_cast<const Vector*>(from + c), sums + c);
     }
   }
-  static __device__ void Store(const float* sums, float* to) {
+  static __device__ void Put(const float* sums, float* to) {
 #pragma unroll
     for (int c = 0; c < kElements; c += kEach) {
-      PutVector<float, kBytes>(sums + c, reinterpret_cast<RawVector<kBytes>*>(to + c));
+      PutVector<float, kBytes>(sums + c, reinterpret_cast<Vector*>(to + c));
     }
   }
 };
@@ -72,6 +68,73 @@ struct Sums {
   bool in_place;
 };
 
+// The sums of up to kVectors vectors of one output row, from `first` on and `step` apart.
+template <typename T, int kBytes, int kVectors>
+class RowSums {
+ public:
+  using Vector = RawVector<kBytes>;
+
+  __device__ RowSums(int64_t first, int64_t step, int64_t vectors)
+      : first_(first), step_(step), vectors_(vectors) {}
+
+  __device__ void AddSoFar(const Sums<Vector>& sums, int64_t row) {
+    ForVectors([&](int i, int64_t v) {
+      const int64_t at = row * vectors_ + v;
+      if (sums.from_accumulator != nullptr) {
+        Accumulator<kElements>::Add(sums.from_accumulator + at * kElements, sum_[i]);
+      } else if (sums.from_output != nullptr) {
+        AddVector<T, kBytes>(sums.from_output[at], sum_[i]);
+      }
+    });
+  }
+
+  // In the order of the list, loading some rows ahead.
+  __device__ void AddRows(const Vector* partial_products, const int64_t* rows, int count) {
+    constexpr int kAhead = kVectors == 1 ? 4 : kVectors == 2 ? 2 : 1;
+    for (int e = 0; e < count; e += kAhead) {
+      Vector loaded[kAhead][kVectors];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (e + a >= count) break;
+        const Vector* row = partial_products + rows[e + a] * vectors_;
+        ForVectors([&](int i, int64_t v) { loaded[a][i] = row[v]; });
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (e + a >= count) break;
+        ForVectors([&](int i, int64_t) { AddVector<T, kBytes>(loaded[a][i], sum_[i]); });
+      }
+    }
+  }
+
+  __device__ void Put(const Sums<Vector>& sums, int64_t row) const {
+    ForVectors([&](int i, int64_t v) {
+      const int64_t at = row * vectors_ + v;
+      if (sums.to_accumulator != nullptr) {
+        Accumulator<kElements>::Put(sum_[i], sums.to_accumulator + at * kElements);
+      } else {
+        PutVector<T, kBytes>(sum_[i], sums.to_output + at);
+      }
+    });
+  }
+
+ private:
+  static constexpr int kElements = kBytes / sizeof(T);
+
+  // body(i, vector of the row)
+  template <typename Body>
+  __device__ void ForVectors(const Body& body) const {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int64_t v = first_ + i * step_;
+      if (v < vectors_) body(i, v);
+    }
+  }
+
+  const int64_t first_, step_, vectors_;
+  float sum_[kVectors][kElements] = {};
+};
+
 // A thread adds its part of an output row's partial products in registers (TorchSparse 4.3.2,
 // output-stationary): no atomics, always the same order.
 template <typename Rows, typename T, int kBytes, int kVectors>
@@ -79,53 +142,20 @@ __global__ void __launch_bounds__(kMoveBlock)
     ScatterKernel(const Rows rows, const RawVector<kBytes>* __restrict__ partial_products,
                   const Sums<RawVector<kBytes>> sums, const MoveShape shape,
                   const __grid_constant__ WindowRange range) {
-  constexpr int kElements = kBytes / sizeof(T);
-  __shared__ DeviceWindow shared[kMaxOffsetsPerLaunch];
-  const BlockWindows windows = LoadWindows(range, shared);
-  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  extern __shared__ __align__(16) char memory[];
+  BlockPairs pairs(range, 0, range.count, memory);
+  const int64_t first_row = int64_t{blockIdx.x} * blockDim.y;
+  pairs.Find(rows, first_row, shape.rows);
+  const int64_t row = first_row + threadIdx.y;
   if (row >= shape.rows) return;
+  const int count = pairs.count(threadIdx.y);
+  if (count == 0 && sums.in_place) return;
   for (int64_t thread = threadIdx.x; thread < shape.threads; thread += blockDim.x) {
     for (int64_t v = thread; v < shape.vectors; v += kVectors * shape.threads) {
-      float sum[kVectors][kElements] = {};
-      // body(i, vector of the output) for the vectors of this walk.
-      const auto for_vectors = [&](const auto& body) {
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          const int64_t at = v + i * shape.threads;
-          if (at < shape.vectors) body(i, row * shape.vectors + at);
-        }
-      };
-      const auto take_sum_so_far = [&] {
-        for_vectors([&](int i, int64_t at) {
-          if (sums.from_accumulator != nullptr) {
-            Accumulator<kElements>::Load(sums.from_accumulator + at * kElements, sum[i]);
-          } else if (sums.from_output != nullptr) {
-            TakeVector<T, kBytes, false>(sums.from_output + at, sum[i]);
-          }
-        });
-      };
-      bool started = false;
-      ForEachPair(rows, row, windows, 0, windows.count, [&](int64_t buffer_row) {
-        if (!started) take_sum_so_far();
-        started = true;
-        const RawVector<kBytes>* from = partial_products + buffer_row * shape.vectors;
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          const int64_t at = v + i * shape.threads;
-          if (at < shape.vectors) TakeVector<T, kBytes, true>(from + at, sum[i]);
-        }
-      });
-      if (!started) {
-        if (sums.in_place) continue;
-        take_sum_so_far();
-      }
-      for_vectors([&](int i, int64_t at) {
-        if (sums.to_accumulator != nullptr) {
-          Accumulator<kElements>::Store(sum[i], sums.to_accumulator + at * kElements);
-        } else {
-          PutVector<T, kBytes>(sum[i], sums.to_output + at);
-        }
-      });
+      RowSums<T, kBytes, kVectors> row_sums(v, shape.threads, shape.vectors);
+      row_sums.AddSoFar(sums, row);
+      row_sums.AddRows(partial_products, pairs.buffer_rows(threadIdx.y), count);
+      row_sums.Put(sums, row);
     }
   }
 }
@@ -134,19 +164,18 @@ template <typename T>
 absl::Status Scatter(const DeviceRows& rows, const void* partial_products, const ScatterSums& sums,
                      const MoveShape& shape, const WindowRange& range,
                      const ExecutionContext& context) {
-  const dim3 block = MoveBlock(shape);
-  const dim3 grid = GridFor(shape.rows, static_cast<int>(block.y));
+  const MoveLaunch launch = LaunchOf(shape, range.count, range.count, 1);
   return std::visit(
       [&](const auto& layout) {
         return ForVectorBytes<sizeof(T)>(shape.vector_bytes, [&](auto bytes) {
-          return ForVectorsPerWalk(shape, [&](auto vectors) -> absl::Status {
+          return ForVectorsInFlight(shape, [&](auto vectors) -> absl::Status {
             using Vector = RawVector<bytes()>;
             const Sums<Vector> typed{static_cast<const Vector*>(sums.from_output),
                                      sums.from_accumulator, static_cast<Vector*>(sums.to_output),
                                      sums.to_accumulator, sums.InPlace()};
             auto* const kernel =
                 &ScatterKernel<std::decay_t<decltype(layout)>, T, bytes(), vectors()>;
-            VOXCONV_LAUNCH(kernel, grid, block, 0, context, layout,
+            VOXCONV_LAUNCH(kernel, launch.grid, launch.block, launch.shared_bytes, context, layout,
                            static_cast<const Vector*>(partial_products), typed, shape, range);
             return absl::OkStatus();
           });

@@ -14,6 +14,10 @@ namespace voxconv {
 namespace {
 
 constexpr char kName[] = "hash2col";
+// Blocks that stay in a CPU's caches are faster there. On an H200 products in blocks of 5,000 to
+// 10,000 rows took 1.3 to 1.5 times as long as in one.
+constexpr int64_t kCpuMib = 64;
+constexpr int64_t kCudaMib = 1024;
 
 // Columns are assembled for every offset, present or not: N_out * K rows of C_in are multiplied.
 // Of a map that has not been counted, the pairs and the features read for them are left out.
@@ -48,11 +52,14 @@ class Hash2col final : public Dataflow {
     return {.layout = MapLayout::kNeighbourTable};
   }
 
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap& map, const ConvShape& shape,
-                                                     const ExecutionContext&) const override {
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
     VOXCONV_CHECK(map.layout().layout == MapLayout::kNeighbourTable);
     VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
-    const int64_t limit = options_.GetInt("workspace_mib") << 20;
+    const int64_t given = options_.GetInt("workspace_mib");
+    const bool is_cpu = context.backend->kind() == BackendKind::kCpu;
+    const int64_t limit = (given > 0 ? given : is_cpu ? kCpuMib : kCudaMib) << 20;
     // A map without offsets has columns of no size; its outputs are zero.
     const int64_t row_bytes =
         std::max<int64_t>(1, map.num_offsets() * shape.c_in * SizeOf(shape.dtype));
@@ -95,8 +102,9 @@ absl::Status RegisterHash2col(Registry& registry) {
   description.name = kName;
   description.summary = "assembles every output's receptive field as a column; one large matmul";
   description.source = "H-CNN, Algorithm 1 and Equation 3";
-  description.options.Int("workspace_mib", 64, 1, 1 << 20,
-                          "limit of the columns in MiB; outputs are done in blocks that fit");
+  description.options.Int("workspace_mib", 0, 0, 1 << 20,
+                          "limit of the columns in MiB; outputs are done in blocks that fit; 0: 64 "
+                          "on the CPU, 1024 on CUDA");
   description.extra_variants = {"workspace_mib=1"};
   return registry.dataflows().Register(
       std::move(description),
