@@ -14,15 +14,13 @@ __global__ void __launch_bounds__(kMoveBlock)
                  int offsets_per_slice) {
   extern __shared__ __align__(16) char memory[];
   const int begin = static_cast<int>(blockIdx.y) * offsets_per_slice;
-  BlockPairs pairs(range, begin, begin + offsets_per_slice, memory);
-  if (!pairs.Any()) return;
+  const int end = begin + offsets_per_slice;
+  if (offsets_per_slice == 1 && range.windows[begin].begin == range.windows[begin].end) return;
+  RowPairs pairs(range, begin, end, memory);
   const int64_t first_row = int64_t{blockIdx.x} * blockDim.y;
   pairs.Find(rows, first_row, shape.rows);
   const int64_t row = first_row + threadIdx.y;
-  if (row >= shape.rows) return;
-  const int count = pairs.count(threadIdx.y);
-  if (count == 0) return;
-  const int64_t* buffer_rows = pairs.buffer_rows(threadIdx.y);
+  if (row >= shape.rows || pairs.count() == 0) return;
   const Vector* from = input + row * shape.vectors;
   for (int64_t thread = threadIdx.x; thread < shape.threads; thread += blockDim.x) {
     for (int64_t v = thread; v < shape.vectors; v += kVectors * shape.threads) {
@@ -32,8 +30,8 @@ __global__ void __launch_bounds__(kMoveBlock)
         const int64_t at = v + i * shape.threads;
         if (at < shape.vectors) value[i] = from[at];
       }
-      for (int e = 0; e < count; ++e) {
-        Vector* to = buffer + buffer_rows[e] * shape.vectors;
+      for (int e = 0; e < pairs.count(); ++e) {
+        Vector* to = buffer + pairs.buffer_row(e) * shape.vectors;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
           const int64_t at = v + i * shape.threads;

@@ -30,8 +30,8 @@ OptionSchema Schema() {
       .Enum("order", {"weight", "locality"}, "locality",
             "gather and scatter by kernel offset, or by input and by output row")
       .Int("tile", 0, 0, 1 << 20,
-           "channels moved for one reading of the map by gather and scatter; 0: all on the CPU, "
-           "on CUDA by size")
+           "channels moved at a time by gather and scatter: on the CPU for one reading of the map "
+           "(0: all), on CUDA by one thread (0: chosen by size)")
       .Int("scatter_tile", 0, 0, 1 << 20, "the same of scatter alone; 0: tile")
       .Int("buffer_mib", 512, 1, 1 << 20,
            "limit of gather and scatter buffers in MiB; what exceeds it is done in passes")

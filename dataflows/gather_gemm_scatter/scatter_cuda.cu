@@ -89,19 +89,19 @@ class RowSums {
   }
 
   // In the order of the list, loading some rows ahead.
-  __device__ void AddRows(const Vector* partial_products, const int64_t* rows, int count) {
+  __device__ void AddRows(const Vector* partial_products, const RowPairs& pairs) {
     constexpr int kAhead = kVectors == 1 ? 4 : kVectors == 2 ? 2 : 1;
-    for (int e = 0; e < count; e += kAhead) {
+    for (int e = 0; e < pairs.count(); e += kAhead) {
       Vector loaded[kAhead][kVectors];
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
-        if (e + a >= count) break;
-        const Vector* row = partial_products + rows[e + a] * vectors_;
+        if (e + a >= pairs.count()) break;
+        const Vector* row = partial_products + pairs.buffer_row(e + a) * vectors_;
         ForVectors([&](int i, int64_t v) { loaded[a][i] = row[v]; });
       }
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
-        if (e + a >= count) break;
+        if (e + a >= pairs.count()) break;
         ForVectors([&](int i, int64_t) { AddVector<T, kBytes>(loaded[a][i], sum_[i]); });
       }
     }
@@ -143,18 +143,16 @@ __global__ void __launch_bounds__(kMoveBlock)
                   const Sums<RawVector<kBytes>> sums, const MoveShape shape,
                   const __grid_constant__ WindowRange range) {
   extern __shared__ __align__(16) char memory[];
-  BlockPairs pairs(range, 0, range.count, memory);
+  RowPairs pairs(range, 0, range.count, memory);
   const int64_t first_row = int64_t{blockIdx.x} * blockDim.y;
   pairs.Find(rows, first_row, shape.rows);
   const int64_t row = first_row + threadIdx.y;
-  if (row >= shape.rows) return;
-  const int count = pairs.count(threadIdx.y);
-  if (count == 0 && sums.in_place) return;
+  if (row >= shape.rows || (pairs.count() == 0 && sums.in_place)) return;
   for (int64_t thread = threadIdx.x; thread < shape.threads; thread += blockDim.x) {
     for (int64_t v = thread; v < shape.vectors; v += kVectors * shape.threads) {
       RowSums<T, kBytes, kVectors> row_sums(v, shape.threads, shape.vectors);
       row_sums.AddSoFar(sums, row);
-      row_sums.AddRows(partial_products, pairs.buffer_rows(threadIdx.y), count);
+      row_sums.AddRows(partial_products, pairs);
       row_sums.Put(sums, row);
     }
   }
