@@ -96,6 +96,8 @@ CudaBackend::~CudaBackend() {
     if (stage.end != nullptr) cudaEventDestroy(stage.end);
   }
   for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+  for (const auto& [stream, event] : side_streams_) cudaEventDestroy(event);
+  side_streams_.clear();
   gemm_.reset();
   stream_.reset();
   if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
@@ -109,6 +111,17 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaBackend::MakeStream() {
   auto stream = std::make_unique<CudaStream>(*this);
   VOXCONV_RETURN_IF_ERROR(stream->Initialise());
   return stream;
+}
+
+absl::StatusOr<CudaBackend::SideStream> CudaBackend::side_stream(int index) {
+  while (static_cast<int>(side_streams_.size()) <= index) {
+    auto stream = std::make_unique<CudaStream>(*this);
+    VOXCONV_RETURN_IF_ERROR(stream->Initialise());
+    cudaEvent_t event = nullptr;
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    side_streams_.emplace_back(std::move(stream), event);
+  }
+  return SideStream{side_streams_[index].first.get(), side_streams_[index].second};
 }
 
 absl::Status CudaBackend::Exhausted(int64_t bytes) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,13 @@ class CudaBackend final : public Backend {
   Stream& main_stream() override;
   // A further stream; ordered with others by events alone.
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream();
+  // The index-th of the streams that StreamFork branches to, and an event of its own: made on first
+  // use, kept by the backend.
+  struct SideStream {
+    Stream* stream;
+    cudaEvent_t event;
+  };
+  absl::StatusOr<SideStream> side_stream(int index);
 
   // cudaMallocFromPoolAsync: freed memory is kept for reuse. Released in order after the work that
   // is queued on the allocating stream by then; whoever uses a buffer on another stream waits for
@@ -94,6 +102,7 @@ class CudaBackend final : public Backend {
   int64_t in_use_ = 0;
   int64_t peak_ = 0;
   std::unique_ptr<CudaStream> stream_;
+  std::vector<std::pair<std::unique_ptr<CudaStream>, cudaEvent_t>> side_streams_;
   std::vector<cudaEvent_t> free_events_;
   std::vector<PendingStage> pending_;
   absl::Status stage_status_;

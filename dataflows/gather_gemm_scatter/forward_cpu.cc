@@ -70,8 +70,8 @@ class Run {
 
   // body(first, width) for every tile of `channels`.
   template <typename Body>
-  void ForTiles(int64_t channels, const Body& body) const {
-    const int64_t tile = rule_.TileOf(channels);
+  static void ForTiles(int64_t tile, int64_t channels, const Body& body) {
+    tile = MoveRule::TileOf(tile, channels);
     for (int64_t first = 0; first < channels; first += tile) {
       body(first, std::min(tile, channels - first));
     }
@@ -95,7 +95,7 @@ class Run {
     ParallelRanges(context_, num_inputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const float* from = input_ + row * c_in_;
-        ForTiles(c_in_, [&](int64_t first, int64_t width) {
+        ForTiles(rule_.gather_tile, c_in_, [&](int64_t first, int64_t width) {
           in_rows_.ForEach(row, pass.offsets, [&](int k, int64_t position) {
             const PairWindow& window = pass.windows[k];
             if (!window.Contains(position)) return;
@@ -111,7 +111,7 @@ class Run {
     for (const int k : pass.offsets) {
       const PairWindow& window = pass.windows[k];
       ParallelRanges(context_, num_inputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
-        ForTiles(c_in_, [&](int64_t first, int64_t width) {
+        ForTiles(rule_.gather_tile, c_in_, [&](int64_t first, int64_t width) {
           for (int64_t row = begin; row < end; ++row) {
             const int64_t position = in_rows_.Find(row, k);
             if (!window.Contains(position)) continue;
@@ -157,7 +157,7 @@ class Run {
     ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
       std::vector<const float*> partial_sums;
       for (int64_t row = begin; row < end; ++row) {
-        ForTiles(c_out_, [&](int64_t first, int64_t width) {
+        ForTiles(rule_.scatter_tile, c_out_, [&](int64_t first, int64_t width) {
           partial_sums.clear();
           out_rows_.ForEach(row, pass.offsets, [&](int k, int64_t position) {
             const PairWindow& window = pass.windows[k];
@@ -175,7 +175,7 @@ class Run {
     for (const int k : pass.offsets) {
       const PairWindow& window = pass.windows[k];
       ParallelRanges(context_, num_outputs_, kRowsPerMove, [&](int64_t begin, int64_t end) {
-        ForTiles(c_out_, [&](int64_t first, int64_t width) {
+        ForTiles(rule_.scatter_tile, c_out_, [&](int64_t first, int64_t width) {
           for (int64_t row = begin; row < end; ++row) {
             const int64_t position = out_rows_.Find(row, k);
             if (!window.Contains(position)) continue;

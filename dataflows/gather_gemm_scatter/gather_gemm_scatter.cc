@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backend_support.h"
 #include "dataflows/gather_gemm_scatter/forward_cpu.h"
+#include "dataflows/gather_gemm_scatter/forward_cuda.h"
 #include "dataflows/gather_gemm_scatter/plan.h"
 #include "dataflows/gather_gemm_scatter/register.h"
 
@@ -14,6 +15,7 @@ namespace voxconv {
 namespace {
 
 constexpr char kName[] = "gather_gemm_scatter";
+constexpr int64_t kMaxOffsets = 1 << 20;
 
 OptionSchema Schema() {
   OptionSchema schema;
@@ -27,9 +29,18 @@ OptionSchema Schema() {
             "layout of the positions: a table with holes, or PCEngine's coded CSR")
       .Enum("order", {"weight", "locality"}, "locality",
             "gather and scatter by kernel offset, or by input and by output row")
-      .Int("tile", 0, 0, 1 << 20, "channels moved at a time by gather and scatter; 0: all")
+      .Int("tile", 0, 0, 1 << 20,
+           "channels moved at a time by gather and scatter: on the CPU for one reading of the map "
+           "(0: all), on CUDA by one thread (0: chosen by size)")
+      .Int("scatter_tile", 0, 0, 1 << 20, "the same of scatter alone; 0: tile")
       .Int("buffer_mib", 512, 1, 1 << 20,
-           "limit of gather and scatter buffers in MiB; what exceeds it is done in passes");
+           "limit of gather and scatter buffers in MiB; what exceeds it is done in passes")
+      .Int("vector_bytes", 16, 2, 16,
+           "CUDA: widest access of gather and scatter, 2, 4, 8 or 16 bytes; narrower where "
+           "channels and tile ask for it")
+      .Int("offsets_per_launch", 0, 0, kMaxOffsets,
+           "CUDA: kernel offsets moved by one launch; 0: all; scatter in weight order: 1")
+      .Int("streams", 1, 1, 4, "CUDA: streams that the matmuls are spread over");
   return schema;
 }
 
@@ -50,19 +61,28 @@ class GatherGemmScatter final : public Dataflow {
                   options_.GetInt("threshold")},
         move_{options_.GetEnum("map") == "dense" ? MapLayout::kDenseTables : MapLayout::kCodedCsr,
               options_.GetEnum("order") == "weight" ? MoveOrder::kWeight : MoveOrder::kLocality,
-              options_.GetInt("tile")} {}
+              options_.GetInt("tile"),
+              options_.GetInt(options_.GetInt("scatter_tile") > 0 ? "scatter_tile" : "tile")},
+        cuda_{static_cast<int>(options_.GetInt("vector_bytes")),
+              static_cast<int>(options_.GetInt("offsets_per_launch")),
+              static_cast<int>(options_.GetInt("streams"))} {}
 
   const Options& options() const override { return options_; }
   bool deterministic(BackendKind) const override { return true; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuF32Only(kName, shape, backend);
+    if (backend == BackendKind::kCpu && cuda_ != CudaMoveRule()) {
+      return Support::No(absl::StrCat(
+          kName, " on the CPU has no vector_bytes, offsets_per_launch and streams to choose"));
+    }
+    return CpuAndCuda(kName, shape, backend);
   }
 
   LayoutRequest RequiredLayout(int) const override { return {.layout = move_.map}; }
 
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap& map, const ConvShape& shape,
-                                                     const ExecutionContext&) const override {
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
     VOXCONV_CHECK(map.layout().layout == move_.map);
     VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
     std::vector<int64_t> map_sizes(map.num_offsets());
@@ -78,6 +98,12 @@ class GatherGemmScatter final : public Dataflow {
           schedule.status().code(),
           absl::StrCat(kName, ": buffer_mib=", buffer_mib, ": ", schedule.status().message()));
     }
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return MakeGatherGemmScatterCudaPlan(*std::move(schedule), map, shape, move_, cuda_,
+                                             context);
+      }
+    }
     return std::make_unique<GatherGemmScatterPlan>(*std::move(schedule), map, shape, move_);
   }
 
@@ -87,6 +113,16 @@ class GatherGemmScatter final : public Dataflow {
     VOXCONV_CHECK(args.input.rows == map.num_inputs() && args.output.rows == map.num_outputs());
     VOXCONV_CHECK(args.input.channels == own.shape().c_in &&
                   args.output.channels == own.shape().c_out);
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        if (Counters* counters = context.counters()) {
+          Counters work = own.work();
+          work.launches = 0;  // each counts itself
+          counters->Add(work);
+        }
+        return GatherGemmScatterCuda(own, map, args, workspace, context);
+      }
+    }
     GatherGemmScatterCpu(own, map, args, workspace.Get<float>(own.gather_slot()),
                          workspace.Get<float>(own.scatter_slot()), context);
     if (Counters* counters = context.counters()) counters->Add(own.work());
@@ -97,6 +133,7 @@ class GatherGemmScatter final : public Dataflow {
   const Options options_;
   const GroupingRule grouping_;
   const MoveRule move_;
+  const CudaMoveRule cuda_;
 };
 
 }  // namespace
@@ -112,13 +149,23 @@ absl::Status RegisterGatherGemmScatter(Registry& registry) {
       "grouping=sorted_adaptive,epsilon=1,threshold=1000000",  // the same, sorted
       "threshold=0",                                           // no batch
       "tile=4",
-      "order=weight,tile=3",
+      "order=weight,tile=3,scatter_tile=5",
       "buffer_mib=1",
       "grouping=fixed,map=coded_csr,buffer_mib=1",
+      // CUDA alone.
+      "tile=64,vector_bytes=4",
+      "offsets_per_launch=1,buffer_mib=1",
+      "map=coded_csr,tile=8,vector_bytes=8,offsets_per_launch=5",
+      "grouping=separate,streams=4",
   };
   return registry.dataflows().Register(
       std::move(description),
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        const int64_t vector_bytes = options.GetInt("vector_bytes");
+        if ((vector_bytes & (vector_bytes - 1)) != 0) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(kName, ": vector_bytes=", vector_bytes, ": allowed are 2, 4, 8 and 16"));
+        }
         return std::make_unique<GatherGemmScatter>(std::move(options));
       });
 }

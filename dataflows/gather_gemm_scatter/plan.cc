@@ -9,8 +9,8 @@ namespace {
 // (Minuet Algorithm 1). Of a table a walk reads the columns of the pass's offsets, in weight order
 // one after the other; of coded CSR all codes, in weight order once an offset.
 int64_t MapBytes(const Pass& pass, const KernelMap& map, const MoveRule& rule, int64_t rows,
-                 int64_t channels) {
-  const int64_t tile = rule.TileOf(channels);
+                 int64_t channels, int64_t tile) {
+  tile = MoveRule::TileOf(tile, channels);
   const int64_t tiles = (channels + tile - 1) / tile;
   const int64_t offsets = static_cast<int64_t>(pass.offsets.size());
   if (rule.map == MapLayout::kDenseTables) {
@@ -50,7 +50,7 @@ Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvSha
     work.padded_pairs += pass.rows;
     work.launches += static_cast<int64_t>(pass.matmuls.size());
     work.bytes_read += (locality ? std::min(pass.pairs, map.num_inputs()) : pass.pairs) * in_row;
-    work.bytes_read += MapBytes(pass, map, rule, map.num_inputs(), shape.c_in);
+    work.bytes_read += MapBytes(pass, map, rule, map.num_inputs(), shape.c_in, rule.gather_tile);
     work.bytes_written += pass.rows * in_row;
     for (const Matmul& matmul : pass.matmuls) {
       work.bytes_read += matmul.rows() * in_row + matmul.offsets.size() * weight;
@@ -58,7 +58,7 @@ Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvSha
     }
     const int64_t updated = locality ? map.num_outputs() : pass.pairs;
     work.bytes_read += pass.pairs * out_row;
-    work.bytes_read += MapBytes(pass, map, rule, map.num_outputs(), shape.c_out);
+    work.bytes_read += MapBytes(pass, map, rule, map.num_outputs(), shape.c_out, rule.scatter_tile);
     work.bytes_read += output_started || !locality ? updated * out_row : 0;
     work.bytes_written += updated * out_row;
     output_started = true;

@@ -1,4 +1,4 @@
-// What planning decides for one map and shape; the same on every backend.
+// What planning decides for one map and shape on every backend.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 
@@ -19,16 +19,29 @@ enum class MoveOrder {
 struct MoveRule {
   MapLayout map = MapLayout::kDenseTables;  // or kCodedCsr
   MoveOrder order = MoveOrder::kLocality;
-  int64_t tile = 0;  // channels moved for one walk over a row's map entries; 0: all
+  // Channels moved for one walk over a row's map entries; 0: all.
+  int64_t gather_tile = 0;
+  int64_t scatter_tile = 0;
 
-  int64_t TileOf(int64_t channels) const { return tile == 0 || tile > channels ? channels : tile; }
+  static int64_t TileOf(int64_t tile, int64_t channels) {
+    return tile == 0 || tile > channels ? channels : tile;
+  }
+};
+
+// What CUDA alone can choose.
+struct CudaMoveRule {
+  int vector_bytes = 16;       // the widest access of gather and scatter: 2, 4, 8 or 16
+  int offsets_per_launch = 0;  // moved by one launch; 0: as many as it can (all of most kernels)
+  int streams = 1;             // that the matmuls of a pass are spread over
+
+  friend bool operator==(const CudaMoveRule&, const CudaMoveRule&) = default;
 };
 
 // By formula, in bytes, pairs and matmuls; see the definition.
 Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvShape& shape,
                    const MoveRule& rule);
 
-class GatherGemmScatterPlan final : public DataflowPlan {
+class GatherGemmScatterPlan : public DataflowPlan {
  public:
   // Books the gather buffer [schedule.buffer_rows, C_in] and the scatter buffer
   // [schedule.buffer_rows, C_out].

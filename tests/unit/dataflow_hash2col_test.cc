@@ -63,7 +63,7 @@ TEST_F(Hash2colTest, BitwiseTheSameForAnyThreadCount) {
 }
 
 TEST_F(Hash2colTest, RefusesWhatItCannotDo) {
-  EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=0").ok());
+  EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=-1").ok());
 
   // 27 offsets x 10,000 channels do not fit in 1 MiB.
   const Problem wide(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), 10'000, 1);

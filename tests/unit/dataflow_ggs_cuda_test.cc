@@ -1,0 +1,113 @@
+// What `voxconv verify --backend cuda` does not reach: kernels of more offsets than one launch
+// moves, matrices at odd addresses, and work forked to side streams.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/stream_fork.h"
+#include "dataflow_test_util.h"
+#include "dataflows/gather_gemm_scatter/register.h"
+#include "dataflows/hash2col/register.h"
+#include "gtest/gtest.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+using namespace dataflow_test;  // NOLINT(google-build-using-namespace)
+
+// The features behind `skipped` elements of other data, so that they begin at any address.
+absl::StatusOr<std::vector<float>> RunAt(int64_t skipped, const std::string& spec,
+                                         const Problem& problem, DType dtype,
+                                         const ExecutionContext& context) {
+  Registry registry;
+  VOXCONV_RETURN_IF_ERROR(RegisterGatherGemmScatter(registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterHash2col(registry));
+  VOXCONV_ASSIGN_OR_RETURN(auto dataflow, registry.dataflows().Create(spec));
+  std::vector<float> padded(skipped, 1e30f);
+  padded.insert(padded.end(), problem.features.begin(), problem.features.end());
+  const int64_t size = static_cast<int64_t>(padded.size());
+  VOXCONV_ASSIGN_OR_RETURN(Tensor memory, Tensor::FromHost(padded, size, 1, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor weights, Tensor::FromHost(problem.weights, problem.map.num_offsets() * problem.c_in,
+                                       problem.c_out, context, dtype));
+  TensorView input = memory.view();
+  input.data = static_cast<char*>(input.data) + skipped * SizeOf(dtype);
+  input.rows = problem.map.num_inputs;
+  input.channels = problem.c_in;
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           RunConvolution(*dataflow, ToKernelMap(problem.map, context), input,
+                                          weights.view(), workspace, context));
+  return output.ToHost(context);
+}
+
+void ExpectEqualsBruteForce(int64_t skipped, const std::string& spec, const Problem& problem,
+                            const ExecutionContext& context) {
+  Result result;
+  absl::StatusOr<std::vector<float>> output = RunAt(skipped, spec, problem, DType::kF32, context);
+  result.status = output.status();
+  if (output.ok()) result.output = *std::move(output);
+  ExpectNear(result, problem, absl::StrCat(spec, " at ", skipped));
+}
+
+TEST(GatherGemmScatterCudaTest, MoreOffsetsThanALaunchMoves) {
+  VOXCONV_NEED_CUDA(cuda);
+  std::vector<int64_t> sizes(343);
+  for (size_t k = 0; k < sizes.size(); ++k) sizes[k] = static_cast<int64_t>(k * 37 % 61);
+  const Problem problem(RandomMap(90, 70, sizes, 5), 6, 10);
+  for (const char* options : {"", "order=weight", "map=coded_csr", "grouping=separate,streams=3",
+                              "map=coded_csr,offsets_per_launch=200,buffer_mib=1"}) {
+    ExpectEqualsBruteForce(0, absl::StrCat("gather_gemm_scatter:", options), problem,
+                           cuda->context);
+  }
+  ExpectEqualsBruteForce(0, "hash2col", problem, cuda->context);
+}
+
+TEST(GatherGemmScatterCudaTest, FeaturesAtAnyAddress) {
+  VOXCONV_NEED_CUDA(cuda);
+  const Problem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
+  for (const char* spec : {"gather_gemm_scatter", "gather_gemm_scatter:order=weight", "hash2col"}) {
+    for (const int64_t skipped : {1, 2, 3}) {
+      ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);
+    }
+    // 16-bit values begin at addresses that f32 never does.
+    const auto expected = RunAt(0, spec, problem, DType::kF16, cuda->context);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto moved = RunAt(1, spec, problem, DType::kF16, cuda->context);
+    ASSERT_TRUE(moved.ok()) << moved.status();
+    for (size_t i = 0; i < expected->size(); ++i) {
+      EXPECT_NEAR((*moved)[i], (*expected)[i], 0.1) << spec << " " << i;
+    }
+  }
+}
+
+TEST(StreamForkTest, BranchesRunBetweenWhatWasBeforeAndWhatComesAfter) {
+  VOXCONV_NEED_CUDA(cuda);
+  const ExecutionContext& context = cuda->context;
+  constexpr int64_t kBytes = int64_t{8} << 20;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    Array<char> first = *AllocateArray<char>(kBytes, context);
+    std::vector<Array<char>> copies;
+    for (int i = 0; i < 4; ++i) copies.push_back(*AllocateArray<char>(kBytes, context));
+    const auto copy = [&](const Array<char>& from, Array<char>& to,
+                          const ExecutionContext& on) {
+      return cuda->backend->Copy(to.data(), to.space(), from.data(), from.space(), kBytes,
+                                 *on.stream);
+    };
+    ASSERT_TRUE(cuda->backend->FillBytes(first.data(), 7 + repeat, kBytes, *context.stream).ok());
+    StreamFork fork(context);
+    ASSERT_TRUE(fork.Open(4).ok());
+    for (int i = 0; i < fork.size(); ++i) {
+      ASSERT_TRUE(copy(first, copies[i], fork.branch(i)).ok());
+    }
+    ASSERT_TRUE(fork.Join().ok());
+    for (const Array<char>& each : copies) {
+      const std::vector<char> host = *CopyToHost(each, context);
+      EXPECT_EQ(host, std::vector<char>(kBytes, static_cast<char>(7 + repeat)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
