@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
 #include "cli/bench/benchmarks.h"
+#include "cli/bench/device_benchmarks.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
@@ -33,7 +34,13 @@ po::options_description BenchOptions() {
       ("channels", po::value<Strings>()->default_value({"64x64"}, "64x64"),
        "C_INxC_OUT; may be repeated")  //
       ("threads", po::value<std::string>()->default_value("0"),
-       "CPU thread counts, separated by commas; 0: all cores")  //
+       "CPU thread counts, separated by commas; 0: all cores")                    //
+      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")  //
+      ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")    //
+      ("dtype", po::value<Strings>()->default_value({"f16"}, "f16"),
+       "CUDA: f32, tf32, f16 or bf16; may be repeated")  //
+      ("output-coords", po::value<Strings>()->default_value({}, "all variants"),
+       "CUDA: of strided maps; may be repeated")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }
@@ -85,35 +92,97 @@ absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& 
   return specs;
 }
 
-absl::Status Register(const po::variables_map& values, const Registry& registry,
-                      const std::shared_ptr<bench::GateFailures>& failures) {
-  VOXCONV_ASSIGN_OR_RETURN(const Strings mappings,
-                           Specs(values["mapping"].as<Strings>(), registry.mappings()));
-  VOXCONV_ASSIGN_OR_RETURN(const Strings dataflows,
-                           Specs(values["dataflow"].as<Strings>(), registry.dataflows()));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int> threads,
-                           ParseThreads(values["threads"].as<std::string>()));
+// What is benchmarked, from the command line.
+struct Request {
+  Strings inputs, mappings, dataflows, output_coords;
   std::vector<bench::Channels> channels;
-  for (const std::string& text : values["channels"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(channels.emplace_back(), ParseChannels(text));
-  }
+  std::vector<int> threads;
+  std::vector<DType> dtypes;
   LoadOptions load;
-  VOXCONV_ASSIGN_OR_RETURN(load.voxelize.size,
+};
+
+absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry) {
+  Request request;
+  VOXCONV_ASSIGN_OR_RETURN(request.mappings,
+                           Specs(values["mapping"].as<Strings>(), registry.mappings()));
+  VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
+                           Specs(values["dataflow"].as<Strings>(), registry.dataflows()));
+  VOXCONV_ASSIGN_OR_RETURN(request.output_coords,
+                           Specs(values["output-coords"].as<Strings>(), registry.output_coords()));
+  VOXCONV_ASSIGN_OR_RETURN(request.threads, ParseThreads(values["threads"].as<std::string>()));
+  for (const std::string& text : values["channels"].as<Strings>()) {
+    VOXCONV_ASSIGN_OR_RETURN(request.channels.emplace_back(), ParseChannels(text));
+  }
+  for (const std::string& text : values["dtype"].as<Strings>()) {
+    VOXCONV_ASSIGN_OR_RETURN(request.dtypes.emplace_back(), ParseDType(text));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
-  for (int count : threads) bench::AddCopyBenchmark(count);
-  for (const std::string& input : values["input"].as<Strings>()) {
-    VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));
-    for (int count : threads) {
-      const auto scenario = std::make_shared<bench::Scenario>(input, load, count, registry);
-      for (const std::string& spec : mappings) bench::AddMapBenchmark(spec, scenario, failures);
-      for (const bench::Channels& shape : channels) {
+  request.inputs = values["input"].as<Strings>();
+  for (const std::string& input : request.inputs) {
+    VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
+  }
+  return request;
+}
+
+void RegisterCpu(const Request& request, const Registry& registry,
+                 const std::shared_ptr<bench::GateFailures>& failures) {
+  for (int count : request.threads) bench::AddCopyBenchmark(count);
+  for (const std::string& input : request.inputs) {
+    for (int count : request.threads) {
+      const auto scenario = std::make_shared<bench::Scenario>(input, request.load, count, registry);
+      for (const std::string& spec : request.mappings) {
+        bench::AddMapBenchmark(spec, scenario, failures);
+      }
+      for (const bench::Channels& shape : request.channels) {
         bench::AddSgemmBenchmark(shape, scenario);
-        for (const std::string& spec : dataflows) {
+        for (const std::string& spec : request.dataflows) {
           bench::AddConvBenchmark(spec, shape, scenario, failures);
         }
       }
     }
   }
+}
+
+void RegisterCuda(const Request& request, int device, const Registry& registry,
+                  const std::shared_ptr<bench::GateFailures>& failures) {
+  bool first = true;
+  for (const std::string& input : request.inputs) {
+    const auto scenario =
+        std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
+    if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.dtypes);
+    for (const std::string& spec : request.mappings) {
+      for (const MaskOrder order : {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray}) {
+        bench::AddDeviceMapBenchmark(spec, {.layout = MapLayout::kMaskSorted, .mask_order = order},
+                                     scenario, failures);
+      }
+      for (const std::string& coords : request.output_coords) {
+        bench::AddDeviceStridedBenchmark(spec, coords, scenario);
+      }
+    }
+    for (const DType dtype : request.dtypes) {
+      for (const bench::Channels& shape : request.channels) {
+        for (const std::string& spec : request.dataflows) {
+          bench::AddDeviceConvBenchmark(spec, shape, dtype, scenario, failures);
+        }
+      }
+    }
+  }
+}
+
+absl::Status Register(const po::variables_map& values, const Registry& registry,
+                      const std::shared_ptr<bench::GateFailures>& failures) {
+  VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  if (kind == BackendKind::kCpu) {
+    RegisterCpu(request, registry, failures);
+    return absl::OkStatus();
+  }
+  const int device = values["device"].as<int>();
+  // Refused once, not by every benchmark.
+  VOXCONV_RETURN_IF_ERROR(cli::MakeBackend({.kind = kind, .device = device}).status());
+  RegisterCuda(request, device, registry, failures);
   return absl::OkStatus();
 }
 
