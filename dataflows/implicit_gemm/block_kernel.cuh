@@ -67,6 +67,8 @@ class BlockTile {
   using Element = typename Config::Element;
   static constexpr int kInputVectors = Config::kDepth / Config::kVector;
   static constexpr int kWeightVectors = Config::kChannels / Config::kVector;
+  static constexpr bool kWide = sizeof(Element) == 4;
+  static constexpr int kFragments = kWide ? Config::kTilesN : Config::kTilesN / 2;
 
  public:
   __device__ BlockTile(const ImplicitGemmArgs& args, char* shared, int64_t first_row, int channel,
@@ -82,6 +84,7 @@ class BlockTile {
         warp_m_(threadIdx.x / 32 % Config::kWarpsM),
         warp_n_(threadIdx.x / 32 / Config::kWarpsM),
         lane_(threadIdx.x % 32) {
+    LocateFragments();
     offsets_.LoadRows(args, split_, first_row);
   }
 
@@ -138,68 +141,108 @@ class BlockTile {
     }
   }
 
+  // A thread copies one vector of every kRowStep-th row: the same swizzle for all. Rows without the
+  // offset become zeros; their addresses are not read.
   __device__ void LoadInputs(int bit, int depth, uint32_t to) {
-    const Element* input = static_cast<const Element*>(args_.input);
-    constexpr int kCopies = Config::kRows * kInputVectors;
-    static_assert(kCopies % Config::kThreads == 0);
+    constexpr int kRowStep = Config::kThreads / kInputVectors;
+    static_assert(kRowStep % 8 == 0 && Config::kRows % kRowStep == 0);
+    const int row = threadIdx.x / kInputVectors, v = threadIdx.x % kInputVectors;
+    const int c = depth + v * Config::kVector;
+    const Element* input = static_cast<const Element*>(args_.input) + c;
+    const bool inside = c < args_.c_in;
+    const int32_t* in = &offsets_.in[bit][row];
+    to += Swizzled<kInputVectors>(row, v) * 16;
 #pragma unroll
-    for (int i = 0; i < kCopies / Config::kThreads; ++i) {
-      const int copy = threadIdx.x + i * Config::kThreads;
-      const int row = copy / kInputVectors, v = copy % kInputVectors;
-      // The rows of a group without the offset are not multiplied.
-      if ((offsets_.group_mask[row / 16] >> bit & 1) == 0) continue;
-      const int32_t in = offsets_.in[bit][row];
-      const int c = depth + v * Config::kVector;
-      const bool valid = in >= 0 && c < args_.c_in;
-      const Element* from = valid ? input + int64_t{in} * args_.c_in + c : input;
-      CopyAsync16(to + Swizzled<kInputVectors>(row, v) * 16, from, valid);
+    for (int i = 0; i < Config::kRows / kRowStep; ++i) {
+      const int32_t from = in[i * kRowStep];
+      CopyAsync16(to + i * kRowStep * kInputVectors * 16, input + int64_t{from} * args_.c_in,
+                  inside && from >= 0);
     }
   }
 
+  // Likewise, of the weights' rows.
   __device__ void LoadWeights(int offset, int depth, uint32_t to) {
+    // A power of two; threads behind the row's end have nothing to copy.
+    constexpr int kColumns =
+        kWeightVectors == 12 ? 16 : (kWeightVectors == 24 ? 32 : kWeightVectors);
+    constexpr int kRowStep = Config::kThreads / kColumns;
+    constexpr int kLoads = kRowStep > Config::kDepth ? 1 : Config::kDepth / kRowStep;
+    static_assert(kRowStep % (kWide ? 4 : 8) == 0 &&
+                  (kLoads == 1 || kLoads * kRowStep == Config::kDepth));
+    const int row = threadIdx.x / kColumns, v = threadIdx.x % kColumns;
+    if (kColumns != kWeightVectors && v >= kWeightVectors) return;
+    if (kRowStep > Config::kDepth && row >= Config::kDepth) return;
+    const int n = channel_ + v * Config::kVector;
     const Element* weights = static_cast<const Element*>(args_.weights) +
-                             int64_t{offset} * args_.c_in * args_.ld_weights;
-    constexpr int kCopies = Config::kDepth * kWeightVectors;
+                             (int64_t{offset} * args_.c_in + depth + row) * args_.ld_weights + n;
+    const int rows = n < args_.ld_weights ? args_.c_in - depth - row : 0;
+    if constexpr (kWide) {
+      to += SwizzledWide<kWeightVectors>(row, v) * 16;
+    } else {
+      to += Swizzled<kWeightVectors>(row, v) * 16;
+    }
 #pragma unroll
-    for (int i = 0; i < (kCopies + Config::kThreads - 1) / Config::kThreads; ++i) {
-      const int copy = threadIdx.x + i * Config::kThreads;
-      if (kCopies % Config::kThreads != 0 && copy >= kCopies) break;
-      const int row = copy / kWeightVectors, v = copy % kWeightVectors;
-      const int c = depth + row, n = channel_ + v * Config::kVector;
-      const bool valid = c < args_.c_in && n < args_.ld_weights;
-      const Element* from = valid ? weights + int64_t{c} * args_.ld_weights + n : weights;
-      int position;
-      if constexpr (sizeof(Element) == 4) {
-        position = SwizzledWide<kWeightVectors>(row, v);
+    for (int i = 0; i < kLoads; ++i) {
+      CopyAsync16(to + i * kRowStep * kWeightVectors * 16, weights, i * kRowStep < rows);
+      weights += kRowStep * int64_t{args_.ld_weights};
+    }
+  }
+
+  // Groups are dealt out in turn, so that warps skip about equally.
+  __device__ int Group(int g) const { return g * Config::kWarpsM + warp_m_; }
+
+  // Where this lane's part of the fragments lies in a stage: inputs_at_ for the first group and
+  // depth, weights_at_ for each pair of n8 tiles (each tile, for 4-byte elements). The rest is
+  // known at compile time: the swizzle is an exclusive or with bits of the lane alone.
+  __device__ void LocateFragments() {
+    inputs_at_ = Swizzled<kInputVectors>(warp_m_ * 16 + lane_ % 16, lane_ / 16) * 16;
+    const int first = warp_n_ * Config::kWarpChannels;
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n) {
+      if constexpr (kWide) {
+        const int column = first + n * 8 + lane_ / 4;
+        weights_at_[n] = SwizzledWide<kWeightVectors>(lane_ % 4, column / 4) * 16 + column % 4 * 4;
       } else {
-        position = Swizzled<kWeightVectors>(row, v);
+        weights_at_[n] = Swizzled<kWeightVectors>(lane_ % 16, first / 8 + n * 2 + lane_ / 16) * 16;
       }
-      CopyAsync16(to + position * 16, from, valid);
     }
   }
 
   // `depth` input channels are there.
   __device__ void Multiply(int bit, int depth, int slot) {
-    const char* inputs = shared_ + slot * Config::kStageBytes;
-    const char* weights = inputs + Config::kInputBytes;
+    const uint32_t stage = SharedAddress(shared_) + slot * Config::kStageBytes;
     uint32_t mine = 0;  // bit g: group g of this warp has the offset
 #pragma unroll
     for (int g = 0; g < Config::kGroupsPerWarp; ++g) {
       mine |= (offsets_.group_mask[Group(g)] >> bit & 1) << g;
     }
     if (mine == 0) return;
+    // Without branches between them, the loads of one depth pass the products of the one before.
+    if (mine == (1u << Config::kGroupsPerWarp) - 1 && depth >= Config::kDepth) {
+      MultiplyGroups<true>(mine, depth, stage);
+    } else {
+      MultiplyGroups<false>(mine, depth, stage);
+    }
+  }
+
+  template <bool kAll>
+  __device__ void MultiplyGroups(uint32_t mine, int depth, uint32_t stage) {
+    uint32_t weights[kFragments];
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n) weights[n] = stage + Config::kInputBytes + weights_at_[n];
+    const uint32_t inputs = stage + inputs_at_;
 #pragma unroll
     for (int k = 0; k < Config::kDepth / Config::kMmaDepth; ++k) {
-      if (k * Config::kMmaDepth >= depth) break;
+      if (!kAll && k * Config::kMmaDepth >= depth) break;
       uint32_t b[Config::kTilesN][2];
       LoadWeightFragments(weights, k, b);
+      const uint32_t in = inputs ^ (k * 32);
 #pragma unroll
       for (int g = 0; g < Config::kGroupsPerWarp; ++g) {
-        if ((mine >> g & 1) == 0) continue;
+        if (!kAll && (mine >> g & 1) == 0) continue;
         uint32_t a[4];
-        const int row = Group(g) * 16 + lane_ % 16, v = k * 2 + lane_ / 16;
-        LoadMatrices(SharedAddress(inputs + Swizzled<kInputVectors>(row, v) * 16), a);
-        if constexpr (sizeof(Element) == 4) {
+        LoadMatrices(in + g * Config::kWarpsM * 16 * kInputVectors * 16, a);
+        if constexpr (kWide) {
 #pragma unroll
           for (uint32_t& value : a) value = RoundToTf32(value);
         }
@@ -209,52 +252,38 @@ class BlockTile {
     }
   }
 
-  // Groups are dealt out in turn, so that warps skip about equally.
-  __device__ int Group(int g) const { return g * Config::kWarpsM + warp_m_; }
-
-  __device__ void LoadWeightFragments(const char* weights, int k,
-                                      uint32_t (&b)[Config::kTilesN][2]) {
-    const int first = warp_n_ * Config::kWarpChannels;
-    if constexpr (sizeof(Element) == 4) {
+  __device__ static void LoadWeightFragments(const uint32_t (&weights)[kFragments], int k,
+                                             uint32_t (&b)[Config::kTilesN][2]) {
+    constexpr int kRowBytes = kWeightVectors * 16;
 #pragma unroll
-      for (int n = 0; n < Config::kTilesN; ++n) {
-        const int column = first + n * 8 + lane_ / 4;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = k * 8 + lane_ % 4 + half * 4;
-          const int position = SwizzledWide<kWeightVectors>(row, column / 4) * 4 + column % 4;
-          b[n][half] = RoundToTf32(reinterpret_cast<const uint32_t*>(weights)[position]);
-        }
-      }
-    } else {
-#pragma unroll
-      for (int n = 0; n < Config::kTilesN; n += 2) {
-        const int row = k * 16 + lane_ % 16, v = (first + n * 8) / 8 + lane_ / 16;
+    for (int n = 0; n < kFragments; ++n) {
+      const uint32_t at = weights[n] + k * Config::kMmaDepth * kRowBytes;
+      if constexpr (kWide) {
+        b[n][0] = RoundToTf32(LoadShared(at));
+        b[n][1] = RoundToTf32(LoadShared(at + 4 * kRowBytes));
+      } else {
         uint32_t r[4];
-        LoadMatricesTransposed(SharedAddress(weights + Swizzled<kWeightVectors>(row, v) * 16), r);
-        b[n][0] = r[0];
-        b[n][1] = r[1];
-        b[n + 1][0] = r[2];
-        b[n + 1][1] = r[3];
+        LoadMatricesTransposed(at, r);
+        b[2 * n][0] = r[0];
+        b[2 * n][1] = r[1];
+        b[2 * n + 1][0] = r[2];
+        b[2 * n + 1][1] = r[3];
       }
     }
   }
 
   __device__ void Store() {
+    int32_t rows[2 * Config::kGroupsPerWarp];
 #pragma unroll
-    for (int g = 0; g < Config::kGroupsPerWarp; ++g) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int32_t row = offsets_.rows[Group(g) * 16 + half * 8 + lane_ / 4];
-        if (row < 0) continue;
-#pragma unroll
-        for (int n = 0; n < Config::kTilesN; ++n) {
-          const int c = channel_ + warp_n_ * Config::kWarpChannels + n * 8 + lane_ % 4 * 2;
-          StorePair<Element>(args_, part_, row, c,
-                             {sum_[g][n][half * 2], sum_[g][n][half * 2 + 1]});
-        }
-      }
+    for (int r = 0; r < 2 * Config::kGroupsPerWarp; ++r) {
+      rows[r] = offsets_.rows[Group(r / 2) * 16 + r % 2 * 8 + lane_ / 4];
     }
+    StoreTile<Element, 2 * Config::kGroupsPerWarp, Config::kTilesN>(
+        args_, part_, rows, channel_ + warp_n_ * Config::kWarpChannels + lane_ % 4 * 2,
+        [this](int r, int n) {
+          const float(&sum)[4] = sum_[r / 2][n];
+          return r % 2 == 0 ? float2{sum[0], sum[1]} : float2{sum[2], sum[3]};
+        });
   }
 
   const ImplicitGemmArgs& args_;
@@ -267,6 +296,7 @@ class BlockTile {
   int warp_m_, warp_n_, lane_;
   int first_offset_ = 0;
   int load_entry_ = 0, load_chunk_ = 0;
+  uint32_t inputs_at_, weights_at_[kFragments];
   float sum_[Config::kGroupsPerWarp][Config::kTilesN][4] = {};
 };
 
@@ -320,13 +350,13 @@ absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs&
                    : LaunchBlock<BlockConfig<Element, 64, 32, kDepth, 2, 1, 3>>(args, context);
     case 64:
       return large ? LaunchBlock<BlockConfig<Element, 128, 64, kDepth, 4, 2, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 64, kDepth, 2, 2, 3>>(args, context);
+                   : LaunchBlock<BlockConfig<Element, 64, 64, kDepth, 1, 4, 3>>(args, context);
     case 96:
       return large ? LaunchBlock<BlockConfig<Element, 128, 96, kDepth / 2, 4, 2, 4>>(args, context)
                    : LaunchBlock<BlockConfig<Element, 64, 96, kDepth / 2, 2, 2, 4>>(args, context);
     case 128:
       return large ? LaunchBlock<BlockConfig<Element, 128, 128, kDepth, 4, 2, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 128, kDepth, 2, 4, 3>>(args, context);
+                   : LaunchBlock<BlockConfig<Element, 64, 128, kDepth, 1, 8, 3>>(args, context);
     default:
       VOXCONV_CHECK(tile.channels == 256);
       return large ? LaunchBlock<BlockConfig<Element, 128, 256, kDepth / 2, 4, 4, 3>>(args, context)

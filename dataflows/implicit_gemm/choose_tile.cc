@@ -70,7 +70,8 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
   }
   const int64_t size = SizeOf(dtype);
   ImplicitGemmTile tile;
-  const bool warp = choice.tile == 0 ? c_out <= 64 : choice.tile <= kWarpRows;
+  const bool warp =
+      choice.tile == 0 ? c_out <= 64 && c_in * c_out < 64 * 64 : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.kernel = ImplicitGemmKernel::kBlock;
   tile.channels = BlockChannels(choice.tile_channels, c_out);

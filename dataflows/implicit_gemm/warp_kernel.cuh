@@ -40,7 +40,7 @@ struct WarpConfig {
   // Few registers let more warps wait for their rows at once.
   static constexpr bool kSmall = kChunks * kVectorBytes <= 16 && kChannels <= 32;
   static constexpr int kThreads = kSmall ? 256 : 512;
-  static constexpr int kBlocksPerMultiprocessor = kSmall ? 4 : 1;  // at least, by registers
+  static constexpr int kBlocksPerMultiprocessor = kSmall ? 3 : 1;  // at least, by registers
   static_assert(kChannels % 16 == 0 && (!kQuads || kChunks == 1));
 
   // Rows of weights in shared memory for `offsets` offsets.
@@ -56,6 +56,7 @@ template <typename Config>
 class WarpTile {
   using Element = typename Config::Element;
   static constexpr uint32_t kAllLanes = ~0u;
+  static constexpr int kFragments = Config::kSize == 4 ? Config::kTilesN : Config::kTilesN / 2;
   using Vector = Pack<uint32_t, Config::kWords>;
   // Of rows r and r + 8, r = lane / 4.
   struct Inputs {
@@ -70,24 +71,26 @@ class WarpTile {
         split_(split),
         first_offset_(args.split_ptr[split]),
         num_offsets_(args.split_ptr[split + 1] - args.split_ptr[split]),
-        lane_(threadIdx.x % 32) {}
+        lane_(threadIdx.x % 32) {
+    LocateFragments();
+  }
 
   // Copies the block's weights to shared memory; all threads take part.
   static __device__ void LoadWeights(const ImplicitGemmArgs& args, int channel, int split,
                                      char* shared) {
     const int offsets = args.split_ptr[split + 1] - args.split_ptr[split];
     const int rows = offsets * Config::kRowElements;  // those behind are padding: zeros
-    const int copies = static_cast<int>(Config::WeightRows(offsets)) * Config::kWeightVectors;
+    constexpr int kVectors = Config::kWeightVectors, kStep = Config::kThreads / kVectors;
+    const int v = threadIdx.x % kVectors;
+    const int n = channel + v * (16 / Config::kSize);
+    int row = threadIdx.x / kVectors;
     const Element* weights =
         static_cast<const Element*>(args.weights) +
-        int64_t{args.split_ptr[split]} * Config::kRowElements * args.ld_weights + channel;
-    for (int i = threadIdx.x; i < copies; i += blockDim.x) {
-      const int row = i / Config::kWeightVectors, v = i % Config::kWeightVectors;
-      const bool valid = row < rows && channel + v * (16 / Config::kSize) < args.ld_weights;
-      const Element* from =
-          valid ? weights + int64_t{row} * args.ld_weights + v * (16 / Config::kSize)
-                : static_cast<const Element*>(args.weights);
-      CopyAsync16(SharedAddress(shared + Position(row, v) * 16), from, valid);
+        (int64_t{args.split_ptr[split]} * Config::kRowElements + row) * args.ld_weights + n;
+    const int valid_rows = n < args.ld_weights ? rows : 0;
+    for (; row < Config::WeightRows(offsets); row += kStep) {
+      CopyAsync16(SharedAddress(shared) + Position(row, v) * 16, weights, row < valid_rows);
+      weights += kStep * int64_t{args.ld_weights};
     }
     CommitCopies();
     WaitCopies<0>();
@@ -151,34 +154,48 @@ class WarpTile {
     }
   }
 
-  // Offsets of one mask word, whose bits `any` some row has. Two offsets are gathered while the
-  // two before are multiplied, and the table entries of eight are asked for at once: lanes 0..15
-  // hold those of the first of a pair, lanes 16..31 of the second.
-  __device__ void RunOffsets(int32_t row, uint32_t any, int base) {
-    constexpr int kAhead = 4;
-    const int32_t* entries =
-        args_.table + int64_t{row < 0 ? 0 : row} * args_.num_offsets + first_offset_ + base;
-    while (any != 0) {
-      int bits[kAhead][2];
-      int32_t in[kAhead];
+  // The next two bits of `any`, -1 where there is none left.
+  __device__ static void TakePair(uint32_t& any, int (&bits)[2]) {
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      bits[j] = __ffs(static_cast<int>(any)) - 1;
+      any &= any - 1;
+    }
+  }
+  // Of rows lane % 16 under the first (lanes 0..15) and second bit.
+  __device__ int32_t PairEntry(const int32_t* entries, const int (&bits)[2]) const {
+    const int bit = lane_ < 16 ? bits[0] : bits[1];
+    return entries != nullptr && bit >= 0 ? __ldg(entries + bit) : -1;
+  }
+
+  // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
+  // multiplied, the inputs of the next are on their way, and the table entries of the one after.
+  __device__ void RunOffsets(int32_t row, uint32_t any, int base) {
+    if (any == 0) return;
+    const int32_t* entries =
+        row < 0 ? nullptr : args_.table + int64_t{row} * args_.num_offsets + first_offset_ + base;
+    int bits[3][2];
+    Inputs inputs[2][2];
+    TakePair(any, bits[0]);
+    int32_t first = PairEntry(entries, bits[0]);
+    TakePair(any, bits[1]);
+    int32_t second = PairEntry(entries, bits[1]);
+    GatherPair(first, inputs[0]);
+    while (true) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        TakePair(any, bits[2]);
+        const int32_t third = PairEntry(entries, bits[2]);
+        if (bits[1][0] >= 0) GatherPair(second, inputs[1 - i]);
+        Multiply((base + bits[0][0]) * Config::kRowElements, inputs[i][0]);
+        if (bits[0][1] >= 0) Multiply((base + bits[0][1]) * Config::kRowElements, inputs[i][1]);
+        if (bits[1][0] < 0) return;
+        second = third;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          bits[i][j] = __ffs(static_cast<int>(any)) - 1;  // -1: none left
-          any &= any - 1;
+          bits[0][j] = bits[1][j];
+          bits[1][j] = bits[2][j];
         }
-        const int bit = lane_ < 16 ? bits[i][0] : bits[i][1];
-        in[i] = row >= 0 && bit >= 0 ? __ldg(entries + bit) : -1;
-      }
-      Inputs inputs[2][2];
-      GatherPair(in[0], inputs[0]);
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (bits[i][0] < 0) break;
-        if (i + 1 < kAhead) GatherPair(in[i + 1 < kAhead ? i + 1 : i], inputs[(i + 1) % 2]);
-        Multiply((base + bits[i][0]) * Config::kRowElements, inputs[i % 2][0]);
-        if (bits[i][1] >= 0) Multiply((base + bits[i][1]) * Config::kRowElements, inputs[i % 2][1]);
       }
     }
   }
@@ -191,21 +208,29 @@ class WarpTile {
     }
   }
 
-  __device__ int32_t Entry(int32_t row, int offset) const {
-    if (row < 0 || offset >= num_offsets_) return -1;
-    return __ldg(args_.table + int64_t{row} * args_.num_offsets + first_offset_ + offset);
-  }
-
   __device__ void RunQuads() {
     constexpr int kAhead = 4;
     const int quads = (num_offsets_ + 3) / 4;
+    const int q = lane_ % 4;
+    const int32_t* entries[2];
+    int limit[2];  // offsets that the row has
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t row = rows_[half];
+      entries[half] =
+          args_.table + int64_t{row < 0 ? 0 : row} * args_.num_offsets + first_offset_ + q;
+      limit[half] = row < 0 ? 0 : num_offsets_ - q;
+    }
     for (int first = 0; first < quads; first += kAhead) {
       int32_t in[kAhead][2];
       Inputs inputs[kAhead];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        in[i][0] = Entry(rows_[0], (first + i) * 4 + lane_ % 4);
-        in[i][1] = Entry(rows_[1], (first + i) * 4 + lane_ % 4);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int at = (first + i) * 4;
+          in[i][half] = at < limit[half] ? __ldg(entries[half] + at) : -1;
+        }
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) Gather(in[i][0], in[i][1], inputs[i]);
@@ -216,67 +241,65 @@ class WarpTile {
     }
   }
 
+  // Where this lane's part of the weights' fragments lies behind the row that a product starts at,
+  // for each pair of n8 tiles (each tile, for 4-byte elements). The swizzle depends on the lane
+  // alone.
+  //
+  // 16-bit: lane q's share of product s of a vector is elements 4 s .. 4 s + 3, the first two under
+  // the mma's depths 2 q and 2 q + 1, the others under 2 q + 8 and 2 q + 9.
+  // tf32: elements 2 s and 2 s + 1, under depths q and q + 4.
+  __device__ void LocateFragments() {
+    constexpr int kLaneRows = Config::kVectorBytes / Config::kSize;
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n) {
+      if constexpr (Config::kSize == 4) {
+        const int column = n * 8 + lane_ / 4;
+        at_[n] = SharedAddress(weights_) + Position(lane_ % 4 * kLaneRows, column / 4) * 16 +
+                 column % 4 * 4;
+      } else {
+        const int row = lane_ % 8 / 2 * kLaneRows + lane_ % 2 + lane_ / 8 % 2 * 2;
+        at_[n] = SharedAddress(weights_) + Position(row, n * 2 + lane_ / 16) * 16;
+      }
+    }
+  }
+
   // sum += inputs * weights from row `weight_row` on.
   __device__ void Multiply(int weight_row, const Inputs& inputs) {
+    const uint32_t rows = weight_row * Config::kWeightRowBytes;
 #pragma unroll
     for (int c = 0; c < Config::kChunks; ++c) {
 #pragma unroll
       for (int s = 0; s < Config::kSteps; ++s) {
         uint32_t a[4] = {inputs.v[c][0].v[2 * s], inputs.v[c][1].v[2 * s],
                          inputs.v[c][0].v[2 * s + 1], inputs.v[c][1].v[2 * s + 1]};
-        const int row = weight_row + c * Config::kChunkRows;
+        constexpr int kStepRows = Config::kSize == 4 ? 2 : 4;
+        const int offset = (c * Config::kChunkRows + s * kStepRows) * Config::kWeightRowBytes;
         if constexpr (Config::kSize == 4) {
 #pragma unroll
           for (uint32_t& value : a) value = RoundToTf32(value);
-          MultiplyTf32(row + 2 * s, a);
-        } else {
-          MultiplyHalf(row + 4 * s, a);
+        }
+#pragma unroll
+        for (int n = 0; n < kFragments; ++n) {
+          const uint32_t at = at_[n] + rows + offset;
+          if constexpr (Config::kSize == 4) {
+            Mma<Element>(sum_[n], a, RoundToTf32(LoadShared(at)),
+                         RoundToTf32(LoadShared(at + Config::kWeightRowBytes)));
+          } else {
+            uint32_t b[4];
+            LoadMatricesTransposed(at, b);
+            Mma<Element>(sum_[2 * n], a, b[0], b[1]);
+            Mma<Element>(sum_[2 * n + 1], a, b[2], b[3]);
+          }
         }
       }
     }
   }
 
-  // Lane q's share of this product is elements 4 s .. 4 s + 3 of its vector, the first two under
-  // the mma's depths 2 q and 2 q + 1, the others under 2 q + 8 and 2 q + 9.
-  __device__ void MultiplyHalf(int row, const uint32_t (&a)[4]) {
-    constexpr int kLaneRows = Config::kVectorBytes / 2;
-    const int mine = row + lane_ % 8 / 2 * kLaneRows + lane_ % 2 + lane_ / 8 % 2 * 2;
-#pragma unroll
-    for (int n = 0; n < Config::kTilesN; n += 2) {
-      uint32_t b[4];
-      LoadMatricesTransposed(SharedAddress(weights_ + Position(mine, n + lane_ / 16) * 16), b);
-      Mma<Element>(sum_[n], a, b[0], b[1]);
-      Mma<Element>(sum_[n + 1], a, b[2], b[3]);
-    }
-  }
-
-  // Likewise elements 2 s and 2 s + 1, under depths q and q + 4.
-  __device__ void MultiplyTf32(int row, const uint32_t (&a)[4]) {
-    constexpr int kLaneRows = Config::kVectorBytes / 4;
-    const int mine = row + lane_ % 4 * kLaneRows;
-#pragma unroll
-    for (int n = 0; n < Config::kTilesN; ++n) {
-      const int column = n * 8 + lane_ / 4;
-      uint32_t b[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int position = Position(mine + half, column / 4) * 4 + column % 4;
-        b[half] = RoundToTf32(reinterpret_cast<const uint32_t*>(weights_)[position]);
-      }
-      Mma<Element>(sum_[n], a, b[0], b[1]);
-    }
-  }
-
   __device__ void Store() {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (rows_[half] < 0) continue;
-#pragma unroll
-      for (int n = 0; n < Config::kTilesN; ++n) {
-        StorePair<Element>(args_, split_, rows_[half], channel_ + n * 8 + lane_ % 4 * 2,
-                           {sum_[n][half * 2], sum_[n][half * 2 + 1]});
-      }
-    }
+    StoreTile<Element, 2, Config::kTilesN>(
+        args_, split_, rows_, channel_ + lane_ % 4 * 2, [this](int r, int n) {
+          return r == 0 ? float2{sum_[n][0], sum_[n][1]} : float2{sum_[n][2], sum_[n][3]};
+        });
   }
 
   const ImplicitGemmArgs& args_;
@@ -286,6 +309,7 @@ class WarpTile {
   int first_offset_, num_offsets_;
   int lane_;
   int32_t rows_[2];
+  uint32_t at_[kFragments];
   float sum_[Config::kTilesN][4];
 };
 
