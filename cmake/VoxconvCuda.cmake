@@ -5,6 +5,7 @@
 # CMAKE_CUDA_ARCHITECTURES (or the environment variable CUDAARCHS) overrides the default, 90a.
 set(VOXCONV_HAVE_CUDA OFF)
 set(VOXCONV_CUDA_VERSION none)
+set(VOXCONV_HAVE_SM90A OFF)
 set(reason "VOXCONV_CUDA=OFF")
 if(NOT VOXCONV_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
@@ -29,6 +30,9 @@ if(NOT VOXCONV_CUDA STREQUAL "OFF")
     # and let profilers name the source.
     string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr --extended-lambda -lineinfo")
     set(VOXCONV_HAVE_CUDA ON)
+    if("90a" IN_LIST CMAKE_CUDA_ARCHITECTURES OR "90a-real" IN_LIST CMAKE_CUDA_ARCHITECTURES)
+      set(VOXCONV_HAVE_SM90A ON)
+    endif()
     set(VOXCONV_CUDA_VERSION ${CUDAToolkit_VERSION})
     set(reason "toolkit ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
   endif()

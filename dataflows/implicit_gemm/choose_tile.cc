@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kVectorBytes = 16;
 constexpr int kFmaTile = 64;
 constexpr int kWarpRows = 16;
+constexpr int kWarpgroupRows = 64;
 // Parts that the offsets of a tile are shared out to, at most: each costs a pass over the output.
 constexpr int kMaxParts = 8;
 
@@ -73,10 +74,20 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
   const bool warp =
       choice.tile == 0 ? c_out <= 64 && c_in * c_out < 64 * 64 : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
-  tile.kernel = ImplicitGemmKernel::kBlock;
   tile.channels = BlockChannels(choice.tile_channels, c_out);
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
   const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors;
+  const bool warpgroup = choice.warpgroups && device.warpgroup_products && size == 2 &&
+                         tile.channels >= 64 && (choice.tile == 0 ? !few : choice.tile > 64);
+  if (warpgroup) {
+    tile.kernel = ImplicitGemmKernel::kWarpgroup;
+    tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
+    tile.skip_rows = kWarpgroupRows;
+    tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
+    tile.k_parts = ShareOffsets(choice, CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device);
+    return tile;
+  }
+  tile.kernel = ImplicitGemmKernel::kBlock;
   tile.rows = choice.tile == 0
                   ? (few ? 64 : 128)
                   : (choice.tile <= 64                                                 ? 64

@@ -25,6 +25,9 @@ OptionSchema Schema() {
   schema.Int("tile_channels", 0, 0, 256,
              "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
              "chosen by shape");
+  schema.Enum("mma", {"auto", "warp"}, "auto",
+              "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
+              "of warps");
   return schema;
 }
 
@@ -63,7 +66,8 @@ class ImplicitGemm final : public Dataflow {
     const int64_t tile = options_.GetInt("tile");
     if constexpr (kHaveCuda) {
       if (context.backend->kind() == BackendKind::kCuda) {
-        return PlanImplicitGemmCuda(tile, options_.GetInt("tile_channels"), map, shape, context);
+        return PlanImplicitGemmCuda(tile, options_.GetInt("tile_channels"),
+                                    options_.GetEnum("mma") == "auto", map, shape, context);
       }
     }
     return PlanImplicitGemmCpu(tile == 0 ? kCpuTile : tile, map, shape);
@@ -92,7 +96,8 @@ absl::Status RegisterImplicitGemm(Registry& registry) {
        .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
        .options = Schema(),
        .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
-                          "tile=128,tile_channels=32"}},
+                          "tile=128,tile_channels=32", "tile=128,tile_channels=128",
+                          "tile=256,tile_channels=64"}},
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
         return std::make_unique<ImplicitGemm>(std::move(options));
       });

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_backend.h"
 #include "core/integer.h"
+#include "core/version.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
 #include "dataflows/implicit_gemm/instances.h"
 
@@ -168,6 +169,10 @@ absl::Status LaunchTiles(const CudaPlan& plan, const ImplicitGemmArgs& args,
       if (dtype == DType::kF16) return LaunchImplicitGemmWarpF16(tile, args, context);
       if (dtype == DType::kBF16) return LaunchImplicitGemmWarpBF16(tile, args, context);
       return LaunchImplicitGemmWarpTf32(tile, args, context);
+    case ImplicitGemmKernel::kWarpgroup:
+      if (dtype == DType::kF16) return LaunchImplicitGemmWarpgroupF16(tile, args, context);
+      VOXCONV_CHECK(dtype == DType::kBF16);
+      return LaunchImplicitGemmWarpgroupBF16(tile, args, context);
     case ImplicitGemmKernel::kBlock:
       if (dtype == DType::kF16) return LaunchImplicitGemmBlockF16(tile, args, context);
       if (dtype == DType::kBF16) return LaunchImplicitGemmBlockBF16(tile, args, context);
@@ -179,10 +184,11 @@ absl::Status LaunchTiles(const CudaPlan& plan, const ImplicitGemmArgs& args,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(
-    int64_t tile, int64_t tile_channels, const KernelMap& map, const ConvShape& shape,
-    const ExecutionContext& context) {
+    int64_t tile, int64_t tile_channels, bool warpgroups, const KernelMap& map,
+    const ConvShape& shape, const ExecutionContext& context) {
   const std::vector<int32_t>& split_ptr = map.As<MaskSorted>().split_ptr;
-  ImplicitGemmChoice choice{.tile = tile,
+  ImplicitGemmChoice choice{.warpgroups = warpgroups,
+                            .tile = tile,
                             .tile_channels = tile_channels,
                             .splits = static_cast<int>(split_ptr.size()) - 1,
                             .num_outputs = map.num_outputs()};
@@ -198,7 +204,8 @@ absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(
   }
   const CudaBackend& cuda = AsCuda(context);
   const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
-                                  cuda.num_multiprocessors()};
+                                  cuda.num_multiprocessors(),
+                                  VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90};
   return std::make_unique<CudaPlan>(
       ChooseImplicitGemmTile(choice, shape.dtype, shape.c_in, shape.c_out, device), map, shape);
 }

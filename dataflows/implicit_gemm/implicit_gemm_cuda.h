@@ -9,14 +9,13 @@
 
 namespace voxconv {
 
-// `tile` and `tile_channels` are the plugin's options. Tensor cores for tf32, f16 and bf16 from
+// `tile` and `tile_channels` are the plugin's options; `warpgroups`: products of warpgroups where
+// the device has them. Tensor cores for tf32, f16 and bf16 from
 // compute capability 8.0 on. Neither planning nor running waits for the device, unless counters
 // are asked for of a map whose pairs are counted.
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(int64_t tile,
-                                                                   int64_t tile_channels,
-                                                                   const KernelMap& map,
-                                                                   const ConvShape& shape,
-                                                                   const ExecutionContext& context);
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(
+    int64_t tile, int64_t tile_channels, bool warpgroups, const KernelMap& map,
+    const ConvShape& shape, const ExecutionContext& context);
 
 absl::Status ForwardImplicitGemmCuda(const DataflowPlan& plan, const KernelMap& map,
                                      const ForwardArgs& args, const Workspace& workspace,

@@ -1,8 +1,9 @@
-// The kernels of implicit GEMM on CUDA: three ways to run a tile of output rows.
+// The kernels of implicit GEMM on CUDA: four ways to run a tile of output rows.
 //   warp:  16 rows a warp, inputs gathered straight into registers, all weights in shared memory;
 //          tensor cores; for few channels.
 //   block: 64 or 128 rows a block, inputs and weights through a ring of shared-memory buffers;
 //          tensor cores; for any number of channels.
+//   warpgroup: as block, 128 or 256 rows, by products of whole warpgroups; compute capability 9.0.
 //   fma:   as block, on the CUDA cores: f32 in IEEE arithmetic, and devices without what the others
 //          need.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_
@@ -48,7 +49,7 @@ struct ImplicitGemmArgs {
 };
 // (*) The warp kernel also takes rows of 8 bytes.
 
-enum class ImplicitGemmKernel { kWarp, kBlock, kFma };
+enum class ImplicitGemmKernel { kWarp, kBlock, kWarpgroup, kFma };
 
 // How a plan runs one shape.
 struct ImplicitGemmTile {
@@ -61,6 +62,7 @@ struct ImplicitGemmTile {
 };
 
 struct ImplicitGemmChoice {
+  bool warpgroups = true;     // use the warpgroup kernel where it is there
   int64_t tile = 0;           // rows of a block, 64 or 128; 16: the warp kernel; 0: chosen here
   int64_t tile_channels = 0;  // output channels of a block; 0: chosen here
   int num_offsets = 0;        // of the largest split
@@ -72,6 +74,7 @@ struct ImplicitGemmDevice {
   int compute_capability = 0;
   int shared_memory = 0;  // of a block
   int multiprocessors = 0;
+  bool warpgroup_products = false;  // compute capability 9.0, and compiled for sm_90a
 };
 
 // The tile for a shape: as asked for where the device and the sizes allow it.

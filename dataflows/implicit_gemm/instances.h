@@ -18,6 +18,12 @@ absl::Status LaunchImplicitGemmBlockBF16(const ImplicitGemmTile& tile, const Imp
                                          const ExecutionContext& context);
 absl::Status LaunchImplicitGemmBlockTf32(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                                          const ExecutionContext& context);
+absl::Status LaunchImplicitGemmWarpgroupF16(const ImplicitGemmTile& tile,
+                                            const ImplicitGemmArgs& args,
+                                            const ExecutionContext& context);
+absl::Status LaunchImplicitGemmWarpgroupBF16(const ImplicitGemmTile& tile,
+                                             const ImplicitGemmArgs& args,
+                                             const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -1,0 +1,12 @@
+#include "dataflows/implicit_gemm/instances.h"
+#include "dataflows/implicit_gemm/warpgroup_kernel.cuh"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmWarpgroupBF16(const ImplicitGemmTile& tile,
+                                             const ImplicitGemmArgs& args,
+                                             const ExecutionContext& context) {
+  return LaunchWarpgroupOf<__nv_bfloat16>(tile, args, context);
+}
+
+}  // namespace voxconv
