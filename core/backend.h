@@ -65,7 +65,8 @@ class Backend {
   virtual absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map,
                                                      const LayoutRequest& request,
                                                      const ExecutionContext& context) = 0;
-  // The map with inputs and outputs exchanged, as canonical pairs.
+  // The map with inputs and outputs exchanged: as canonical pairs, or as a neighbour table where
+  // the map is a table whose pairs have not been counted, so that none need be.
   virtual absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
                                                        const ExecutionContext& context) = 0;
   // Exclusive prefix sum over the offsets of the pairs of each, K + 1 entries, of a map in table

@@ -15,12 +15,24 @@ void MapStore::Start(const CoordinateSetPtr& input) {
 }
 
 void MapStore::Clear() {
+  plans_.clear();
   maps_.clear();
   indices_.clear();
   coordinates_.clear();
   coordinates_.resize(network_.graph.coordinates().size());
   indices_.resize(network_.maps.indices.size());
   maps_.resize(network_.maps.maps.size());
+  plans_.resize(network_.plans.size());
+}
+
+absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionContext& context) {
+  if (coordinates_[chain.sets.front()] != nullptr) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(
+      std::vector<CoordinateSetPtr> sets,
+      chain.output_coords->ComputeChain(*coordinates_[chain.from], chain.geometries, context));
+  VOXCONV_CHECK(sets.size() == chain.sets.size());
+  for (size_t i = 0; i < sets.size(); ++i) coordinates_[chain.sets[i]] = std::move(sets[i]);
+  return absl::OkStatus();
 }
 
 absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& context) {
@@ -43,6 +55,18 @@ absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
   layer.map_origin = MapOrigin::kReused;
   VOXCONV_RETURN_IF_ERROR(Fill(slot, context, layer, report));
   return maps_[slot];
+}
+
+absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, const KernelMap& map,
+                                                   const ExecutionContext& context) {
+  std::unique_ptr<const DataflowPlan>& plan = plans_[network_.plan_of_node[node]];
+  if (plan == nullptr) {
+    const Node& layer = network_.graph.node(node);
+    const ConvShape shape{network_.graph.InputChannels(layer), layer.channels,
+                          network_.config.dtype};
+    VOXCONV_ASSIGN_OR_RETURN(plan, network_.layers[node].dataflow->Plan(map, shape, context));
+  }
+  return plan.get();
 }
 
 absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerReport& layer,
@@ -93,6 +117,9 @@ absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionCo
 
 void MapStore::Release(int node) {
   if (network_.config.keep_maps) return;
+  for (size_t slot = 0; slot < plans_.size(); ++slot) {
+    if (network_.plans[slot].last_user == node) plans_[slot] = nullptr;
+  }
   for (size_t slot = 0; slot < maps_.size(); ++slot) {
     if (network_.maps.maps[slot].last_user == node) maps_[slot] = nullptr;
   }
