@@ -4,14 +4,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
 #include "cli/bench/benchmarks.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/network_frame.h"
 #include "cli/session.h"
 #include "experiments/harness/build_info.h"
+#include "experiments/harness/preset.h"
 #include "io/scene_spec.h"
+#include "networks/models.h"
 
 namespace voxconv::cli {
 namespace {
@@ -34,6 +38,16 @@ po::options_description BenchOptions() {
        "C_INxC_OUT; may be repeated")  //
       ("threads", po::value<std::string>()->default_value("0"),
        "CPU thread counts, separated by commas; 0: all cores")  //
+      ("backend", po::value<std::string>()->default_value("cpu"),
+       "cpu or cuda; on cuda only networks are measured")                         //
+      ("device", po::value<int>()->default_value(0), "index of the CUDA device")  //
+      ("network", po::value<Strings>()->default_value({}, "none on the CPU, else the first two"),
+       absl::StrCat("whole frames; may be repeated: ", absl::StrJoin(ModelNames(), ", "))
+           .c_str())  //
+      ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
+       "for networks, a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
+      ("dtype", po::value<Strings>()->default_value({}, "f32 on the CPU, f16 on CUDA"),
+       "of networks; may be repeated")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }
@@ -85,6 +99,56 @@ absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& 
   return specs;
 }
 
+// What networks are run with: every network with every configuration and dtype.
+absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variables_map& values,
+                                                              BackendKind backend,
+                                                              const Registry& registry) {
+  const bool cuda = backend == BackendKind::kCuda;
+  Strings networks = values["network"].as<Strings>();
+  if (networks.empty() && cuda) networks = {"minkunet42", "sparseresnet21"};
+  Strings names = values["config"].as<Strings>();
+  if (names.empty()) {
+    const LayerChoice choice = DefaultLayerChoice(backend);
+    names = {absl::StrCat(choice.mapping, "/", choice.dataflow, "/", choice.output_coords)};
+  }
+  Strings dtypes = values["dtype"].as<Strings>();
+  if (dtypes.empty()) dtypes = {cuda ? "f16" : "f32"};
+  std::vector<bench::NetworkSpec> specs;
+  for (const std::string& network : networks) {
+    VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
+    for (const std::string& name : names) {
+      VOXCONV_ASSIGN_OR_RETURN(const auto configuration, harness::ResolveConfig(name, registry));
+      for (const std::string& text : dtypes) {
+        VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(text));
+        for (const bool keep_maps : {false, true}) {
+          specs.push_back({network, name, configuration, dtype, keep_maps});
+        }
+      }
+    }
+  }
+  return specs;
+}
+
+absl::Status RegisterNetworks(const po::variables_map& values, const Registry& registry,
+                              const LoadOptions& load, const std::vector<int>& threads,
+                              const std::shared_ptr<bench::GateFailures>& failures) {
+  BackendChoice choice{.device = values["device"].as<int>(), .threads = threads.front()};
+  VOXCONV_ASSIGN_OR_RETURN(choice.kind, ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<bench::NetworkSpec> specs,
+                           ParseNetworks(values, choice.kind, registry));
+  if (specs.empty()) return absl::OkStatus();
+  // No device is one line now, and not one a benchmark.
+  VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
+  for (const std::string& input : values["input"].as<Strings>()) {
+    VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));
+    const auto scenario = std::make_shared<bench::NetworkScenario>(input, load, choice, registry);
+    for (const bench::NetworkSpec& spec : specs) {
+      bench::AddNetworkBenchmark(spec, scenario, failures);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
   VOXCONV_ASSIGN_OR_RETURN(const Strings mappings,
@@ -100,6 +164,8 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
   LoadOptions load;
   VOXCONV_ASSIGN_OR_RETURN(load.voxelize.size,
                            ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
+  VOXCONV_RETURN_IF_ERROR(RegisterNetworks(values, registry, load, threads, failures));
+  if (values["backend"].as<std::string>() != "cpu") return absl::OkStatus();
   for (int count : threads) bench::AddCopyBenchmark(count);
   for (const std::string& input : values["input"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));

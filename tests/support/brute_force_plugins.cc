@@ -87,9 +87,7 @@ class BruteForceDataflow final : public Dataflow {
     return shape.c_in <= 4096 ? Support::Yes() : Support::No("more than 4096 input channels");
   }
   bool deterministic(BackendKind) const override { return true; }
-  bool FusesEpilogue(BackendKind) const override {
-    return options_.GetEnum("epilogue") == "fused";
-  }
+  bool FusesEpilogue(BackendKind) const override { return options_.GetEnum("epilogue") == "fused"; }
   LayoutRequest RequiredLayout(int) const override {
     return {.layout = options_.GetEnum("take") == "pairs" ? MapLayout::kPairs
                                                           : MapLayout::kNeighbourTable};

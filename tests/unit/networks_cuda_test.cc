@@ -94,8 +94,7 @@ class NetworksCudaTest : public ::testing::Test {
                                          Backend& backend, RunReport* report = nullptr,
                                          DType features = DType::kF32) {
     const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
-    VOXCONV_ASSIGN_OR_RETURN(auto runner,
-                             NetworkRunner::Create(graph, config, registry_, backend));
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, NetworkRunner::Create(graph, config, registry_, backend));
     VOXCONV_ASSIGN_OR_RETURN(const auto coordinates,
                              CoordinateSet::Create(rows_, {1, 1, 1}, context));
     const int64_t size = static_cast<int64_t>(rows_.size());
@@ -123,7 +122,8 @@ TEST_F(NetworksCudaTest, EqualsTheCpuInEveryDType) {
     for (const char* dataflow : {"fetch_on_demand", "gather_gemm_scatter", "implicit_gemm"}) {
       for (const DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
         for (const bool fold : {false, true}) {
-          SCOPED_TRACE(absl::StrCat(name, " ", dataflow, " ", ToString(dtype), fold ? " fold" : ""));
+          SCOPED_TRACE(
+              absl::StrCat(name, " ", dataflow, " ", ToString(dtype), fold ? " fold" : ""));
           RunConfig config = Config(dataflow, dtype);
           config.fold_batch_norm = fold;
           config.profile_stages = fold;
