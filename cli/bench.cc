@@ -46,6 +46,8 @@ po::options_description BenchOptions() {
            .c_str())  //
       ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
        "for networks, a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
+      ("serial-maps", po::bool_switch(),
+       "networks build maps one by one, not all at the start on parallel streams (CUDA)")  //
       ("dtype", po::value<Strings>()->default_value({}, "f32 on the CPU, f16 on CUDA"),
        "of networks; may be repeated")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
@@ -121,7 +123,8 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
       for (const std::string& text : dtypes) {
         VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(text));
         for (const bool keep_maps : {false, true}) {
-          specs.push_back({network, name, configuration, dtype, keep_maps});
+          specs.push_back(
+              {network, name, configuration, dtype, keep_maps, !values["serial-maps"].as<bool>()});
         }
       }
     }

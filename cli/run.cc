@@ -221,6 +221,8 @@ po::options_description ConfigurationOptions() {
        "dataflow plugin (fetch_on_demand, implicit_gemm)")  //
       ("output-coords", po::value<std::string>(),
        "output coordinate plugin (sort_unique, fused)")  //
+      ("serial-maps", po::bool_switch(),
+       "frames build maps one by one, not all at the start on parallel streams (CUDA)")  //
       ("frames", po::value<int>(),
        "frames timed as a whole, without stage times (0 on the CPU, 20 on CUDA)")       //
       ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //
@@ -269,7 +271,8 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   const int64_t in_channels = graph.in_channels();
   RunConfig config{.planner = harness::MakePlanner(configuration),
                    .dtype = dtype,
-                   .fold_batch_norm = values["fold-batch-norm"].as<bool>()};
+                   .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
+                   .parallel_maps = !values["serial-maps"].as<bool>()};
   VOXCONV_ASSIGN_OR_RETURN(
       auto runner,
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));

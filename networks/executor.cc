@@ -59,7 +59,12 @@ class Execution {
   absl::Status RunNodes(const TensorView& features) {
     RecordInto(input_profile_);
     VOXCONV_RETURN_IF_ERROR(TakeFeatures(features));
-    if (context_.backend->kind() == BackendKind::kCuda) VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+    if (context_.backend->kind() == BackendKind::kCuda) {
+      VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+      if (!profiled_ && network_.config.parallel_maps) {
+        VOXCONV_RETURN_IF_ERROR(maps_.BuildAll(context_, report_));
+      }
+    }
     for (int id : schedule_.order) {
       RecordInto(Report(id).profile);
       if (profiled_) Describe(id);

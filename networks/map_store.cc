@@ -1,6 +1,7 @@
 #include "networks/map_store.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -100,19 +101,57 @@ absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerRepo
   return absl::OkStatus();
 }
 
+absl::Status MapStore::BuildIndex(int slot, const ExecutionContext& context, RunReport& report) {
+  if (indices_[slot] != nullptr) return absl::OkStatus();
+  const IndexSlot& plan = network_.maps.indices[slot];
+  VOXCONV_ASSIGN_OR_RETURN(indices_[slot], network_.layers[plan.node].mapping->BuildIndex(
+                                               *coordinates_[plan.coordinates], context));
+  ++report.indices_built;
+  return absl::OkStatus();
+}
+
+absl::Status MapStore::BuildAll(const ExecutionContext& context, RunReport& report) {
+  // First every index, then every queried map with all that is made of it.
+  std::vector<Backend::Branch> builds;
+  for (size_t slot = 0; slot < indices_.size(); ++slot) {
+    if (indices_[slot] != nullptr) continue;
+    builds.push_back([this, slot, &report](const ExecutionContext& branch) {
+      return BuildIndex(static_cast<int>(slot), branch, report);
+    });
+  }
+  std::map<int, std::vector<int>> families;  // by queried map
+  for (int slot = 0; slot < static_cast<int>(maps_.size()); ++slot) {
+    if (maps_[slot] != nullptr) continue;
+    int root = slot;
+    while (network_.maps.maps[root].origin != MapSlot::Origin::kQuery) {
+      root = network_.maps.maps[root].source;
+    }
+    families[root].push_back(slot);
+  }
+  std::vector<Backend::Branch> queries;
+  for (const auto& family : families) {
+    queries.push_back([this, &slots = family.second, &report](const ExecutionContext& branch) {
+      LayerReport ignored;
+      for (int slot : slots) VOXCONV_RETURN_IF_ERROR(Fill(slot, branch, ignored, report));
+      return absl::OkStatus();
+    });
+  }
+  absl::Status status = context.backend->RunBranches(builds, context);
+  if (status.ok()) status = context.backend->RunBranches(queries, context);
+  if (!absl::IsResourceExhausted(status)) return status;
+  for (auto& map : maps_) map = nullptr;
+  for (auto& index : indices_) index = nullptr;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionContext& context,
                                           RunReport& report) {
+  VOXCONV_RETURN_IF_ERROR(BuildIndex(slot.index, context, report));
   const LayerSetup& layer = network_.layers[slot.node];
-  const IndexSlot& index_slot = network_.maps.indices[slot.index];
-  const CoordinateSet& inputs = *coordinates_[index_slot.coordinates];
-  std::unique_ptr<MapIndex>& index = indices_[slot.index];
-  if (index == nullptr) {
-    VOXCONV_ASSIGN_OR_RETURN(index, layer.mapping->BuildIndex(inputs, context));
-    ++report.indices_built;
-  }
+  const CoordinateSet& inputs = *coordinates_[network_.maps.indices[slot.index].coordinates];
   const CoordinateSet& outputs = *coordinates_[network_.graph.node(slot.node).coordinates];
   ++report.maps_queried;
-  return layer.mapping->Query(*index, {inputs, outputs, *layer.geometry}, context);
+  return layer.mapping->Query(*indices_[slot.index], {inputs, outputs, *layer.geometry}, context);
 }
 
 void MapStore::Release(int node) {

@@ -34,6 +34,9 @@ class MapStore {
   // built in `report`.
   absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int node, const ExecutionContext& context,
                                                        LayerReport& layer, RunReport& report);
+  // Makes all maps, on as many streams as the backend has for it; all coordinates are made already.
+  // Where memory runs out there are none afterwards, and no error.
+  absl::Status BuildAll(const ExecutionContext& context, RunReport& report);
   // The plan of the node's dataflow for `map`, which is the node's.
   absl::StatusOr<const DataflowPlan*> Plan(int node, const KernelMap& map,
                                            const ExecutionContext& context);
@@ -46,6 +49,7 @@ class MapStore {
  private:
   absl::Status Fill(int slot, const ExecutionContext& context, LayerReport& layer,
                     RunReport& report);
+  absl::Status BuildIndex(int slot, const ExecutionContext& context, RunReport& report);
   absl::StatusOr<KernelMap> Query(const MapSlot& slot, const ExecutionContext& context,
                                   RunReport& report);
 

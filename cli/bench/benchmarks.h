@@ -41,6 +41,7 @@ struct NetworkSpec {
   harness::Configuration configuration;  // resolved
   DType dtype = DType::kF32;
   bool keep_maps = false;
+  bool parallel_maps = true;
 };
 
 // network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept: a frame from coordinates and

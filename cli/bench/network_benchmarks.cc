@@ -53,6 +53,7 @@ class NetworkBenchmark {
                            .dtype = dtype,
                            .fold_batch_norm = true,
                            .keep_maps = spec_.keep_maps,
+                           .parallel_maps = spec_.parallel_maps,
                            .profile_stages = false};
     VOXCONV_ASSIGN_OR_RETURN(auto runner,
                              NetworkRunner::Create(std::move(graph), config, scenario_->registry(),
