@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
 #include "cli/bench/benchmarks.h"
+#include "cli/bench/device_benchmarks.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/network_frame.h"
@@ -37,19 +38,20 @@ po::options_description BenchOptions() {
       ("channels", po::value<Strings>()->default_value({"64x64"}, "64x64"),
        "C_INxC_OUT; may be repeated")  //
       ("threads", po::value<std::string>()->default_value("0"),
-       "CPU thread counts, separated by commas; 0: all cores")  //
-      ("backend", po::value<std::string>()->default_value("cpu"),
-       "cpu or cuda; on cuda only networks are measured")                         //
-      ("device", po::value<int>()->default_value(0), "index of the CUDA device")  //
-      ("network", po::value<Strings>()->default_value({}, "none on the CPU, else the first two"),
+       "CPU thread counts, separated by commas; 0: all cores")                    //
+      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")  //
+      ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")    //
+      ("dtype", po::value<Strings>()->default_value({"f16"}, "f16"),
+       "CUDA: f32, tf32, f16 or bf16; may be repeated")  //
+      ("output-coords", po::value<Strings>()->default_value({}, "all variants"),
+       "CUDA: of strided maps; may be repeated")  //
+      ("network", po::value<Strings>()->default_value({}, "none"),
        absl::StrCat("whole frames; may be repeated: ", absl::StrJoin(ModelNames(), ", "))
            .c_str())  //
       ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
-       "for networks, a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
+       "of networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
       ("serial-maps", po::bool_switch(),
        "networks build maps one by one, not all at the start on parallel streams (CUDA)")  //
-      ("dtype", po::value<Strings>()->default_value({}, "f32 on the CPU, f16 on CUDA"),
-       "of networks; may be repeated")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }
@@ -101,27 +103,102 @@ absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& 
   return specs;
 }
 
-// What networks are run with: every network with every configuration and dtype.
+// What is benchmarked, from the command line.
+struct Request {
+  Strings inputs, mappings, dataflows, output_coords;
+  std::vector<bench::Channels> channels;
+  std::vector<int> threads;
+  std::vector<DType> dtypes;
+  LoadOptions load;
+};
+
+absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry) {
+  Request request;
+  VOXCONV_ASSIGN_OR_RETURN(request.mappings,
+                           Specs(values["mapping"].as<Strings>(), registry.mappings()));
+  VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
+                           Specs(values["dataflow"].as<Strings>(), registry.dataflows()));
+  VOXCONV_ASSIGN_OR_RETURN(request.output_coords,
+                           Specs(values["output-coords"].as<Strings>(), registry.output_coords()));
+  VOXCONV_ASSIGN_OR_RETURN(request.threads, ParseThreads(values["threads"].as<std::string>()));
+  for (const std::string& text : values["channels"].as<Strings>()) {
+    VOXCONV_ASSIGN_OR_RETURN(request.channels.emplace_back(), ParseChannels(text));
+  }
+  for (const std::string& text : values["dtype"].as<Strings>()) {
+    VOXCONV_ASSIGN_OR_RETURN(request.dtypes.emplace_back(), ParseDType(text));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
+                           ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
+  request.inputs = values["input"].as<Strings>();
+  for (const std::string& input : request.inputs) {
+    VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
+  }
+  return request;
+}
+
+void RegisterCpu(const Request& request, const Registry& registry,
+                 const std::shared_ptr<bench::GateFailures>& failures) {
+  for (int count : request.threads) bench::AddCopyBenchmark(count);
+  for (const std::string& input : request.inputs) {
+    for (int count : request.threads) {
+      const auto scenario = std::make_shared<bench::Scenario>(input, request.load, count, registry);
+      for (const std::string& spec : request.mappings) {
+        bench::AddMapBenchmark(spec, scenario, failures);
+      }
+      for (const bench::Channels& shape : request.channels) {
+        bench::AddSgemmBenchmark(shape, scenario);
+        for (const std::string& spec : request.dataflows) {
+          bench::AddConvBenchmark(spec, shape, scenario, failures);
+        }
+      }
+    }
+  }
+}
+
+void RegisterCuda(const Request& request, int device, const Registry& registry,
+                  const std::shared_ptr<bench::GateFailures>& failures) {
+  bool first = true;
+  for (const std::string& input : request.inputs) {
+    const auto scenario =
+        std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
+    if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.dtypes);
+    for (const std::string& spec : request.mappings) {
+      for (const MaskOrder order : {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray}) {
+        bench::AddDeviceMapBenchmark(spec, {.layout = MapLayout::kMaskSorted, .mask_order = order},
+                                     scenario, failures);
+      }
+      for (const std::string& coords : request.output_coords) {
+        bench::AddDeviceStridedBenchmark(spec, coords, scenario);
+      }
+    }
+    for (const DType dtype : request.dtypes) {
+      for (const bench::Channels& shape : request.channels) {
+        for (const std::string& spec : request.dataflows) {
+          bench::AddDeviceConvBenchmark(spec, shape, dtype, scenario, failures);
+        }
+      }
+    }
+  }
+}
+
+// Every network with every configuration and dtype, maps built anew and kept.
 absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variables_map& values,
                                                               BackendKind backend,
+                                                              const Request& request,
                                                               const Registry& registry) {
-  const bool cuda = backend == BackendKind::kCuda;
-  Strings networks = values["network"].as<Strings>();
-  if (networks.empty() && cuda) networks = {"minkunet42", "sparseresnet21"};
   Strings names = values["config"].as<Strings>();
   if (names.empty()) {
     const LayerChoice choice = DefaultLayerChoice(backend);
     names = {absl::StrCat(choice.mapping, "/", choice.dataflow, "/", choice.output_coords)};
   }
-  Strings dtypes = values["dtype"].as<Strings>();
-  if (dtypes.empty()) dtypes = {cuda ? "f16" : "f32"};
+  const std::vector<DType> dtypes =
+      backend == BackendKind::kCpu ? std::vector{DType::kF32} : request.dtypes;
   std::vector<bench::NetworkSpec> specs;
-  for (const std::string& network : networks) {
+  for (const std::string& network : values["network"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
     for (const std::string& name : names) {
       VOXCONV_ASSIGN_OR_RETURN(const auto configuration, harness::ResolveConfig(name, registry));
-      for (const std::string& text : dtypes) {
-        VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(text));
+      for (const DType dtype : dtypes) {
         for (const bool keep_maps : {false, true}) {
           specs.push_back(
               {network, name, configuration, dtype, keep_maps, !values["serial-maps"].as<bool>()});
@@ -132,19 +209,14 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
   return specs;
 }
 
-absl::Status RegisterNetworks(const po::variables_map& values, const Registry& registry,
-                              const LoadOptions& load, const std::vector<int>& threads,
+absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoice& choice,
+                              const Request& request, const Registry& registry,
                               const std::shared_ptr<bench::GateFailures>& failures) {
-  BackendChoice choice{.device = values["device"].as<int>(), .threads = threads.front()};
-  VOXCONV_ASSIGN_OR_RETURN(choice.kind, ParseBackendKind(values["backend"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<bench::NetworkSpec> specs,
-                           ParseNetworks(values, choice.kind, registry));
-  if (specs.empty()) return absl::OkStatus();
-  // No device is one line now, and not one a benchmark.
-  VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
-  for (const std::string& input : values["input"].as<Strings>()) {
-    VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));
-    const auto scenario = std::make_shared<bench::NetworkScenario>(input, load, choice, registry);
+                           ParseNetworks(values, choice.kind, request, registry));
+  for (const std::string& input : request.inputs) {
+    const auto scenario =
+        std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
     for (const bench::NetworkSpec& spec : specs) {
       bench::AddNetworkBenchmark(spec, scenario, failures);
     }
@@ -154,36 +226,19 @@ absl::Status RegisterNetworks(const po::variables_map& values, const Registry& r
 
 absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
-  VOXCONV_ASSIGN_OR_RETURN(const Strings mappings,
-                           Specs(values["mapping"].as<Strings>(), registry.mappings()));
-  VOXCONV_ASSIGN_OR_RETURN(const Strings dataflows,
-                           Specs(values["dataflow"].as<Strings>(), registry.dataflows()));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int> threads,
-                           ParseThreads(values["threads"].as<std::string>()));
-  std::vector<bench::Channels> channels;
-  for (const std::string& text : values["channels"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(channels.emplace_back(), ParseChannels(text));
+  VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  const BackendChoice choice{
+      .kind = kind, .device = values["device"].as<int>(), .threads = request.threads.front()};
+  // Refused once, not by every benchmark.
+  VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
+  if (kind == BackendKind::kCpu) {
+    RegisterCpu(request, registry, failures);
+  } else {
+    RegisterCuda(request, choice.device, registry, failures);
   }
-  LoadOptions load;
-  VOXCONV_ASSIGN_OR_RETURN(load.voxelize.size,
-                           ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
-  VOXCONV_RETURN_IF_ERROR(RegisterNetworks(values, registry, load, threads, failures));
-  if (values["backend"].as<std::string>() != "cpu") return absl::OkStatus();
-  for (int count : threads) bench::AddCopyBenchmark(count);
-  for (const std::string& input : values["input"].as<Strings>()) {
-    VOXCONV_RETURN_IF_ERROR(CheckInput(input, load));
-    for (int count : threads) {
-      const auto scenario = std::make_shared<bench::Scenario>(input, load, count, registry);
-      for (const std::string& spec : mappings) bench::AddMapBenchmark(spec, scenario, failures);
-      for (const bench::Channels& shape : channels) {
-        bench::AddSgemmBenchmark(shape, scenario);
-        for (const std::string& spec : dataflows) {
-          bench::AddConvBenchmark(spec, shape, scenario, failures);
-        }
-      }
-    }
-  }
-  return absl::OkStatus();
+  return RegisterNetworks(values, choice, request, registry, failures);
 }
 
 }  // namespace

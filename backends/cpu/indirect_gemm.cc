@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/parallel.h"
+#include "core/integer.h"
 
 // Scalable vectors cannot be members of the accumulators' arrays; SSSE3 and the AVX-512 subsets
 // would only repeat the code of their neighbours.
@@ -37,8 +38,6 @@ constexpr int kMaxRows = 6;
 
 int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Tag())); }
 int64_t PanelWidth() { return kPanelVectors * Lanes(); }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One panel of output columns of a whole product.
 struct Panel {

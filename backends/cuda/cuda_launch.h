@@ -11,11 +11,10 @@
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_check.h"
 #include "core/backend.h"
+#include "core/integer.h"
 #include "core/status_macros.h"
 
 namespace voxconv {
-
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Blocks of `block` threads for one thread an item; the grid's x limit is 2^31 - 1 blocks.
 inline dim3 GridFor(int64_t items, int block) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cpu/parallel.h"
+#include "core/integer.h"
 
 namespace voxconv {
 namespace {
@@ -17,8 +18,6 @@ constexpr int64_t kRowsPerTask = 256;
 constexpr int64_t kBlockChannels = 16;
 // A block of weights must leave room for inputs in a second-level cache.
 constexpr int64_t kBlockBytes = 128 << 10;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class CpuPlan final : public DataflowPlan {
  public:

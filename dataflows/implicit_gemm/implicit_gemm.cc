@@ -5,19 +5,26 @@
 
 #include "core/backend_support.h"
 #include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
+#include "dataflows/implicit_gemm/implicit_gemm_cuda.h"
 #include "dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {
 
 constexpr char kName[] = "implicit_gemm";
+constexpr int64_t kCpuTile = 6;  // rows of the micro-kernel
 
 OptionSchema Schema() {
   OptionSchema schema;
   schema.Enum("mask_sort", {"none", "mask", "gray"}, "mask",
               "order of the output rows: as given, by their offset mask, or by its Gray rank");
   schema.Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K");
-  schema.Int("tile", 6, 1, 256, "output rows that share one set of offsets");
+  schema.Int("tile", 0, 0, 256,
+             "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one up); "
+             "0: chosen by the backend, 6 on the CPU");
+  schema.Int("tile_channels", 0, 0, 256,
+             "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
+             "chosen by shape");
   return schema;
 }
 
@@ -35,10 +42,11 @@ class ImplicitGemm final : public Dataflow {
   const Options& options() const override { return options_; }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuF32Only(kName, shape, backend);
+    return CpuAndCuda(kName, shape, backend);
   }
 
   bool deterministic(BackendKind) const override { return true; }
+  bool FusesEpilogue(BackendKind backend) const override { return backend == BackendKind::kCuda; }
 
   LayoutRequest RequiredLayout(int num_offsets) const override {
     return {.layout = MapLayout::kMaskSorted,
@@ -52,11 +60,22 @@ class ImplicitGemm final : public Dataflow {
       const ExecutionContext& context) const override {
     VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
     VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
-    return PlanImplicitGemmCpu(options_.GetInt("tile"), map, shape);
+    const int64_t tile = options_.GetInt("tile");
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return PlanImplicitGemmCuda(tile, options_.GetInt("tile_channels"), map, shape, context);
+      }
+    }
+    return PlanImplicitGemmCpu(tile == 0 ? kCpuTile : tile, map, shape);
   }
 
   absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
                        const Workspace& workspace, const ExecutionContext& context) const override {
+    if constexpr (kHaveCuda) {
+      if (context.backend->kind() == BackendKind::kCuda) {
+        return ForwardImplicitGemmCuda(plan, map, args, workspace, context);
+      }
+    }
     return ForwardImplicitGemmCpu(plan, map, args, workspace, context);
   }
 
@@ -72,7 +91,8 @@ absl::Status RegisterImplicitGemm(Registry& registry) {
        .summary = "output-stationary, rows sorted by the kernel offsets they have",
        .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
        .options = Schema(),
-       .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1"}},
+       .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
+                          "tile=128,tile_channels=32"}},
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
         return std::make_unique<ImplicitGemm>(std::move(options));
       });

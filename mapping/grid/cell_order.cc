@@ -2,13 +2,12 @@
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
+#include "core/integer.h"
 
 namespace voxconv {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -38,7 +37,7 @@ absl::Status CellOrder::CheckLimit(int64_t bytes, int64_t cells, int64_t extra_b
   // By sample and in MiB, as bytes of all samples might not fit 64 bits.
   const int64_t sample_bytes = sample_cells_ / cells * bytes;
   const int64_t needed_mib = sample_bytes / kMiB * num_batches_ +
-                             CeilDivide(sample_bytes % kMiB * num_batches_ + extra_bytes, kMiB);
+                             CeilDiv(sample_bytes % kMiB * num_batches_ + extra_bytes, kMiB);
   if (needed_mib <= limit_mib) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("grid: storage=", storage, " needs ", needed_mib, " MiB for ", num_batches_,

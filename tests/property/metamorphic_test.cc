@@ -78,9 +78,14 @@ std::vector<Pairing> Pairings() {
   const std::vector<std::string> mappings = BuiltinRegistry().mappings().Variants();
   const std::vector<std::string> dataflows = BuiltinRegistry().dataflows().Variants();
   std::vector<Pairing> pairings;
-  for (const std::string& mapping : mappings) pairings.push_back({mapping, dataflows.front()});
+  // Some variants are another backend's.
+  const ConvGeometry geometry = *ConvGeometry::Create({});
+  for (const std::string& mapping : mappings) {
+    const auto plugin = BuiltinRegistry().mappings().Create(mapping);
+    if (!(*plugin)->Supports(geometry, BackendKind::kCpu).ok) continue;
+    pairings.push_back({mapping, dataflows.front()});
+  }
   for (const std::string& dataflow : dataflows) {
-    // Some variants are another backend's.
     const auto plugin = BuiltinRegistry().dataflows().Create(dataflow);
     if (!(*plugin)->Supports({kIn, kOut}, BackendKind::kCpu).ok) continue;
     pairings.push_back({mappings.front(), dataflow});

@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/block_kernel.cuh"
+#include "dataflows/implicit_gemm/instances.h"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmBlockBF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                         const ExecutionContext& context) {
+  return LaunchBlockOf<__nv_bfloat16>(tile, args, context);
+}
+
+}  // namespace voxconv

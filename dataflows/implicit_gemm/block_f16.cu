@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/block_kernel.cuh"
+#include "dataflows/implicit_gemm/instances.h"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmBlockF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context) {
+  return LaunchBlockOf<__half>(tile, args, context);
+}
+
+}  // namespace voxconv

@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/block_kernel.cuh"
+#include "dataflows/implicit_gemm/instances.h"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmBlockTf32(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                         const ExecutionContext& context) {
+  return LaunchBlockOf<float>(tile, args, context);
+}
+
+}  // namespace voxconv

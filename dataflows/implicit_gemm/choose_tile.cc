@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "core/integer.h"
+#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kVectorBytes = 16;
+constexpr int kFmaTile = 64;
+constexpr int kWarpRows = 16;
+// Parts that the offsets of a tile are shared out to, at most: each costs a pass over the output.
+constexpr int kMaxParts = 8;
+
+// Bytes of an input row as the warp kernel takes it; 0 where it is too long.
+int64_t WarpRowBytes(int64_t bytes) {
+  for (const int64_t length : {8, 16, 32, 64, 128}) {
+    if (bytes <= length) return length;
+  }
+  return 0;
+}
+
+// Fills in `tile` if the warp kernel can run the shape.
+bool ChooseWarp(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
+                const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+  const int64_t row_bytes = WarpRowBytes(c_in * size);
+  const int64_t channels = c_out <= 16 ? 16 : (c_out <= 32 ? 32 : 64);
+  if (row_bytes == 0) return false;
+  // Four offsets at a time where a row is one vector.
+  const int64_t offsets =
+      row_bytes <= kVectorBytes ? CeilDiv(choice.num_offsets, 4) * 4 : choice.num_offsets;
+  if (offsets * row_bytes * channels > device.shared_memory) return false;
+  tile = {.kernel = ImplicitGemmKernel::kWarp,
+          .rows = kWarpRows,
+          .channels = static_cast<int>(channels),
+          .skip_rows = kWarpRows,
+          .padded_c_in = row_bytes / size};
+  return true;
+}
+
+int BlockChannels(int64_t asked, int64_t c_out) {
+  const int64_t wanted = asked > 0 ? asked : std::min<int64_t>(c_out, 128);
+  for (const int channels : {32, 64, 96, 128}) {
+    if (wanted <= channels) return channels;
+  }
+  return 256;
+}
+
+// Few row tiles leave multiprocessors idle, unless blocks share a tile's offsets.
+int ShareOffsets(const ImplicitGemmChoice& choice, int64_t tiles,
+                 const ImplicitGemmDevice& device) {
+  int parts = 1;
+  while (parts < kMaxParts && 2 * parts <= choice.num_offsets &&
+         2 * parts * tiles <= 2 * device.multiprocessors) {
+    parts *= 2;
+  }
+  return parts;
+}
+
+}  // namespace
+
+ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
+                                        int64_t c_out, const ImplicitGemmDevice& device) {
+  if (dtype == DType::kF32 || device.compute_capability < 80) {
+    return {.kernel = ImplicitGemmKernel::kFma,
+            .rows = kFmaTile,
+            .channels = kFmaTile,
+            .skip_rows = kFmaTile,
+            .padded_c_in = c_in};
+  }
+  const int64_t size = SizeOf(dtype);
+  ImplicitGemmTile tile;
+  const bool warp = choice.tile == 0 ? c_out <= 64 : choice.tile <= kWarpRows;
+  if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
+  tile.kernel = ImplicitGemmKernel::kBlock;
+  tile.channels = BlockChannels(choice.tile_channels, c_out);
+  const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
+  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors;
+  tile.rows = choice.tile == 0
+                  ? (few ? 64 : 128)
+                  : (choice.tile <= 64                                                 ? 64
+                     : choice.tile <= 128 || tile.channels < 64 || tile.channels > 128 ? 128
+                                                                                       : 256);
+  tile.skip_rows = kWarpRows;
+  tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
+  tile.k_parts = ShareOffsets(choice, CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device);
+  return tile;
+}
+
+}  // namespace voxconv

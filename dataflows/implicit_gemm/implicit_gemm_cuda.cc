@@ -1,0 +1,231 @@
+#include "dataflows/implicit_gemm/implicit_gemm_cuda.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_backend.h"
+#include "core/integer.h"
+#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "dataflows/implicit_gemm/instances.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kIndexBytes = sizeof(int32_t);
+constexpr int64_t kFloatBytes = sizeof(float);
+
+bool IsAligned(const void* pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+class CudaPlan final : public DataflowPlan {
+ public:
+  CudaPlan(const ImplicitGemmTile& tile, const KernelMap& map, const ConvShape& shape)
+      : tile_(tile), shape_(shape), size_(SizeOf(shape.dtype)) {
+    const int64_t vector = kVectorBytes / size_;
+    ld_weights_ = tensor_cores() ? CeilDiv(shape.c_out, vector) * vector : shape.c_out;
+    const int64_t splits = static_cast<int64_t>(map.As<MaskSorted>().split_ptr.size()) - 1;
+    parts_ = splits * tile.k_parts;
+    if (tensor_cores()) {
+      input_slot_ = booking_.Book(pads_input() ? map.num_inputs() * tile.padded_c_in * size_ : 0);
+      weights_slot_ = booking_.Book(
+          pads_weights() ? map.num_offsets() * tile.padded_c_in * ld_weights_ * size_ : 0);
+    }
+    partial_slot_ = booking_.Book<float>(parts_ > 1 ? parts_ * map.num_outputs() * shape.c_out : 0);
+    if (map.counts_known()) Count(map, splits);
+  }
+
+  const ImplicitGemmTile& tile() const { return tile_; }
+  const ConvShape& shape() const { return shape_; }
+  bool tensor_cores() const { return tile_.kernel != ImplicitGemmKernel::kFma; }
+  int64_t element_bytes() const { return size_; }
+  int64_t ld_weights() const { return ld_weights_; }
+  // Whether the kernel reads a copy in the workspace, with rows of whole vectors.
+  bool pads_input() const { return tile_.padded_c_in != shape_.c_in; }
+  bool pads_weights() const { return pads_input() || ld_weights_ != shape_.c_out; }
+  int64_t parts() const { return parts_; }
+  const Counters& counters() const { return counters_; }
+
+  int input_slot() const { return input_slot_; }
+  int weights_slot() const { return weights_slot_; }
+  int partial_slot() const { return partial_slot_; }  // [parts, N_out, c_out]
+
+ private:
+  // A block of channels reads the table and the inputs anew; weights are left out: how often they
+  // are read depends on what the tiles skip. Partial sums are written once and read once.
+  void Count(const KernelMap& map, int64_t splits) {
+    const int64_t rows = map.num_outputs();
+    const int64_t output_bytes = rows * shape_.c_out * size_;
+    const int64_t partial_bytes =
+        parts_ > 1 ? parts_ * rows * shape_.c_out * kFloatBytes : int64_t{0};
+    counters_.true_pairs = map.num_pairs();
+    counters_.bytes_read =
+        CeilDiv(shape_.c_out, tile_.channels) *
+            (rows * map.num_offsets() * kIndexBytes + splits * rows * kIndexBytes +
+             map.num_pairs() * tile_.padded_c_in * size_) +
+        map.num_offsets() * shape_.c_in * shape_.c_out * size_ + partial_bytes;
+    counters_.bytes_written = partial_bytes + output_bytes;
+  }
+
+  ImplicitGemmTile tile_;
+  ConvShape shape_;
+  int64_t size_;
+  int64_t ld_weights_ = 0;
+  int64_t parts_ = 1;
+  Counters counters_;
+  int input_slot_ = 0, weights_slot_ = 0, partial_slot_ = 0;
+};
+
+ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const ForwardArgs& forward) {
+  const auto& layout = map.As<MaskSorted>();
+  ImplicitGemmArgs args;
+  args.input = forward.input.data;
+  args.weights = forward.weights.data;
+  args.output = forward.output.data;
+  args.table = layout.table.data();
+  args.masks = layout.masks.data();
+  args.row_order = layout.row_order.size() > 0 ? layout.row_order.data() : nullptr;
+  args.num_outputs = map.num_outputs();
+  args.num_offsets = map.num_offsets();
+  args.words = layout.words;
+  args.c_in = static_cast<int>(plan.tile().padded_c_in);
+  args.c_out = static_cast<int>(plan.shape().c_out);
+  args.ld_weights = static_cast<int>(plan.ld_weights());
+  args.splits = static_cast<int>(layout.split_ptr.size()) - 1;
+  args.k_parts = plan.tile().k_parts;
+  std::copy(layout.split_ptr.begin(), layout.split_ptr.end(), args.split_ptr);
+  const Epilogue& epilogue = forward.epilogue;
+  args.scale = epilogue.scale;
+  args.shift = epilogue.shift;
+  args.residual = epilogue.residual.data;
+  args.relu = epilogue.relu;
+  const int64_t pair_bytes = 2 * plan.element_bytes();
+  args.pair_stores = args.c_out % 2 == 0 && IsAligned(args.output, pair_bytes) &&
+                     IsAligned(args.residual, pair_bytes);
+  return args;
+}
+
+// Copies of what the kernels could not read in whole vectors: planned for where rows are not, made
+// on the spot where only the caller's pointers are not.
+class PaddedOperands {
+ public:
+  PaddedOperands(const CudaPlan& plan, const KernelMap& map, const Workspace& workspace)
+      : plan_(plan), map_(map), workspace_(workspace) {}
+
+  absl::Status Replace(const ExecutionContext& context, ImplicitGemmArgs& args) {
+    if (!plan_.tensor_cores()) return absl::OkStatus();
+    const bool input = plan_.pads_input() || !IsAligned(args.input, kVectorBytes);
+    const bool weights = plan_.pads_weights() || !IsAligned(args.weights, kVectorBytes);
+    if (!input && !weights) return absl::OkStatus();
+    StageScope stage(context, Stage::kConvert);
+    const ConvShape& shape = plan_.shape();
+    const int64_t size = plan_.element_bytes();
+    if (input) {
+      VOXCONV_ASSIGN_OR_RETURN(void* to,
+                               Room(plan_.pads_input(), plan_.input_slot(),
+                                    map_.num_inputs() * args.c_in * size, input_, context));
+      VOXCONV_RETURN_IF_ERROR(
+          LaunchPad(args.input, to, map_.num_inputs(), 1, shape.c_in, 1, args.c_in, size, context));
+      args.input = to;
+    }
+    if (weights) {
+      VOXCONV_ASSIGN_OR_RETURN(
+          void* to, Room(plan_.pads_weights(), plan_.weights_slot(),
+                         int64_t{map_.num_offsets()} * args.c_in * args.ld_weights * size, weights_,
+                         context));
+      VOXCONV_RETURN_IF_ERROR(LaunchPad(args.weights, to, map_.num_offsets(), shape.c_in,
+                                        shape.c_out, args.c_in, args.ld_weights, size, context));
+      args.weights = to;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<void*> Room(bool planned, int slot, int64_t bytes, Buffer& buffer,
+                             const ExecutionContext& context) {
+    if (planned) return workspace_.Get<void>(slot);
+    VOXCONV_ASSIGN_OR_RETURN(buffer, context.backend->Allocate(bytes, *context.stream));
+    return buffer.data();
+  }
+
+  const CudaPlan& plan_;
+  const KernelMap& map_;
+  const Workspace& workspace_;
+  Buffer input_, weights_;
+};
+
+absl::Status LaunchTiles(const CudaPlan& plan, const ImplicitGemmArgs& args,
+                         const ExecutionContext& context) {
+  const ImplicitGemmTile& tile = plan.tile();
+  const DType dtype = plan.shape().dtype;
+  switch (tile.kernel) {
+    case ImplicitGemmKernel::kFma:
+      return LaunchImplicitGemmFma(tile, args, dtype, context);
+    case ImplicitGemmKernel::kWarp:
+      if (dtype == DType::kF16) return LaunchImplicitGemmWarpF16(tile, args, context);
+      if (dtype == DType::kBF16) return LaunchImplicitGemmWarpBF16(tile, args, context);
+      return LaunchImplicitGemmWarpTf32(tile, args, context);
+    case ImplicitGemmKernel::kBlock:
+      if (dtype == DType::kF16) return LaunchImplicitGemmBlockF16(tile, args, context);
+      if (dtype == DType::kBF16) return LaunchImplicitGemmBlockBF16(tile, args, context);
+      return LaunchImplicitGemmBlockTf32(tile, args, context);
+  }
+  return absl::InternalError("implicit_gemm: unknown kernel");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(
+    int64_t tile, int64_t tile_channels, const KernelMap& map, const ConvShape& shape,
+    const ExecutionContext& context) {
+  const std::vector<int32_t>& split_ptr = map.As<MaskSorted>().split_ptr;
+  ImplicitGemmChoice choice{.tile = tile,
+                            .tile_channels = tile_channels,
+                            .splits = static_cast<int>(split_ptr.size()) - 1,
+                            .num_outputs = map.num_outputs()};
+  VOXCONV_CHECK(choice.splits <= ImplicitGemmArgs::kMaxSplits);
+  for (int s = 0; s < choice.splits; ++s) {
+    choice.num_offsets = std::max(choice.num_offsets, split_ptr[s + 1] - split_ptr[s]);
+  }
+  constexpr int64_t kMaxChannels = 1 << 20;
+  if (shape.c_in > kMaxChannels || shape.c_out > kMaxChannels) {
+    return absl::InvalidArgumentError(absl::StrCat("implicit_gemm: ", shape.c_in, " -> ",
+                                                   shape.c_out, " channels; at most ", kMaxChannels,
+                                                   " on CUDA"));
+  }
+  const CudaBackend& cuda = AsCuda(context);
+  const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
+                                  cuda.num_multiprocessors()};
+  return std::make_unique<CudaPlan>(
+      ChooseImplicitGemmTile(choice, shape.dtype, shape.c_in, shape.c_out, device), map, shape);
+}
+
+absl::Status ForwardImplicitGemmCuda(const DataflowPlan& base_plan, const KernelMap& map,
+                                     const ForwardArgs& forward, const Workspace& workspace,
+                                     const ExecutionContext& context) {
+  const auto& plan = static_cast<const CudaPlan&>(base_plan);
+  if (map.num_outputs() == 0) return absl::OkStatus();
+  ImplicitGemmArgs args = ArgsOf(plan, map, forward);
+  PaddedOperands padded_operands(plan, map, workspace);
+  VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
+  if (plan.parts() > 1) args.partial = workspace.Get<float>(plan.partial_slot());
+  {
+    StageScope stage(context, Stage::kFused);
+    VOXCONV_RETURN_IF_ERROR(LaunchTiles(plan, args, context));
+    if (plan.parts() > 1) {
+      VOXCONV_RETURN_IF_ERROR(LaunchSumPartials(args, plan.shape().dtype, context));
+    }
+  }
+  Counters* counters = context.counters();
+  if (counters == nullptr || !map.counts_known()) return absl::OkStatus();
+  counters->Add(plan.counters());
+  VOXCONV_ASSIGN_OR_RETURN(const int64_t padded,
+                           CountPaddedPairs(args, plan.tile().skip_rows, context));
+  counters->padded_pairs += padded;
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv

@@ -1,0 +1,101 @@
+// The kernels of implicit GEMM on CUDA: three ways to run a tile of output rows.
+//   warp:  16 rows a warp, inputs gathered straight into registers, all weights in shared memory;
+//          tensor cores; for few channels.
+//   block: 64 or 128 rows a block, inputs and weights through a ring of shared-memory buffers;
+//          tensor cores; for any number of channels.
+//   fma:   as block, on the CUDA cores: f32 in IEEE arithmetic, and devices without what the others
+//          need.
+#ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_
+#define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/types.h"
+
+namespace voxconv {
+
+// All in device memory but for split_ptr. Elements have the dtype that goes with the call.
+struct ImplicitGemmArgs {
+  static constexpr int kMaxSplits = 32;
+
+  const void* input = nullptr;         // [N_in, c_in], rows and base of whole 16-byte vectors (*)
+  const void* weights = nullptr;       // [K * c_in, ld_weights], likewise
+  void* output = nullptr;              // [N_out, c_out]
+  float* partial = nullptr;            // [num_parts(), N_out, c_out] where there is more than one
+  const int32_t* table = nullptr;      // [N_out, K]
+  const uint32_t* masks = nullptr;     // [splits, N_out, words]
+  const int32_t* row_order = nullptr;  // [splits, N_out]; null: rows as given
+  int64_t num_outputs = 0;
+  int num_offsets = 0;
+  int words = 1;
+  int c_in = 0;
+  int c_out = 0;
+  int ld_weights = 0;  // >= c_out
+  int splits = 1;
+  int k_parts = 1;  // blocks that share the offsets of one tile of a split; block kernel only
+  int32_t split_ptr[kMaxSplits + 1] = {};
+  // core/dataflow.h, Epilogue; not applied to partial sums.
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  const void* residual = nullptr;  // [N_out, c_out]
+  bool relu = false;
+  bool pair_stores = false;  // c_out is even, output and residual are aligned to two elements
+
+  constexpr int num_parts() const { return splits * k_parts; }
+};
+// (*) The warp kernel also takes rows of 8 bytes.
+
+enum class ImplicitGemmKernel { kWarp, kBlock, kFma };
+
+// How a plan runs one shape.
+struct ImplicitGemmTile {
+  ImplicitGemmKernel kernel = ImplicitGemmKernel::kBlock;
+  int rows = 0;             // output rows of a block; of a warp for kWarp
+  int channels = 0;         // output channels of a block
+  int skip_rows = 0;        // rows that share one set of offsets to multiply
+  int64_t padded_c_in = 0;  // channels of an input row as the kernel takes it
+  int k_parts = 1;          // ImplicitGemmArgs
+};
+
+struct ImplicitGemmChoice {
+  int64_t tile = 0;           // rows of a block, 64 or 128; 16: the warp kernel; 0: chosen here
+  int64_t tile_channels = 0;  // output channels of a block; 0: chosen here
+  int num_offsets = 0;        // of the largest split
+  int splits = 1;
+  int64_t num_outputs = 0;
+};
+
+struct ImplicitGemmDevice {
+  int compute_capability = 0;
+  int shared_memory = 0;  // of a block
+  int multiprocessors = 0;
+};
+
+// The tile for a shape: as asked for where the device and the sizes allow it.
+ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
+                                        int64_t c_out, const ImplicitGemmDevice& device);
+
+// Copies [groups, rows, columns] to [groups, padded_rows, padded_columns], zeros behind; elements
+// of 2 or 4 bytes.
+absl::Status LaunchPad(const void* from, void* to, int64_t groups, int64_t rows, int64_t columns,
+                       int64_t padded_rows, int64_t padded_columns, int64_t element_bytes,
+                       const ExecutionContext& context);
+
+// For tiles of kFma; instances.h has the others.
+absl::Status LaunchImplicitGemmFma(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                   DType dtype, const ExecutionContext& context);
+
+// output = epilogue(partial[0] + partial[1] + ...), in that order.
+absl::Status LaunchSumPartials(const ImplicitGemmArgs& args, DType dtype,
+                               const ExecutionContext& context);
+
+// Rows times offsets that groups of `skip_rows` rows multiply. Waits for the stream.
+absl::StatusOr<int64_t> CountPaddedPairs(const ImplicitGemmArgs& args, int skip_rows,
+                                         const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_

@@ -1,0 +1,24 @@
+// The tensor-core kernels by element type: a file each, because they take long to compile.
+#ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
+#define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
+
+#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmWarpF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                       const ExecutionContext& context);
+absl::Status LaunchImplicitGemmWarpBF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context);
+absl::Status LaunchImplicitGemmWarpTf32(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context);
+absl::Status LaunchImplicitGemmBlockF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context);
+absl::Status LaunchImplicitGemmBlockBF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                         const ExecutionContext& context);
+absl::Status LaunchImplicitGemmBlockTf32(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                         const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_

@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/instances.h"
+#include "dataflows/implicit_gemm/warp_kernel.cuh"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmWarpBF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context) {
+  return LaunchWarpOf<__nv_bfloat16>(tile, args, context);
+}
+
+}  // namespace voxconv

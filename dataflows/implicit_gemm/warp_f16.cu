@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/instances.h"
+#include "dataflows/implicit_gemm/warp_kernel.cuh"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmWarpF16(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                       const ExecutionContext& context) {
+  return LaunchWarpOf<__half>(tile, args, context);
+}
+
+}  // namespace voxconv

@@ -1,0 +1,11 @@
+#include "dataflows/implicit_gemm/instances.h"
+#include "dataflows/implicit_gemm/warp_kernel.cuh"
+
+namespace voxconv {
+
+absl::Status LaunchImplicitGemmWarpTf32(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
+                                        const ExecutionContext& context) {
+  return LaunchWarpOf<float>(tile, args, context);
+}
+
+}  // namespace voxconv
