@@ -110,6 +110,9 @@ class Execution {
     for (const auto& [id, map] : uncounted_) {
       VOXCONV_RETURN_IF_ERROR(map->EnsureCounts(context_));
       DescribeMap(id, *map);
+      // What the dataflow could not count.
+      int64_t& true_pairs = Report(id).profile.counters.true_pairs;
+      if (graph_.node(id).op == Op::kConv) true_pairs = std::max(true_pairs, map->num_pairs());
     }
     VOXCONV_RETURN_IF_ERROR(context_.backend->FlushStages());
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
