@@ -25,11 +25,13 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     ReleaseCached();
     std::erase(backend_.streams_, this);
     cudaStreamSynchronize(stream_);
+    if (order_ != nullptr) cudaEventDestroy(order_);
     cudaStreamDestroy(stream_);
   }
 
   absl::Status Initialise() {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
     backend_.streams_.push_back(this);
     return absl::OkStatus();
   }
@@ -43,7 +45,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   void Free(void* data, int64_t bytes) override {
     backend_.in_use_ -= bytes;
     if (!backend_.options_.reuse_blocks) {
-      // An error here is one of earlier work and comes back from the next Synchronize.
+      FollowMainStream();
       cudaFreeAsync(data, stream_);
       return;
     }
@@ -65,6 +67,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
   // Back to the pool, which can cut and join them.
   void ReleaseCached() {
+    FollowMainStream();
     cache_.Clear([this](void* block, int64_t size) {
       cudaFreeAsync(block, stream_);
       backend_.cached_ -= size;
@@ -72,8 +75,20 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
 
  private:
+  // What a fork allocated on a side stream is read on the main one, perhaps only later: before it
+  // goes back to the pool, the side stream has to come to that point. Blocks that the side stream
+  // keeps need no such thing, since the next fork begins with it. Errors here are those of earlier
+  // work and come back from the next Synchronize.
+  void FollowMainStream() {
+    CudaStream* main = backend_.stream_.get();
+    if (main == nullptr || main == this || order_ == nullptr) return;
+    cudaEventRecord(order_, main->stream_);
+    cudaStreamWaitEvent(stream_, order_, 0);
+  }
+
   CudaBackend& backend_;
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t order_ = nullptr;
   BlockCache cache_;
 };
 
