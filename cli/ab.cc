@@ -39,6 +39,8 @@ po::options_description AbOptions() {
       ("pairs", po::value<int>()->default_value(harness::kMinPairs),
        "measured pairs, 20 or more")                                                   //
       ("warmup", po::value<int>()->default_value(2), "runs of each side before them")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "f32, tf32, f16 or bf16 (CUDA); both sides are held against the reference in f32")  //
       ("rebuild-maps", po::value<bool>()->default_value(true),
        "true: coordinates and maps are part of each run; false: made once")                   //
       ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features")  //
@@ -247,8 +249,9 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", session->registry()));
   VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", session->registry()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  const ab::Request request{a, b, cloud, values["rebuild-maps"].as<bool>(),
-                            values["seed"].as<uint64_t>()};
+  VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+  const ab::Request request{
+      a, b, cloud, values["rebuild-maps"].as<bool>(), dtype, values["seed"].as<uint64_t>()};
 
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));
   std::cout << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>()

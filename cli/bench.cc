@@ -4,15 +4,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
 #include "cli/bench/benchmarks.h"
 #include "cli/bench/device_benchmarks.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/network_frame.h"
 #include "cli/session.h"
 #include "experiments/harness/build_info.h"
+#include "experiments/harness/preset.h"
 #include "io/scene_spec.h"
+#include "networks/models.h"
 
 namespace voxconv::cli {
 namespace {
@@ -41,6 +45,13 @@ po::options_description BenchOptions() {
        "CUDA: f32, tf32, f16 or bf16; may be repeated")  //
       ("output-coords", po::value<Strings>()->default_value({}, "all variants"),
        "CUDA: of strided maps; may be repeated")  //
+      ("network", po::value<Strings>()->default_value({}, "none"),
+       absl::StrCat("whole frames; may be repeated: ", absl::StrJoin(ModelNames(), ", "))
+           .c_str())  //
+      ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
+       "of networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
+      ("serial-maps", po::bool_switch(),
+       "networks build maps one by one, not all at the start on parallel streams (CUDA)")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }
@@ -170,20 +181,64 @@ void RegisterCuda(const Request& request, int device, const Registry& registry,
   }
 }
 
+// Every network with every configuration and dtype, maps built anew and kept.
+absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variables_map& values,
+                                                              BackendKind backend,
+                                                              const Request& request,
+                                                              const Registry& registry) {
+  Strings names = values["config"].as<Strings>();
+  if (names.empty()) {
+    const LayerChoice choice = DefaultLayerChoice(backend);
+    names = {absl::StrCat(choice.mapping, "/", choice.dataflow, "/", choice.output_coords)};
+  }
+  const std::vector<DType> dtypes =
+      backend == BackendKind::kCpu ? std::vector{DType::kF32} : request.dtypes;
+  std::vector<bench::NetworkSpec> specs;
+  for (const std::string& network : values["network"].as<Strings>()) {
+    VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
+    for (const std::string& name : names) {
+      VOXCONV_ASSIGN_OR_RETURN(const auto configuration, harness::ResolveConfig(name, registry));
+      for (const DType dtype : dtypes) {
+        for (const bool keep_maps : {false, true}) {
+          specs.push_back(
+              {network, name, configuration, dtype, keep_maps, !values["serial-maps"].as<bool>()});
+        }
+      }
+    }
+  }
+  return specs;
+}
+
+absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoice& choice,
+                              const Request& request, const Registry& registry,
+                              const std::shared_ptr<bench::GateFailures>& failures) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<bench::NetworkSpec> specs,
+                           ParseNetworks(values, choice.kind, request, registry));
+  for (const std::string& input : request.inputs) {
+    const auto scenario =
+        std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
+    for (const bench::NetworkSpec& spec : specs) {
+      bench::AddNetworkBenchmark(spec, scenario, failures);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
   VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
+  const BackendChoice choice{
+      .kind = kind, .device = values["device"].as<int>(), .threads = request.threads.front()};
+  // Refused once, not by every benchmark.
+  VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
   if (kind == BackendKind::kCpu) {
     RegisterCpu(request, registry, failures);
-    return absl::OkStatus();
+  } else {
+    RegisterCuda(request, choice.device, registry, failures);
   }
-  const int device = values["device"].as<int>();
-  // Refused once, not by every benchmark.
-  VOXCONV_RETURN_IF_ERROR(cli::MakeBackend({.kind = kind, .device = device}).status());
-  RegisterCuda(request, device, registry, failures);
-  return absl::OkStatus();
+  return RegisterNetworks(values, choice, request, registry, failures);
 }
 
 }  // namespace

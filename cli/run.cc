@@ -1,5 +1,4 @@
 // voxconv run: a network on a point cloud.
-#include <chrono>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -8,8 +7,10 @@
 #include "backends/cpu/cpu_backend.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/network_frame.h"
 #include "experiments/harness/preset.h"
 #include "experiments/harness/result_line.h"
+#include "experiments/harness/statistics.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
@@ -35,10 +36,11 @@ void PrintLayerTable(const RunReport& report) {
   Table table = {{"layer", "op", "geometry", "channels", "voxels", "pairs", "map"}};
   for (Stage stage : stages) table[0].push_back(absl::StrCat(ToString(stage), " ms"));
   for (const LayerReport& layer : report.layers) {
+    const bool fused = !layer.fused_into.empty();
     std::vector<std::string> row = {
         layer.name,
-        layer.op,
-        layer.geometry,
+        fused ? absl::StrCat(layer.op, " (fused)") : layer.op,
+        fused ? absl::StrCat("in ", layer.fused_into) : layer.geometry,
         absl::StrCat(layer.c_in, "->", layer.c_out),
         absl::StrCat(layer.n_in, "->", layer.n_out),
         layer.pairs > 0 ? absl::StrCat(layer.pairs) : "",
@@ -52,13 +54,27 @@ void PrintLayerTable(const RunReport& report) {
   std::cout << FormatTable(table);
 }
 
+// How long the network took: the run that the stages are of, or the medians of more that were not
+// profiled.
+struct Frames {
+  int count = 0;
+  double wall_ms = 0;
+  double queued_ms = 0;  // how long the host was busy queueing
+
+  std::string wall_name() const {
+    if (count == 0) return "wall time";
+    return absl::StrFormat("median wall time of %d frames without stage times (queued in %.2f ms)",
+                           count, queued_ms);
+  }
+};
+
 // The stages that cost most, and what else the run held and counted.
-void PrintTotals(const RunReport& report, double wall_ms, Backend& backend) {
+void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend) {
   std::vector<Stage> stages = VisitedStages(report.total);
   std::sort(stages.begin(), stages.end(),
             [&](Stage a, Stage b) { return report.total.Time(a) > report.total.Time(b); });
-  std::cout << absl::StrFormat("wall time: %.2f ms; stages: %.2f ms; costliest:", wall_ms,
-                               report.total.Total());
+  std::cout << absl::StrFormat("%s: %.2f ms; stages: %.2f ms; costliest:", frames.wall_name(),
+                               frames.wall_ms, report.total.Total());
   for (size_t i = 0; i < std::min<size_t>(3, stages.size()); ++i) {
     std::cout << absl::StrFormat(" %s %.2f ms (%.0f %%)", ToString(stages[i]),
                                  report.total.Time(stages[i]),
@@ -95,17 +111,25 @@ harness::Json LayerJson(const LayerReport& layer) {
   for (Stage stage : VisitedStages(layer.profile)) {
     stages[std::string(ToString(stage))] = layer.profile.Time(stage);
   }
-  return {{"name", layer.name},           {"op", layer.op},
-          {"geometry", layer.geometry},   {"c_in", layer.c_in},
-          {"c_out", layer.c_out},         {"n_in", layer.n_in},
-          {"n_out", layer.n_out},         {"pairs", layer.pairs},
-          {"map_sizes", layer.map_sizes}, {"mapping", layer.mapping},
-          {"dataflow", layer.dataflow},   {"map", ToString(layer.map_origin)},
-          {"stages_ms", stages},          {"counters", harness::ToJson(layer.profile.counters)}};
+  return {{"name", layer.name},
+          {"op", layer.op},
+          {"fused_into", layer.fused_into},
+          {"geometry", layer.geometry},
+          {"c_in", layer.c_in},
+          {"c_out", layer.c_out},
+          {"n_in", layer.n_in},
+          {"n_out", layer.n_out},
+          {"pairs", layer.pairs},
+          {"map_sizes", layer.map_sizes},
+          {"mapping", layer.mapping},
+          {"dataflow", layer.dataflow},
+          {"map", ToString(layer.map_origin)},
+          {"stages_ms", stages},
+          {"counters", harness::ToJson(layer.profile.counters)}};
 }
 
 harness::Json ResultJson(const po::variables_map& values, const harness::Configuration& config,
-                         const VoxelizedCloud& cloud, const RunReport& report, double wall_ms,
+                         const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
                          const Backend& backend) {
   harness::Json layers = harness::Json::array();
   for (const LayerReport& layer : report.layers) layers.push_back(LayerJson(layer));
@@ -117,7 +141,11 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
           {"input_hash", harness::HashInput(cloud.coords, cloud.features)},
           {"voxels", cloud.size()},
           {"configuration", harness::ToJson(config)},
-          {"wall_ms", wall_ms},
+          {"dtype", values["dtype"].as<std::string>()},
+          {"fold_batch_norm", values["fold-batch-norm"].as<bool>()},
+          {"wall_ms", frames.wall_ms},
+          {"frames", frames.count},
+          {"queued_ms", frames.queued_ms},
           {"layers", layers},
           {"counters", harness::ToJson(report.total.counters)},
           {"provenance", harness::DescribeProvenance(backend)}};
@@ -125,18 +153,24 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
 
 // --preset, or --mapping, --dataflow and --output-coords together.
 absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_map& values,
+                                                          BackendKind backend,
                                                           const Registry& registry) {
   if (values.count("preset") != 0) {
     for (const char* name : {"mapping", "dataflow", "output-coords"}) {
-      if (values[name].defaulted()) continue;
+      if (values.count(name) == 0) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, ": not together with --preset, which names one already"));
     }
     return harness::ResolveConfig(values["preset"].as<std::string>(), registry);
   }
   harness::Configuration configuration;
-  configuration.choice = {values["mapping"].as<std::string>(), values["dataflow"].as<std::string>(),
-                          values["output-coords"].as<std::string>()};
+  configuration.choice = DefaultLayerChoice(backend);
+  for (const auto& [name, spec] :
+       {std::pair("mapping", &configuration.choice.mapping),
+        std::pair("dataflow", &configuration.choice.dataflow),
+        std::pair("output-coords", &configuration.choice.output_coords)}) {
+    if (values.count(name) != 0) *spec = values[name].as<std::string>();
+  }
   return harness::Resolve(configuration, registry);
 }
 
@@ -179,32 +213,66 @@ po::options_description NetworkOptions() {
 
 po::options_description ConfigurationOptions() {
   po::options_description options("Configuration");
-  options.add_options()                                                                        //
-      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")    //
-      ("mapping", po::value<std::string>()->default_value("sorted_search"), "mapping plugin")  //
-      ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
-       "dataflow plugin")  //
-      ("output-coords", po::value<std::string>()->default_value(harness::kDefaultOutputCoords),
-       "output coordinate plugin")                                                      //
+  options.add_options()                                                                      //
+      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
+      ("mapping", po::value<std::string>(),
+       "mapping plugin (by default sorted_search on the CPU, hash on CUDA)")  //
+      ("dataflow", po::value<std::string>(),
+       "dataflow plugin (fetch_on_demand, implicit_gemm)")  //
+      ("output-coords", po::value<std::string>(),
+       "output coordinate plugin (sort_unique, fused)")  //
+      ("serial-maps", po::bool_switch(),
+       "frames build maps one by one, not all at the start on parallel streams (CUDA)")  //
+      ("frames", po::value<int>(),
+       "frames timed as a whole, without stage times (0 on the CPU, 20 on CUDA)")       //
       ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //
       ("map-sizes", po::bool_switch(), "print each new map's pairs per kernel offset")  //
       ("out", po::value<std::string>(), "append the result as one JSON line to this file");
   return options;
 }
 
+absl::StatusOr<int> ParseFrames(const po::variables_map& values, BackendKind backend) {
+  if (values.count("frames") == 0) return backend == BackendKind::kCuda ? 20 : 0;
+  constexpr int kMaxFrames = 1000000;
+  const int frames = values["frames"].as<int>();
+  if (frames >= 0 && frames <= kMaxFrames) return frames;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--frames ", frames, ": allowed are 0 .. ", kMaxFrames));
+}
+
+// Without stage times, after a frame to warm up.
+absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                                  const TensorView& features, const ExecutionContext& context,
+                                  int count) {
+  runner.set_profile_stages(false);
+  std::vector<double> wall, queued;
+  RunResult result;
+  for (int i = 0; i <= count; ++i) {
+    VOXCONV_ASSIGN_OR_RETURN(const FrameTime time,
+                             TimeFrame(runner, coordinates, features, context, result));
+    if (i == 0) continue;
+    wall.push_back(time.wall_ms);
+    queued.push_back(time.queued_ms);
+  }
+  return Frames{count, harness::Quantile(wall, 0.5), harness::Quantile(queued, 0.5)};
+}
+
 absl::Status RunNetwork(const po::variables_map& values, Session& session) {
-  VOXCONV_ASSIGN_OR_RETURN(const harness::Configuration configuration,
-                           ParseConfiguration(values, session.registry()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const harness::Configuration configuration,
+      ParseConfiguration(values, session.backend().kind(), session.registry()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
   if (values["warmup"].as<int>() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
   }
+  VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
   const int64_t in_channels = graph.in_channels();
   RunConfig config{.planner = harness::MakePlanner(configuration),
                    .dtype = dtype,
-                   .fold_batch_norm = values["fold-batch-norm"].as<bool>()};
+                   .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
+                   .parallel_maps = !values["serial-maps"].as<bool>()};
   VOXCONV_ASSIGN_OR_RETURN(
       auto runner,
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
@@ -221,18 +289,22 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   for (int i = 0; i < values["warmup"].as<int>(); ++i) {
     VOXCONV_RETURN_IF_ERROR(runner->Run(coordinates, features.view()).status());
   }
-  const auto begin = std::chrono::steady_clock::now();
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(coordinates, features.view()));
-  const double wall_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  RunResult result;
+  VOXCONV_ASSIGN_OR_RETURN(const FrameTime profiled,
+                           TimeFrame(*runner, coordinates, features.view(), context, result));
+  Frames frames{.wall_ms = profiled.wall_ms};
+  if (num_frames > 0) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        frames, TimeFrames(*runner, coordinates, features.view(), context, num_frames));
+  }
 
   PrintLayerTable(result.report);
   if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
-  PrintTotals(result.report, wall_ms, session.backend());
+  PrintTotals(result.report, frames, session.backend());
   if (values.count("out") == 0) return absl::OkStatus();
   return harness::AppendLine(
       values["out"].as<std::string>(),
-      ResultJson(values, configuration, cloud, result.report, wall_ms, session.backend()));
+      ResultJson(values, configuration, cloud, result.report, frames, session.backend()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #define VOXCONV_CORE_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,13 +66,20 @@ class Backend {
   virtual absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map,
                                                      const LayoutRequest& request,
                                                      const ExecutionContext& context) = 0;
-  // The map with inputs and outputs exchanged, as canonical pairs.
+  // The map with inputs and outputs exchanged: as canonical pairs, or as a neighbour table where
+  // the map is a table whose pairs have not been counted, so that none need be.
   virtual absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
                                                        const ExecutionContext& context) = 0;
   // Exclusive prefix sum over the offsets of the pairs of each, K + 1 entries, of a map in table
   // layout (KernelMap::EnsureCounts). Synchronises the stream.
   virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                           const ExecutionContext& context) = 0;
+  // Independent pieces of work: calls each with a context whose stream comes after what is queued
+  // on the given one, and before what is queued there later. A backend with several streams may run
+  // them at the same time. The first error, once all of them have been called.
+  using Branch = std::function<absl::Status(const ExecutionContext&)>;
+  virtual absl::Status RunBranches(absl::Span<const Branch> branches,
+                                   const ExecutionContext& context);
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
 };
@@ -84,6 +92,13 @@ struct ExecutionContext {
 
   Counters* counters() const { return profile == nullptr ? nullptr : &profile->counters; }
 };
+
+inline absl::Status Backend::RunBranches(absl::Span<const Branch> branches,
+                                         const ExecutionContext& context) {
+  absl::Status status;
+  for (const Branch& branch : branches) status.Update(branch(context));
+  return status;
+}
 
 // Times one visit of a stage for as long as it lives.
 class StageScope {

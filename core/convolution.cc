@@ -74,12 +74,21 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
   }
   const KernelMap& used = converted.has_value() ? *converted : map;
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> plan, dataflow.Plan(used, shape, context));
-  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
+  return RunPlannedConvolution(dataflow, *plan, used, input, weights, workspace, context, epilogue);
+}
+
+absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
+                                             const KernelMap& map, const TensorView& input,
+                                             const TensorView& weights, Workspace& workspace,
+                                             const ExecutionContext& context,
+                                             const Epilogue& epilogue) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
+  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan.booking(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor output,
                            Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
   const bool fused = dataflow.FusesEpilogue(context.backend->kind());
   VOXCONV_RETURN_IF_ERROR(
-      dataflow.Forward(*plan, used, {input, weights, output.view(), fused ? epilogue : Epilogue{}},
+      dataflow.Forward(plan, map, {input, weights, output.view(), fused ? epilogue : Epilogue{}},
                        workspace, context));
   if (!fused && !epilogue.empty()) {
     VOXCONV_RETURN_IF_ERROR(ApplyEpilogue(epilogue, output.view(), context));

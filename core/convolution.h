@@ -26,6 +26,14 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
                                       Workspace& workspace, const ExecutionContext& context,
                                       const Epilogue& epilogue = {});
 
+// The same for callers that keep plans: `plan` is `dataflow`'s, of this map, which is in the layout
+// that it takes, and for these channels and this dtype.
+absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
+                                             const KernelMap& map, const TensorView& input,
+                                             const TensorView& weights, Workspace& workspace,
+                                             const ExecutionContext& context,
+                                             const Epilogue& epilogue = {});
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_CORE_CONVOLUTION_H_

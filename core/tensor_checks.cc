@@ -62,6 +62,12 @@ absl::Status CheckScaleShift(const TensorView& x, const TensorView& y, BackendKi
   return tensors.Check("scale_shift: y", y, x.rows, x.channels);
 }
 
+absl::Status CheckConvert(const TensorView& x, const TensorView& y, BackendKind backend) {
+  VOXCONV_RETURN_IF_ERROR(
+      TensorChecker(x.dtype, backend).Check("convert: x", x, x.rows, x.channels));
+  return TensorChecker(y.dtype, backend).Check("convert: y", y, x.rows, x.channels);
+}
+
 absl::Status CheckAdd(const TensorView& a, const TensorView& b, const TensorView& y,
                       BackendKind backend) {
   const TensorChecker tensors(a.dtype, backend);

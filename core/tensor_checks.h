@@ -16,6 +16,7 @@ namespace voxconv {
 // All take the arguments of the operator and the backend they are to be in the memory of. f32 and
 // tf32 are one dtype here; the CPU takes no other.
 absl::Status CheckScaleShift(const TensorView& x, const TensorView& y, BackendKind backend);
+absl::Status CheckConvert(const TensorView& x, const TensorView& y, BackendKind backend);
 absl::Status CheckAdd(const TensorView& a, const TensorView& b, const TensorView& y,
                       BackendKind backend);
 absl::Status CheckConcat(const TensorView& a, const TensorView& b, const TensorView& y,

@@ -1,8 +1,8 @@
 // The dense operators of network layers, implemented once a backend. All tensors are row-major
-// in the backend's memory and of one dtype: f32 on the CPU, also f16 and bf16 on CUDA (computed in
-// f32, rounded once; tf32 is f32 here but for Linear); outputs are overwritten. Those of ScaleShift
-// and Add may alias an input, no others may. Work is queued on context.stream. Shape mismatches are
-// refused by name and value.
+// in the backend's memory and, but for Convert, of one dtype: f32 on the CPU, also f16 and bf16 on
+// CUDA (computed in f32, rounded once; tf32 is f32 here but for Linear); outputs are overwritten.
+// Those of ScaleShift and Add may alias an input, no others may. Work is queued on context.stream.
+// Shape mismatches are refused by name and value.
 #ifndef VOXCONV_CORE_TENSOR_OPS_H_
 #define VOXCONV_CORE_TENSOR_OPS_H_
 
@@ -43,6 +43,9 @@ class TensorOps {
   virtual absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift,
                                   bool relu, const TensorView& y,
                                   const ExecutionContext& context) = 0;
+  // y = x, rounded to y's dtype where that is another.
+  virtual absl::Status Convert(const TensorView& x, const TensorView& y,
+                               const ExecutionContext& context) = 0;
   // y = a + b, then max(y, 0) if `relu`.
   virtual absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
                            const ExecutionContext& context) = 0;

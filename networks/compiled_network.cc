@@ -1,6 +1,8 @@
 #include "networks/compiled_network.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,8 +37,11 @@ class Compiler {
 
   absl::Status Run() {
     VOXCONV_RETURN_IF_ERROR(SetUpLayers());
+    VOXCONV_RETURN_IF_ERROR(CheckDType());
+    FindChains();
+    PlanSharing();
+    MakeSchedule();
     VOXCONV_RETURN_IF_ERROR(UploadParameters());
-    FindLifetimes();
     // Copies from the graph's own arrays may still be queued.
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
     graph_.ReleaseParameters();
@@ -100,22 +105,92 @@ class Compiler {
     return absl::OkStatus();
   }
 
+  // What no plugin has refused, because the network has none.
+  absl::Status CheckDType() const {
+    if (context_.backend->kind() != BackendKind::kCpu || network_.config.dtype == DType::kF32) {
+      return absl::OkStatus();
+    }
+    return absl::UnimplementedError(absl::StrCat("dtype ", ToString(network_.config.dtype),
+                                                 ": networks on the CPU take f32 only"));
+  }
+
+  void FindChains() {
+    std::vector<int> maker(graph_.coordinates().size(), -1);
+    for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
+      if (network_.layers[id].output_coords != nullptr) maker[graph_.node(id).coordinates] = id;
+    }
+    std::vector<bool> placed(maker.size(), false);
+    for (size_t first = 1; first < maker.size(); ++first) {
+      if (placed[first] || maker[first] < 0) continue;
+      CoordinateChain chain{.from = graph_.coordinates()[first].from,
+                            .output_coords = network_.layers[maker[first]].output_coords,
+                            .node = maker[first]};
+      for (size_t set = first; set < maker.size(); ++set) {
+        const int tip = chain.sets.empty() ? chain.from : chain.sets.back();
+        if (placed[set] || maker[set] < 0 || graph_.coordinates()[set].from != tip ||
+            network_.layers[maker[set]].output_coords != chain.output_coords) {
+          continue;
+        }
+        placed[set] = true;
+        chain.sets.push_back(static_cast<int>(set));
+        chain.geometries.push_back(*network_.layers[maker[set]].geometry);
+        chain.node = std::min(chain.node, maker[set]);
+      }
+      network_.chains.push_back(std::move(chain));
+    }
+  }
+
+  void PlanSharing() {
+    network_.plan_of_node.assign(graph_.nodes().size(), -1);
+    std::map<std::tuple<const Dataflow*, int, int64_t, int64_t>, int> slots;
+    for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
+      const Dataflow* dataflow = network_.layers[id].dataflow;
+      if (dataflow == nullptr) continue;
+      const Node& node = graph_.node(id);
+      const auto [slot, is_new] = slots.try_emplace(
+          {dataflow, network_.maps.map_of_node[id], graph_.InputChannels(node), node.channels},
+          static_cast<int>(network_.plans.size()));
+      if (is_new) network_.plans.push_back({.node = id});
+      network_.plan_of_node[id] = slot->second;
+      network_.plans[slot->second].last_user = id;
+    }
+  }
+
+  void MakeSchedule() {
+    std::vector<bool> fuses;
+    for (const LayerSetup& layer : network_.layers) {
+      fuses.push_back(layer.dataflow != nullptr &&
+                      layer.dataflow->FusesEpilogue(context_.backend->kind()));
+    }
+    network_.schedule = voxconv::MakeSchedule(graph_, fuses);
+    for (int id : network_.schedule.order) {
+      const int moved = network_.schedule.tails[id].residual_bias;
+      if (moved >= 0) moved_bias_.insert(moved);
+    }
+  }
+
   absl::Status UploadParameters() {
     for (const Node& node : graph_.nodes()) {
-      LayerParameters& uploaded = network_.parameters.emplace_back();
       for (int id : node.parameters) {
         if (!graph_.parameters()[id].values.empty()) continue;
         return absl::FailedPreconditionError(
             absl::StrCat("parameter '", graph_.parameters()[id].name, "' has no values"));
       }
-      if (absl::Status status = Upload(node, uploaded); !status.ok()) return InLayer(node, status);
+    }
+    network_.parameters.resize(graph_.nodes().size());
+    for (int id : network_.schedule.order) {
+      LayerParameters& uploaded = network_.parameters[id];
+      if (absl::Status status = Upload(id, uploaded); !status.ok()) {
+        return InLayer(graph_.node(id), status);
+      }
       network_.parameter_bytes +=
           uploaded.weights.view().bytes() + uploaded.scale.bytes() + uploaded.shift.bytes();
     }
     return absl::OkStatus();
   }
 
-  absl::Status Upload(const Node& node, LayerParameters& uploaded) {
+  absl::Status Upload(int id, LayerParameters& uploaded) {
+    const Node& node = graph_.node(id);
     if (node.op == Op::kBatchNorm) {
       const ScaleAndShift affine = InferenceBatchNorm(graph_, node);
       VOXCONV_ASSIGN_OR_RETURN(uploaded.scale, UploadFloats(affine.scale));
@@ -124,12 +199,36 @@ class Compiler {
     }
     if (node.parameters.empty()) return absl::OkStatus();
     const Parameter& weights = graph_.parameters()[node.parameters[0]];
-    VOXCONV_ASSIGN_OR_RETURN(
-        uploaded.weights,
-        Tensor::FromHost(weights.values, weights.size() / node.channels, node.channels, context_));
-    if (node.parameters.size() < 2) return absl::OkStatus();
-    VOXCONV_ASSIGN_OR_RETURN(uploaded.shift,
-                             UploadFloats(graph_.parameters()[node.parameters[1]].values));
+    VOXCONV_ASSIGN_OR_RETURN(uploaded.weights,
+                             Tensor::FromHost(weights.values, weights.size() / node.channels,
+                                              node.channels, context_, network_.config.dtype));
+    return UploadTail(id, uploaded);
+  }
+
+  const std::vector<float>* BiasOf(int id) const {
+    const Node& node = graph_.node(id);
+    return node.parameters.size() < 2 ? nullptr : &graph_.parameters()[node.parameters[1]].values;
+  }
+
+  // The scale and shift of all that the layer does to its sum.
+  absl::Status UploadTail(int id, LayerParameters& uploaded) {
+    const Tail& tail = network_.schedule.tails[id];
+    const std::vector<float>* bias = moved_bias_.contains(id) ? nullptr : BiasOf(id);
+    std::vector<double> shift(graph_.node(id).channels, 0.0);
+    const auto add = [&shift](const std::vector<float>& values) {
+      for (size_t c = 0; c < shift.size(); ++c) shift[c] += values[c];
+    };
+    if (bias != nullptr) add(*bias);
+    if (tail.norm >= 0) {
+      const ScaleAndShift affine = InferenceBatchNorm(graph_, graph_.node(tail.norm));
+      for (size_t c = 0; c < shift.size(); ++c) {
+        shift[c] = shift[c] * affine.scale[c] + affine.shift[c];
+      }
+      VOXCONV_ASSIGN_OR_RETURN(uploaded.scale, UploadFloats(affine.scale));
+    }
+    if (tail.residual_bias >= 0) add(*BiasOf(tail.residual_bias));
+    if (bias == nullptr && tail.norm < 0 && tail.residual_bias < 0) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(uploaded.shift, UploadFloats(shift));
     return absl::OkStatus();
   }
 
@@ -142,26 +241,12 @@ class Compiler {
     return array;
   }
 
-  void FindLifetimes() {
-    const int size = static_cast<int>(graph_.nodes().size());
-    network_.dying_tensors.resize(size);
-    network_.dying_switches.resize(size);
-    const std::vector<int> last = graph_.LastConsumers();
-    std::vector<int> last_unpool(size, -1);
-    for (int id = 0; id < size; ++id) {
-      if (id != graph_.output()) network_.dying_tensors[last[id]].push_back(id);
-      if (graph_.node(id).op == Op::kUnpool) last_unpool[graph_.node(id).counterpart] = id;
-    }
-    for (int id = 0; id < size; ++id) {
-      if (last_unpool[id] >= 0) network_.dying_switches[last_unpool[id]].push_back(id);
-    }
-  }
-
   CompiledNetwork& network_;
   NetworkGraph& graph_;
   const Registry& registry_;
   const ExecutionContext& context_;
   std::vector<bool> coordinates_made_;
+  std::set<int> moved_bias_;  // nodes whose bias another adds
 };
 
 }  // namespace
@@ -171,10 +256,6 @@ absl::StatusOr<std::unique_ptr<CompiledNetwork>> CompileNetwork(NetworkGraph gra
                                                                 const Registry& registry,
                                                                 const ExecutionContext& context) {
   if (config.planner == nullptr) return absl::InvalidArgumentError("planner: none is given");
-  if (config.dtype != DType::kF32 && config.dtype != DType::kTf32) {
-    return absl::UnimplementedError(
-        absl::StrCat("dtype ", ToString(config.dtype), ": networks run in f32 and tf32"));
-  }
   if (config.fold_batch_norm) {
     VOXCONV_ASSIGN_OR_RETURN(graph, FoldBatchNorm(std::move(graph)));
   }

@@ -16,12 +16,15 @@
 #include "networks/graph.h"
 #include "networks/map_plan.h"
 #include "networks/planner.h"
+#include "networks/schedule.h"
 
 namespace voxconv {
 
 struct RunConfig {
   std::shared_ptr<const Planner> planner;  // required
-  DType dtype = DType::kF32;               // f32 or tf32 (compute); features are stored as f32
+  // What features and weights are stored in and layers computed with; sums, scales and shifts are
+  // f32. The CPU takes f32 only.
+  DType dtype = DType::kF32;
   // Batch norm goes into the convolution before it, instead of running as an operator of its own.
   bool fold_batch_norm = false;
   // Layers with the same map share it.
@@ -29,6 +32,17 @@ struct RunConfig {
   // Maps outlive a run and serve later runs on the same CoordinateSet; they are freed after their
   // last layer otherwise.
   bool keep_maps = false;
+  // On CUDA, and where stages are not profiled, all maps are built at the start of a run, those
+  // that do not depend on each other on parallel streams; where memory does not suffice for all of
+  // them at once, and otherwise, each is built when its first layer comes.
+  bool parallel_maps = true;
+  // Each layer's stages are timed and its counters kept, and Run waits for the results. Otherwise
+  // Run queues the work, waits only where a size must be known on the host, and reports no layers.
+  bool profile_stages = true;
+  // Layer reports tell the pairs of maps, also of those that a device has not counted; these are
+  // then kept until the end of the run, where the host waits for the counts. Only together with
+  // profile_stages.
+  bool count_pairs = true;
 };
 
 // What runs a layer. Plugins are owned by the CompiledNetwork and null where the layer needs none.
@@ -40,11 +54,27 @@ struct LayerSetup {
   LayerChoice specs;                            // canonical; empty where the plugin is null
 };
 
-// In the backend's memory. Convolution and linear: weights, and shift as bias. Batch norm: scale
-// and shift. Empty arrays where there is none.
+// In the backend's memory. Convolution and linear: weights, and the shift of what they store, their
+// own bias or that of their whole tail; scale where the tail has a batch norm. Batch norm that runs
+// by itself: scale and shift. Empty arrays where there is none.
 struct LayerParameters {
   Tensor weights;  // [K * C_in, C_out]
   Array<float> scale, shift;
+};
+
+// Coordinate sets made one of the other, in one go.
+struct CoordinateChain {
+  int from = 0;  // the set that the first is made of
+  std::vector<int> sets;
+  std::vector<ConvGeometry> geometries;  // by set
+  const OutputCoords* output_coords = nullptr;
+  int node = 0;  // the layer that first needs one of them
+};
+
+// A dataflow's plan, shared by layers of one map, dataflow and shape.
+struct PlanSlot {
+  int node = 0;        // whose dataflow and shape
+  int last_user = -1;  // the last node that runs it
 };
 
 struct CompiledNetwork {
@@ -54,16 +84,18 @@ struct CompiledNetwork {
   std::vector<LayerParameters> parameters;  // by node
   int64_t parameter_bytes = 0;
   MapPlan maps;
-  // By node: nodes whose tensors, and poolings whose switches, nobody reads after it.
-  std::vector<std::vector<int>> dying_tensors, dying_switches;
+  std::vector<CoordinateChain> chains;  // of all coordinate sets but the input's
+  std::vector<PlanSlot> plans;
+  std::vector<int> plan_of_node;  // -1 where no dataflow runs
+  Schedule schedule;
 
   std::map<std::string, std::unique_ptr<const Mapping>> mappings;  // by canonical spec
   std::map<std::string, std::unique_ptr<const Dataflow>> dataflows;
   std::map<std::string, std::unique_ptr<const OutputCoords>> output_coords;
 };
 
-// Refuses, naming the layer: parameters without values, unknown plugins and options, layers that
-// their plugins do not support, dtypes other than f32 and tf32.
+// Refuses, naming the layer: parameters without values, unknown plugins and options, layers and
+// dtypes that their plugins do not support.
 absl::StatusOr<std::unique_ptr<CompiledNetwork>> CompileNetwork(NetworkGraph graph,
                                                                 const RunConfig& config,
                                                                 const Registry& registry,

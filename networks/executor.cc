@@ -12,38 +12,30 @@
 namespace voxconv {
 namespace {
 
-// One run: node by node, each timed into its own report.
+// One run: node by node, each timed into its own report where the network is profiled.
 class Execution {
  public:
-  Execution(const CompiledNetwork& network, MapStore& maps, Workspace& workspace, Backend& backend,
-            const TensorView& features)
+  Execution(const CompiledNetwork& network, MapStore& maps, Workspace& workspace, Backend& backend)
       : network_(network),
         graph_(network.graph),
+        schedule_(network.schedule),
+        profiled_(network.config.profile_stages),
         maps_(maps),
         workspace_(workspace),
         context_{&backend, &backend.main_stream(), nullptr},
         ops_(backend.tensor_ops()),
-        values_(network.graph.nodes().size()) {
-    values_[0].view = features;
-  }
+        values_(network.graph.nodes().size()) {}
 
-  absl::StatusOr<RunResult> Run() {
-    const int size = static_cast<int>(graph_.nodes().size());
-    // Never resized below: backends may write into a profile until FlushStages.
-    report_.layers.resize(size - 1);
-    for (int id = 1; id < size; ++id) {
-      context_.profile = &Report(id).profile;
-      if (absl::Status status = RunNode(id); !status.ok()) {
-        // Stages in flight still point into the report.
-        context_.backend->FlushStages().IgnoreError();
-        return InLayer(graph_.node(id), status);
-      }
-      report_.peak_map_bytes = std::max(report_.peak_map_bytes, maps_.bytes());
-      FreeAfter(id);
+  absl::StatusOr<RunResult> Run(const TensorView& features) {
+    // Never resized afterwards: backends may write into a profile until FlushStages.
+    if (profiled_) report_.layers.resize(graph_.nodes().size() - 1);
+    absl::Status status = RunNodes(features);
+    if (status.ok() && profiled_) status = FinishReport();
+    if (!status.ok()) {
+      // Stages in flight still point into the report.
+      context_.backend->FlushStages().IgnoreError();
+      return status;
     }
-    VOXCONV_RETURN_IF_ERROR(context_.backend->FlushStages());
-    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
-    for (const LayerReport& layer : report_.layers) report_.total.Add(layer.profile);
     report_.parameter_bytes = network_.parameter_bytes;
     const int coordinates = graph_.node(graph_.output()).coordinates;
     return RunResult{std::move(*values_[graph_.output()].owned),
@@ -52,14 +44,82 @@ class Execution {
   }
 
  private:
-  // A node's tensor. The input's is the caller's: `view` alone.
+  // A node's tensor. The input's is the caller's unless it is converted: `view` alone.
   struct Value {
     std::optional<Tensor> owned;
     TensorView view;
     Array<int32_t> switches;  // of max pooling that is undone later
   };
 
-  LayerReport& Report(int id) { return report_.layers[id - 1]; }
+  // A report that nobody reads stands in where none is made.
+  LayerReport& Report(int id) { return profiled_ ? report_.layers[id - 1] : ignored_; }
+
+  void RecordInto(Profile& profile) { context_.profile = profiled_ ? &profile : nullptr; }
+
+  absl::Status RunNodes(const TensorView& features) {
+    RecordInto(input_profile_);
+    VOXCONV_RETURN_IF_ERROR(TakeFeatures(features));
+    if (context_.backend->kind() == BackendKind::kCuda) {
+      VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+      if (!profiled_ && network_.config.parallel_maps) {
+        VOXCONV_RETURN_IF_ERROR(maps_.BuildAll(context_, report_));
+      }
+    }
+    for (int id : schedule_.order) {
+      RecordInto(Report(id).profile);
+      if (profiled_) Describe(id);
+      if (absl::Status status = RunNode(id); !status.ok()) return InLayer(graph_.node(id), status);
+      if (profiled_) {
+        DescribeTail(id);
+        report_.peak_map_bytes = std::max(report_.peak_map_bytes, maps_.bytes());
+      }
+      FreeAfter(id);
+    }
+    return absl::OkStatus();
+  }
+
+  // In the network's dtype.
+  absl::Status TakeFeatures(const TensorView& features) {
+    const DType dtype = network_.config.dtype;
+    Value& value = values_[0];
+    value.view = features;
+    value.view.dtype = dtype;
+    if (SizeOf(features.dtype) == SizeOf(dtype)) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(value.owned,
+                             Tensor::Create(features.rows, features.channels, dtype, context_));
+    value.view = value.owned->view();
+    Grow(value.view.bytes());
+    StageScope scope(context_, Stage::kDense);
+    return ops_.Convert(features, value.view, context_);
+  }
+
+  // All sets at the start, so that the host waits for their sizes while little else is queued.
+  absl::Status MakeCoordinates() {
+    for (const CoordinateChain& chain : network_.chains) {
+      RecordInto(Report(chain.node).profile);
+      if (absl::Status status = maps_.MakeChain(chain, context_); !status.ok()) {
+        return InLayer(graph_.node(chain.node), status);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What takes a wait for the device.
+  absl::Status FinishReport() {
+    context_.profile = nullptr;
+    for (const auto& [id, map] : uncounted_) {
+      VOXCONV_RETURN_IF_ERROR(map->EnsureCounts(context_));
+      DescribeMap(id, *map);
+      // What the dataflow could not count.
+      int64_t& true_pairs = Report(id).profile.counters.true_pairs;
+      if (graph_.node(id).op == Op::kConv) true_pairs = std::max(true_pairs, map->num_pairs());
+    }
+    VOXCONV_RETURN_IF_ERROR(context_.backend->FlushStages());
+    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+    report_.total = input_profile_;
+    for (const LayerReport& layer : report_.layers) report_.total.Add(layer.profile);
+    return absl::OkStatus();
+  }
 
   absl::Status RunNode(int id) {
     const Node& node = graph_.node(id);
@@ -101,8 +161,31 @@ class Execution {
     report.c_out = node.channels;
     report.n_in = Input(id).rows;
     report.mapping = setup.specs.mapping;
-    report.dataflow = setup.specs.dataflow;
+    report.dataflow = IsPointwise(node) ? "matmul" : setup.specs.dataflow;
     report.output_coords = setup.specs.output_coords;
+  }
+
+  // The nodes that ran inside this one, and its own tensor, which nobody stored.
+  void DescribeTail(int id) {
+    const int64_t rows = values_[schedule_.tails[id].result].view.rows;
+    Report(id).n_out = rows;
+    for (size_t other = 0; other < schedule_.fused_into.size(); ++other) {
+      if (schedule_.fused_into[other] != id) continue;
+      const Node& node = graph_.node(static_cast<int>(other));
+      LayerReport& report = Report(static_cast<int>(other));
+      report.name = node.name;
+      report.op = std::string(ToString(node.op));
+      report.fused_into = graph_.node(id).name;
+      report.c_in = graph_.InputChannels(node);
+      report.c_out = node.channels;
+      report.n_in = report.n_out = rows;
+    }
+  }
+
+  void DescribeMap(int id, const KernelMap& map) {
+    LayerReport& report = Report(id);
+    report.pairs = map.num_pairs();
+    for (int k = 0; k < map.num_offsets(); ++k) report.map_sizes.push_back(map.num_pairs(k));
   }
 
   const TensorView& Input(int id, int which = 0) const {
@@ -114,14 +197,12 @@ class Execution {
     Value& value = values_[id];
     value.owned = std::move(tensor);
     value.view = value.owned->view();
-    value.view.dtype = DType::kF32;  // tf32 is a way to compute, not to store
-    Report(id).n_out = value.view.rows;
     Grow(value.view.bytes());
   }
 
   absl::Status Allocate(int id, int64_t rows) {
-    VOXCONV_ASSIGN_OR_RETURN(Tensor tensor,
-                             Tensor::Create(rows, graph_.node(id).channels, DType::kF32, context_));
+    VOXCONV_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Create(rows, graph_.node(id).channels,
+                                                           network_.config.dtype, context_));
     Keep(id, std::move(tensor));
     return absl::OkStatus();
   }
@@ -129,7 +210,7 @@ class Execution {
   // For element-wise nodes: takes over the tensor of an input that nobody reads afterwards, or
   // allocates.
   absl::Status TakeOrAllocate(int id) {
-    const std::vector<int>& dying = network_.dying_tensors[id];
+    const std::vector<int>& dying = schedule_.dying_tensors[id];
     for (int input : graph_.node(id).inputs) {
       Value& value = values_[input];
       if (!value.owned.has_value() || std::find(dying.begin(), dying.end(), input) == dying.end())
@@ -147,12 +228,12 @@ class Execution {
   }
 
   void FreeAfter(int id) {
-    for (int dead : network_.dying_tensors[id]) {
+    for (int dead : schedule_.dying_tensors[id]) {
       Value& value = values_[dead];
       if (value.owned.has_value()) live_bytes_ -= value.view.bytes();
       value = Value{.switches = std::move(value.switches)};
     }
-    for (int dead : network_.dying_switches[id]) {
+    for (int dead : schedule_.dying_switches[id]) {
       live_bytes_ -= values_[dead].switches.bytes();
       values_[dead].switches = Array<int32_t>();
     }
@@ -161,32 +242,31 @@ class Execution {
 
   absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int id) {
     VOXCONV_RETURN_IF_ERROR(maps_.MakeOutputCoordinates(id, context_));
-    LayerReport& report = Report(id);
     VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<const KernelMap> map,
-                             maps_.Map(id, context_, report, report_));
-    report.pairs = map->num_pairs();
-    for (int k = 0; k < map->num_offsets(); ++k) report.map_sizes.push_back(map->num_pairs(k));
+                             maps_.Map(id, context_, Report(id), report_));
+    if (!profiled_) return map;
+    if (map->counts_known()) {
+      DescribeMap(id, *map);
+    } else if (network_.config.count_pairs) {
+      uncounted_.emplace_back(id, map);
+    }
     return map;
   }
 
   absl::Status Conv(int id) {
     VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const KernelMap> map, Map(id));
-    TensorView input = Input(id), weights = network_.parameters[id].weights.view();
-    input.dtype = weights.dtype = network_.config.dtype;
-    VOXCONV_ASSIGN_OR_RETURN(Tensor output, RunConvolution(*network_.layers[id].dataflow, *map,
-                                                           input, weights, workspace_, context_));
-    Keep(id, std::move(output));
-    return BiasAndRelu(id);
-  }
-
-  // In place, as an epilogue.
-  absl::Status BiasAndRelu(int id) {
-    const float* bias = network_.parameters[id].shift.data();
-    const bool relu = graph_.node(id).relu;
-    if (bias == nullptr && !relu) return absl::OkStatus();
-    StageScope scope(context_, Stage::kEpilogue);
-    const TensorView& y = values_[id].view;
-    return ops_.ScaleShift(y, nullptr, bias, relu, y, context_);
+    VOXCONV_ASSIGN_OR_RETURN(const DataflowPlan* plan, maps_.Plan(id, *map, context_));
+    const LayerParameters& parameters = network_.parameters[id];
+    const Tail& tail = schedule_.tails[id];
+    Epilogue epilogue{
+        .scale = parameters.scale.data(), .shift = parameters.shift.data(), .relu = tail.relu};
+    if (tail.residual >= 0) epilogue.residual = values_[tail.residual].view;
+    VOXCONV_ASSIGN_OR_RETURN(
+        Tensor output,
+        RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
+                              parameters.weights.view(), workspace_, context_, epilogue));
+    Keep(tail.result, std::move(output));
+    return absl::OkStatus();
   }
 
   absl::Status ScaleShift(int id) {
@@ -218,16 +298,7 @@ class Execution {
     const LayerParameters& parameters = network_.parameters[id];
     VOXCONV_RETURN_IF_ERROR(Allocate(id, x.rows));
     const TensorView& y = values_[id].view;
-    Counters& counters = *context_.counters();
-    counters.launches += 1;
-    counters.bytes_read += x.bytes() + parameters.weights.view().bytes();
-    counters.bytes_written += y.bytes();
-    if (graph_.node(id).op == Op::kConv) {
-      Report(id).dataflow = "matmul";
-      Report(id).pairs = x.rows;
-      counters.true_pairs += x.rows;
-      counters.padded_pairs += x.rows;
-    }
+    CountProduct(id, x, parameters.weights.view(), y);
     {
       StageScope scope(context_, stage);
       VOXCONV_RETURN_IF_ERROR(
@@ -236,6 +307,19 @@ class Execution {
     if (!graph_.node(id).relu) return absl::OkStatus();
     StageScope scope(context_, Stage::kEpilogue);
     return ops_.ScaleShift(y, nullptr, nullptr, true, y, context_);
+  }
+
+  void CountProduct(int id, const TensorView& x, const TensorView& weights, const TensorView& y) {
+    Counters* counters = context_.counters();
+    if (counters == nullptr) return;
+    // On a device, what launches counts itself.
+    if (context_.backend->kind() == BackendKind::kCpu) counters->launches += 1;
+    counters->bytes_read += x.bytes() + weights.bytes();
+    counters->bytes_written += y.bytes();
+    if (graph_.node(id).op != Op::kConv) return;
+    Report(id).pairs = x.rows;
+    counters->true_pairs += x.rows;
+    counters->padded_pairs += x.rows;
   }
 
   absl::Status Pool(int id) {
@@ -278,17 +362,23 @@ class Execution {
 
   const CompiledNetwork& network_;
   const NetworkGraph& graph_;
+  const Schedule& schedule_;
+  const bool profiled_;
   MapStore& maps_;
   Workspace& workspace_;
   ExecutionContext context_;
   TensorOps& ops_;
   std::vector<Value> values_;
   RunReport report_;
+  LayerReport ignored_;
+  Profile input_profile_;  // of what is done to the features before the first layer
+  // Maps whose pairs the host does not know, and a layer of each.
+  std::vector<std::pair<int, std::shared_ptr<const KernelMap>>> uncounted_;
   int64_t live_bytes_ = 0;
 };
 
 absl::Status CheckInput(const NetworkGraph& graph, const CoordinateSetPtr& coordinates,
-                        const TensorView& features, MemorySpace space) {
+                        const TensorView& features, DType dtype, MemorySpace space) {
   if (coordinates == nullptr) return absl::InvalidArgumentError("coordinates: none are given");
   if (coordinates->tensor_stride() != graph.coordinates()[0].tensor_stride) {
     return absl::InvalidArgumentError(
@@ -300,11 +390,13 @@ absl::Status CheckInput(const NetworkGraph& graph, const CoordinateSetPtr& coord
         "features: shape [", features.rows, ", ", features.channels, "]; ", graph.name(),
         " takes [", coordinates->size(), ", ", graph.in_channels(), "] for these coordinates"));
   }
-  if (features.dtype != DType::kF32 || features.space != space) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("features: dtype ", ToString(features.dtype),
-                     features.space == space ? "" : " in another memory than the backend's",
-                     "; networks take f32 in the backend's memory"));
+  const bool fits = features.dtype == DType::kF32 || features.dtype == dtype;
+  if (!fits || features.space != space) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "features: dtype ", ToString(features.dtype),
+        features.space == space ? "" : " in another memory than the backend's",
+        "; the network takes ", dtype == DType::kF32 ? "" : absl::StrCat(ToString(dtype), " or "),
+        "f32 in the backend's memory"));
   }
   return absl::OkStatus();
 }
@@ -323,11 +415,11 @@ absl::StatusOr<std::unique_ptr<NetworkRunner>> NetworkRunner::Create(NetworkGrap
 
 absl::StatusOr<RunResult> NetworkRunner::Run(const CoordinateSetPtr& coordinates,
                                              const TensorView& features) {
-  VOXCONV_RETURN_IF_ERROR(
-      CheckInput(network_->graph, coordinates, features, backend_.memory_space()));
+  VOXCONV_RETURN_IF_ERROR(CheckInput(network_->graph, coordinates, features, network_->config.dtype,
+                                     backend_.memory_space()));
   maps_.Start(coordinates);
   absl::StatusOr<RunResult> result =
-      Execution(*network_, maps_, workspace_, backend_, features).Run();
+      Execution(*network_, maps_, workspace_, backend_).Run(features);
   if (!network_->config.keep_maps) maps_.Clear();
   return result;
 }

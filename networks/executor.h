@@ -18,7 +18,7 @@
 namespace voxconv {
 
 struct RunResult {
-  Tensor features;               // of the graph's output node
+  Tensor features;               // of the graph's output node, in the network's dtype
   CoordinateSetPtr coordinates;  // its rows; null after global pooling
   RunReport report;
 };
@@ -34,15 +34,25 @@ class NetworkRunner {
                                                                const Registry& registry,
                                                                Backend& backend);
 
-  // `features`: [N, in_channels] f32 in the backend's memory, row i on coordinates->rows()[i];
-  // never written. Refuses shapes and tensor strides that do not fit the graph. A tensor is freed
-  // after its last consumer, and element-wise layers work in place where they are that consumer.
-  // Synchronises the stream. An error names its layer.
+  // `features`: [N, in_channels] in the backend's memory, f32 (converted there) or in the network's
+  // dtype, row i on coordinates->rows()[i]; never written. Refuses shapes and tensor strides that
+  // do not fit the graph. A tensor is freed after its last consumer, and element-wise layers work
+  // in place where they are that consumer. An error names its layer.
+  //
+  // Synchronises the stream if stages are profiled. Otherwise the results are queued on the
+  // backend's main stream when this returns, and the arguments must live until they are there. The
+  // host waits where a size must be known, on CUDA: once for the output coordinates of each chain
+  // of strided layers with one plugin, and once for the pairs of each map that a dataflow or
+  // pooling takes in a layout other than a table. An error of work that is only queued comes from a
+  // later synchronisation.
   absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
 
   // As run: after folding, without host copies of the parameters.
   const NetworkGraph& graph() const { return network_->graph; }
   const CompiledNetwork& network() const { return *network_; }
+  // RunConfig's, from the next run on.
+  void set_profile_stages(bool profile) { network_->config.profile_stages = profile; }
+  void set_count_pairs(bool count) { network_->config.count_pairs = count; }
   // Drops the maps that RunConfig::keep_maps has kept.
   void ClearMaps() { maps_.Clear(); }
 

@@ -25,12 +25,21 @@ class MapStore {
 
   // Set `id` of the graph; made already.
   const CoordinateSetPtr& Coordinates(int id) const { return coordinates_[id]; }
-  // Computes the node's output coordinates if no earlier node has.
+  // Computes the sets of a chain that are not there yet: with one wait on a backend whose host must
+  // wait for sizes.
+  absl::Status MakeChain(const CoordinateChain& chain, const ExecutionContext& context);
+  // Computes the node's output coordinates if no earlier node or chain has.
   absl::Status MakeOutputCoordinates(int node, const ExecutionContext& context);
   // The node's map in the layout that it needs; its coordinates are made already. Counts what was
   // built in `report`.
   absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int node, const ExecutionContext& context,
                                                        LayerReport& layer, RunReport& report);
+  // Makes all maps, on as many streams as the backend has for it; all coordinates are made already.
+  // Where memory runs out there are none afterwards, and no error.
+  absl::Status BuildAll(const ExecutionContext& context, RunReport& report);
+  // The plan of the node's dataflow for `map`, which is the node's.
+  absl::StatusOr<const DataflowPlan*> Plan(int node, const KernelMap& map,
+                                           const ExecutionContext& context);
   // Frees what no node after this one needs, unless the network keeps maps.
   void Release(int node);
 
@@ -40,6 +49,7 @@ class MapStore {
  private:
   absl::Status Fill(int slot, const ExecutionContext& context, LayerReport& layer,
                     RunReport& report);
+  absl::Status BuildIndex(int slot, const ExecutionContext& context, RunReport& report);
   absl::StatusOr<KernelMap> Query(const MapSlot& slot, const ExecutionContext& context,
                                   RunReport& report);
 
@@ -49,6 +59,7 @@ class MapStore {
   std::vector<std::unique_ptr<MapIndex>> indices_;
   // Shared, because a conversion to the layout that a map has already is the map itself.
   std::vector<std::shared_ptr<const KernelMap>> maps_;
+  std::vector<std::unique_ptr<const DataflowPlan>> plans_;
 };
 
 }  // namespace voxconv

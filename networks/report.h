@@ -33,12 +33,14 @@ constexpr const char* ToString(MapOrigin origin) {
 struct LayerReport {
   std::string name;
   std::string op;
-  std::string geometry;  // convolutions and pooling, else empty
+  std::string fused_into;  // the layer that did this one's work as it stored; empty: it ran itself
+  std::string geometry;    // convolutions and pooling, else empty
   int64_t c_in = 0, c_out = 0;
   int64_t n_in = 0, n_out = 0;
+  // Pairs of the map, and per kernel offset; 0 and empty where they were not counted.
   int64_t pairs = 0;
-  std::vector<int64_t> map_sizes;  // pairs per kernel offset
-  std::string mapping;             // canonical specs; empty where no plugin ran
+  std::vector<int64_t> map_sizes;
+  std::string mapping;  // canonical specs; empty where no plugin ran
   std::string dataflow;
   std::string output_coords;
   MapOrigin map_origin = MapOrigin::kNone;
@@ -46,13 +48,15 @@ struct LayerReport {
 };
 
 struct RunReport {
-  std::vector<LayerReport> layers;  // in order of execution, the input left out
+  // In the graph's order, the input left out; empty where stages were not profiled.
+  std::vector<LayerReport> layers;
   Profile total;
   int64_t indices_built = 0;
   int64_t maps_queried = 0;
   int64_t maps_transposed = 0;
   int64_t maps_converted = 0;
-  // Largest sizes held at once, in bytes; workspace is in total.counters.
+  // Largest sizes held at once, in bytes; workspace is in total.counters. Maps are measured where
+  // stages are profiled.
   int64_t peak_feature_bytes = 0;
   int64_t peak_map_bytes = 0;
   int64_t parameter_bytes = 0;

@@ -58,6 +58,13 @@ class CpuTensorOps final : public TensorOps {
     return absl::OkStatus();
   }
 
+  absl::Status Convert(const TensorView& x, const TensorView& y,
+                       const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, BackendKind::kCpu));
+    ForEachElement(x, y, context, [](float v, int64_t) { return v; });
+    return absl::OkStatus();
+  }
+
   absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
                    const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, BackendKind::kCpu));

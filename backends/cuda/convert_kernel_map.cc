@@ -111,6 +111,15 @@ absl::StatusOr<KernelMap> CudaBackend::ConvertKernelMap(const KernelMap& map,
 
 absl::StatusOr<KernelMap> CudaBackend::TransposeKernelMap(const KernelMap& map,
                                                           const ExecutionContext& context) {
+  if (!map.counts_known()) {
+    StageScope scope(context, Stage::kConvert);
+    VOXCONV_ASSIGN_OR_RETURN(NeighbourTable table, TransposeTable(map, context));
+    KernelMap result(map.num_outputs(), map.num_inputs(), map.num_offsets(),
+                     {MapLayout::kNeighbourTable}, std::move(table));
+    result.set_identity_offset(map.identity_offset());
+    result.set_symmetric(map.symmetric());
+    return result;
+  }
   if (map.layout().layout != MapLayout::kPairs) {
     VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, ConvertKernelMap(map, {}, context));
     return TransposeKernelMap(pairs, context);

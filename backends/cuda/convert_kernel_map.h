@@ -48,6 +48,9 @@ absl::StatusOr<Array<int32_t>> PairsToInputTable(const KernelMap& map,
 absl::StatusOr<DenseTables> PairsToDenseTables(const KernelMap& map,
                                                const ExecutionContext& context);
 absl::StatusOr<CodedCsr> PairsToCodedCsr(const KernelMap& map, const ExecutionContext& context);
+// The neighbour table, masks included, of a map with a table; counts may be unknown. O(rows x K).
+absl::StatusOr<NeighbourTable> TransposeTable(const KernelMap& map,
+                                              const ExecutionContext& context);
 absl::StatusOr<PairList> TransposePairs(const KernelMap& map, const ExecutionContext& context);
 
 }  // namespace voxconv

@@ -1,13 +1,17 @@
 #include "backends/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cuda/block_cache.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_gemm.h"
 #include "backends/cuda/cuda_tensor_ops.h"
 #include "backends/cuda/probe_device.h"
+#include "backends/cuda/stream_fork.h"
 #include "nvtx3/nvToolsExt.h"
 
 namespace voxconv {
@@ -18,12 +22,17 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
   ~CudaStream() override {
     if (stream_ == nullptr) return;
+    ReleaseCached();
+    std::erase(backend_.streams_, this);
     cudaStreamSynchronize(stream_);
+    if (order_ != nullptr) cudaEventDestroy(order_);
     cudaStreamDestroy(stream_);
   }
 
   absl::Status Initialise() {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
+    backend_.streams_.push_back(this);
     return absl::OkStatus();
   }
   absl::Status Synchronize() override {
@@ -33,18 +42,61 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   void* native_handle() override { return stream_; }
   cudaStream_t get() const { return stream_; }
 
-  // An error here is one of earlier work and comes back from the next Synchronize.
   void Free(void* data, int64_t bytes) override {
-    cudaFreeAsync(data, stream_);
     backend_.in_use_ -= bytes;
+    if (!backend_.options_.reuse_blocks) {
+      FollowMainStream();
+      cudaFreeAsync(data, stream_);
+      return;
+    }
+    const int64_t size = BlockCache::BlockSize(bytes);
+    cache_.Put(data, size);
+    backend_.cached_ += size;
+    // Frames whose sizes drift leave blocks behind that nobody asks for again.
+    constexpr int64_t kAlwaysKept = int64_t{256} << 20;
+    if (backend_.cached_ > std::max(kAlwaysKept, backend_.peak_)) backend_.ReleaseCached();
+  }
+
+  // Null where no freed block fits.
+  void* TakeCached(int64_t bytes) {
+    if (!backend_.options_.reuse_blocks) return nullptr;
+    const int64_t size = BlockCache::BlockSize(bytes);
+    void* block = cache_.Take(size);
+    if (block != nullptr) backend_.cached_ -= size;
+    return block;
+  }
+  // Back to the pool, which can cut and join them.
+  void ReleaseCached() {
+    FollowMainStream();
+    cache_.Clear([this](void* block, int64_t size) {
+      cudaFreeAsync(block, stream_);
+      backend_.cached_ -= size;
+    });
   }
 
  private:
+  // What a fork allocated on a side stream is read on the main one, perhaps only later: before it
+  // goes back to the pool, the side stream has to come to that point. Blocks that the side stream
+  // keeps need no such thing, since the next fork begins with it. Errors here are those of earlier
+  // work and come back from the next Synchronize.
+  void FollowMainStream() {
+    CudaStream* main = backend_.stream_.get();
+    if (main == nullptr || main == this || order_ == nullptr) return;
+    cudaEventRecord(order_, main->stream_);
+    cudaStreamWaitEvent(stream_, order_, 0);
+  }
+
   CudaBackend& backend_;
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t order_ = nullptr;
+  BlockCache cache_;
 };
 
-CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {}
+CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
+  if (const char* set = std::getenv("VOXCONV_CUDA_REUSE_BLOCKS")) {
+    options_.reuse_blocks = std::string_view(set) != "0";
+  }
+}
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
   if (options.memory_limit < 0) {
@@ -124,6 +176,10 @@ absl::StatusOr<CudaBackend::SideStream> CudaBackend::side_stream(int index) {
   return SideStream{side_streams_[index].first.get(), side_streams_[index].second};
 }
 
+void CudaBackend::ReleaseCached() {
+  for (CudaStream* stream : streams_) stream->ReleaseCached();
+}
+
 absl::Status CudaBackend::Exhausted(int64_t bytes) const {
   size_t free = 0, total = 0;
   (void)cudaMemGetInfo(&free, &total);
@@ -140,13 +196,18 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
   if (bytes == 0) return Buffer(nullptr, 0, MemorySpace::kDevice, nullptr);
   if (options_.memory_limit > 0 && bytes > options_.memory_limit - in_use_) return Exhausted(bytes);
   CudaStream& owner = static_cast<CudaStream&>(stream);
-  void* data = nullptr;
-  cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, owner.get());
-  if (error == cudaErrorMemoryAllocation) {
-    // What is freed on this stream but not yet returned may be enough.
-    (void)cudaGetLastError();
-    (void)cudaStreamSynchronize(owner.get());
-    error = cudaMallocFromPoolAsync(&data, bytes, pool_, owner.get());
+  void* data = owner.TakeCached(bytes);
+  cudaError_t error = cudaSuccess;
+  if (data == nullptr) {
+    const int64_t size = options_.reuse_blocks ? BlockCache::BlockSize(bytes) : bytes;
+    error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
+    if (error == cudaErrorMemoryAllocation) {
+      // What is freed but not yet returned may be enough.
+      (void)cudaGetLastError();
+      ReleaseCached();
+      for (CudaStream* stream : streams_) (void)cudaStreamSynchronize(stream->get());
+      error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
+    }
   }
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
@@ -225,6 +286,20 @@ absl::Status CudaBackend::FlushStages() {
     if (pending.end != nullptr) free_events_.push_back(pending.end);
   }
   pending_.clear();
+  return status;
+}
+
+absl::Status CudaBackend::RunBranches(absl::Span<const Branch> branches,
+                                      const ExecutionContext& context) {
+  constexpr size_t kMostStreams = 6;
+  if (branches.empty()) return absl::OkStatus();
+  StreamFork fork(context);
+  VOXCONV_RETURN_IF_ERROR(fork.Open(static_cast<int>(std::min(kMostStreams, branches.size()))));
+  absl::Status status;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    status.Update(branches[i](fork.branch(static_cast<int>(i) % fork.size())));
+  }
+  status.Update(fork.Join());
   return status;
 }
 

@@ -21,6 +21,9 @@ class CudaGemm;
 struct CudaOptions {
   int device = 0;
   int64_t memory_limit = 0;  // bytes this backend may hold at once; 0: what the device has
+  // Freed blocks serve the next allocations of their stream without a call of the pool. Checkers of
+  // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off.
+  bool reuse_blocks = true;
 };
 
 // Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:
@@ -46,9 +49,9 @@ class CudaBackend final : public Backend {
   };
   absl::StatusOr<SideStream> side_stream(int index);
 
-  // cudaMallocFromPoolAsync: freed memory is kept for reuse. Released in order after the work that
-  // is queued on the allocating stream by then; whoever uses a buffer on another stream waits for
-  // that stream first.
+  // A block freed on this stream before, or cudaMallocFromPoolAsync: freed memory is kept for
+  // reuse. Released in order after the work that is queued on the allocating stream by then;
+  // whoever uses a buffer on another stream waits for that stream first.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
   // To and from pageable host memory: `from` may be gone when this returns; `to` is filled after
   // Synchronize.
@@ -69,6 +72,9 @@ class CudaBackend final : public Backend {
                                                const ExecutionContext& context) override;
   absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                   const ExecutionContext& context) override;
+  // On side streams, with StreamFork: a branch must not fork again.
+  absl::Status RunBranches(absl::Span<const Branch> branches,
+                           const ExecutionContext& context) override;
   TensorOps& tensor_ops() override;
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
@@ -94,6 +100,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options);
   absl::Status Initialise();
   absl::Status Exhausted(int64_t bytes) const;
+  void ReleaseCached();
   cudaEvent_t TakeEvent();
 
   CudaOptions options_;
@@ -101,6 +108,8 @@ class CudaBackend final : public Backend {
   cudaMemPool_t pool_ = nullptr;
   int64_t in_use_ = 0;
   int64_t peak_ = 0;
+  int64_t cached_ = 0;                // bytes of freed blocks that streams keep
+  std::vector<CudaStream*> streams_;  // all there are
   std::unique_ptr<CudaStream> stream_;
   std::vector<std::pair<std::unique_ptr<CudaStream>, cudaEvent_t>> side_streams_;
   std::vector<cudaEvent_t> free_events_;

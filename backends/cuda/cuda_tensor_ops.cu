@@ -49,6 +49,12 @@ __global__ void AddElements(const T* a, const T* b, bool relu, int64_t packs, T*
   reinterpret_cast<Pack<T, V>*>(y)[i] = sum;
 }
 
+template <typename From, typename To>
+__global__ void ConvertElements(const From* x, int64_t size, To* y) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < size) y[i] = Narrow<To>(Widen(x[i]));
+}
+
 // Moves bits, whatever they mean; sizes in units.
 template <typename Unit>
 __global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_t b_units,
@@ -102,6 +108,20 @@ class CudaTensorOps final : public TensorOps {
                      static_cast<const T*>(x.data), scale, shift, relu, x.rows, x.channels / V,
                      static_cast<T*>(y.data));
       return absl::OkStatus();
+    });
+  }
+
+  absl::Status Convert(const TensorView& x, const TensorView& y,
+                       const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, BackendKind::kCuda));
+    const int64_t size = x.rows * x.channels;
+    return WithPack(x.dtype, 1, {}, [&]<typename From, int>() {
+      return WithPack(y.dtype, 1, {}, [&]<typename To, int>() {
+        constexpr int kBlock = 256;
+        VOXCONV_LAUNCH((ConvertElements<From, To>), GridFor(size, kBlock), kBlock, 0, context,
+                       static_cast<const From*>(x.data), size, static_cast<To*>(y.data));
+        return absl::OkStatus();
+      });
     });
   }
 

@@ -46,6 +46,20 @@ __global__ void WriteTable(PairsView pairs, const int32_t* row, const int32_t* v
       value == nullptr ? static_cast<int32_t>(i) : value[i];
 }
 
+// table[p * K + k] = q for table[q * K + k] = p. An entry is written once at most: an input row
+// meets one output row an offset. Masks start at 0.
+__global__ void TransposeEntries(const int32_t* from, int64_t size, int num_offsets, int words,
+                                 int32_t* to, uint32_t* masks) {
+  const int64_t i = GlobalThread();
+  if (i >= size) return;
+  const int64_t p = from[i];
+  if (p < 0) return;
+  const int64_t q = i / num_offsets;
+  const int k = static_cast<int>(i - q * num_offsets);
+  to[p * num_offsets + k] = static_cast<int32_t>(q);
+  atomicOr(&masks[p * words + k / 32], 1u << k % 32);
+}
+
 __global__ void ReadDenseTable(const int32_t* table, int64_t size, int num_offsets, int32_t* rows) {
   const int64_t i = GlobalThread();
   if (i >= size) return;
@@ -188,6 +202,23 @@ absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& map, const Executio
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table, MakeTable(pairs, pairs.view().out, pairs.view().in,
                                                            map.num_outputs(), context));
   return NeighbourTable{.table = std::move(table), .masks = {}};
+}
+
+absl::StatusOr<NeighbourTable> TransposeTable(const KernelMap& map,
+                                              const ExecutionContext& context) {
+  const int num_offsets = map.num_offsets(), words = (num_offsets + 31) / 32;
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table,
+                           AllocateArray<int32_t>(map.num_inputs() * num_offsets, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> masks,
+                           AllocateArray<uint32_t>(map.num_inputs() * words, context));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(table.data(), 0xff, table.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(masks.data(), 0, masks.bytes(), *context.stream));
+  const SharedArray<int32_t>& from = *NeighboursOf(map);
+  VOXCONV_LAUNCH(TransposeEntries, GridFor(from.size(), kBlock), kBlock, 0, context, from.data(),
+                 from.size(), num_offsets, words, table.data(), masks.data());
+  return NeighbourTable{.table = std::move(table), .masks = std::move(masks)};
 }
 
 absl::StatusOr<Array<int32_t>> PairsToInputTable(const KernelMap& map,

@@ -19,9 +19,9 @@ absl::StatusOr<std::shared_ptr<LayerRunner>> MakeRunner(const harness::LayerProb
   VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<LayerRunner> runner,
                            LayerRunner::Create(problem, configuration, registry, context));
   const int64_t weights = runner->geometry().num_offsets() * shape.c_in * shape.c_out;
-  VOXCONV_RETURN_IF_ERROR(
-      runner->Load(verify::Values(runner->inputs().size() * shape.c_in, request.seed),
-                   verify::Values(weights, request.seed + 1), shape.c_in, shape.c_out));
+  VOXCONV_RETURN_IF_ERROR(runner->Load(
+      verify::Values(runner->inputs().size() * shape.c_in, request.seed),
+      verify::Values(weights, request.seed + 1), shape.c_in, shape.c_out, request.dtype));
   return runner;
 }
 
@@ -65,12 +65,13 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
 
   Work work;
   // Either side may be off by the bound of one.
-  work.bound = 2 * verify::ErrorBound(DType::kF32, problem.geometry.num_offsets() * shape.c_in);
+  work.bound = 2 * verify::ErrorBound(request.dtype, problem.geometry.num_offsets() * shape.c_in);
   work.layers_to_check = {shape};
   work.title = absl::StrCat(problem.geometry.ToString(), ", ", shape.c_in, " -> ", shape.c_out,
                             " channels, ", a->inputs().size(), " -> ", a->outputs().size(),
                             " voxels, ", pairs.num_pairs(), " pairs");
   work.description = {{"layer", problem.geometry.ToString()},
+                      {"dtype", std::string(ToString(request.dtype))},
                       {"c_in", shape.c_in},
                       {"c_out", shape.c_out},
                       {"n_in", a->inputs().size()},

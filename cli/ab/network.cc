@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/ab/work.h"
 #include "cli/input_options.h"
-#include "cli/verify/matrix.h"
+#include "cli/network_frame.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
@@ -25,20 +23,19 @@ class NetworkSide {
         context_(context) {}
 
   absl::StatusOr<harness::Measurement> Run() {
-    const auto start = std::chrono::steady_clock::now();
-    VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner_->Run(coordinates_, features_->view()));
-    const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - start;
-    output_ = std::move(result.features);
-    return harness::Measurement{wall.count(), result.report.total};
+    VOXCONV_ASSIGN_OR_RETURN(
+        const cli::FrameTime time,
+        cli::TimeFrame(*runner_, coordinates_, features_->view(), context_, result_));
+    return harness::Measurement{time.wall_ms, result_.report.total};
   }
-  absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
+  absl::StatusOr<std::vector<float>> Output() const { return result_.features.ToHost(context_); }
 
  private:
   std::unique_ptr<NetworkRunner> runner_;
   CoordinateSetPtr coordinates_;
   std::shared_ptr<const Tensor> features_;
   ExecutionContext context_;
-  Tensor output_;
+  RunResult result_;
 };
 
 Side MakeSide(const std::shared_ptr<NetworkSide>& side) {
@@ -67,19 +64,6 @@ std::vector<LayerShape> TypicalLayers(const NetworkGraph& graph) {
   return layers;
 }
 
-// Rounding errors of the layers are independent, so their squares add up.
-double NetworkBound(const NetworkGraph& graph) {
-  double sum = 0;
-  for (int id : graph.Convolutions()) {
-    const Node& node = graph.node(id);
-    const int64_t volume =
-        int64_t{node.geometry.kernel.x} * node.geometry.kernel.y * node.geometry.kernel.z;
-    const double bound = verify::ErrorBound(DType::kF32, volume * graph.InputChannels(node));
-    sum += bound * bound;
-  }
-  return 2 * std::sqrt(sum);
-}
-
 }  // namespace
 
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
@@ -101,19 +85,24 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
        {std::pair(&request.a, &work.a), std::pair(&request.b, &work.b)}) {
     RunConfig config;
     config.planner = harness::MakePlanner(*configuration);
+    config.dtype = request.dtype;
     config.keep_maps = !request.rebuild_maps;
+    // Events between the stages of a frame would cost the device more than many a stage.
+    config.profile_stages = context.backend->kind() == BackendKind::kCpu;
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
                              NetworkRunner::Create(graph, config, registry, *context.backend));
     *side =
         MakeSide(std::make_shared<NetworkSide>(std::move(runner), coordinates, features, context));
   }
   const size_t convolutions = graph.Convolutions().size();
-  work.bound = NetworkBound(graph);
+  work.bound = cli::NetworkBound(graph, request.dtype);
   work.layers_to_check = TypicalLayers(graph);
-  work.title = absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions,
-                            " convolutions, ", coordinates->size(), " voxels");
+  work.title =
+      absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions, " convolutions, ",
+                   coordinates->size(), " voxels, ", ToString(request.dtype));
   work.description = {{"network", shape.name},
                       {"width", shape.width},
+                      {"dtype", std::string(ToString(request.dtype))},
                       {"convolutions", convolutions},
                       {"n_in", coordinates->size()}};
   return work;

@@ -42,6 +42,7 @@ struct Request {
   harness::Configuration a, b;
   const VoxelizedCloud& cloud;
   bool rebuild_maps = true;
+  DType dtype = DType::kF32;
   uint64_t seed = 1;  // of weights, and of the features of a layer
 };
 

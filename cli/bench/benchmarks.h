@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/bench/scenario.h"
+#include "experiments/harness/preset.h"
 
 namespace voxconv::bench {
 
@@ -33,6 +34,22 @@ void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>
 // copy/threads=N: a copy far larger than the caches; the measured bound of what only moves data.
 // Counter: GB/s, bytes read and written.
 void AddCopyBenchmark(int threads);
+
+struct NetworkSpec {
+  std::string network;                   // networks/models.h
+  std::string name;                      // the configuration's, as given
+  harness::Configuration configuration;  // resolved
+  DType dtype = DType::kF32;
+  bool keep_maps = false;
+  bool parallel_maps = true;
+};
+
+// network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept: a frame from coordinates and
+// features in the backend's memory to a last synchronisation, without stage times, batch norm
+// folded. Counters: voxels; median_ms; queued_ms, the median of the time until the host had queued
+// it all. Not timed unless the output is close to that of another configuration in f32.
+void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
+                         std::shared_ptr<GateFailures> failures);
 
 }  // namespace voxconv::bench
 

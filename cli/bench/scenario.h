@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/session.h"
 #include "core/convolution.h"
 #include "core/registry.h"
 #include "io/load_input.h"
@@ -76,6 +77,37 @@ class Scenario {
   std::unique_ptr<const Mapping> baseline_;
   KernelMap pairs_;
   std::map<Channels, Data> data_;
+};
+
+// What whole networks run on: one input on one backend, loaded on first use. Not thread-safe.
+class NetworkScenario {
+ public:
+  // `registry` must outlive the scenario.
+  NetworkScenario(std::string input, LoadOptions load, const cli::BackendChoice& choice,
+                  const Registry& registry)
+      : input_(std::move(input)), load_(std::move(load)), choice_(choice), registry_(registry) {}
+
+  // Later calls return the first one's status. The rest of the class needs an OK.
+  absl::Status Prepare();
+
+  ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
+  const Registry& registry() const { return registry_; }
+  const CoordinateSetPtr& coordinates() const { return coordinates_; }
+  // The input's own, with so many channels.
+  absl::StatusOr<Tensor> Features(int64_t channels, DType dtype) const;
+  const std::string& input() const { return input_; }
+
+ private:
+  absl::Status Load();
+
+  std::string input_;
+  LoadOptions load_;
+  cli::BackendChoice choice_;
+  const Registry& registry_;
+  std::optional<absl::Status> prepared_;
+  std::unique_ptr<Backend> backend_;
+  VoxelizedCloud cloud_;
+  CoordinateSetPtr coordinates_;
 };
 
 // The mapping that all others are compared with: what SpConv's CPU path uses.

@@ -95,7 +95,7 @@ absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
 }
 
 absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<const float> weights,
-                               int64_t c_in, int64_t c_out) {
+                               int64_t c_in, int64_t c_out, DType dtype) {
   const int64_t rows = inputs_->size(), weight_rows = geometry_.num_offsets() * c_in;
   if (static_cast<int64_t>(features.size()) != rows * c_in ||
       static_cast<int64_t>(weights.size()) != weight_rows * c_out) {
@@ -104,8 +104,9 @@ absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<cons
                      " inputs, ", geometry_.num_offsets(), " offsets and ", c_in, " to ", c_out,
                      " channels need ", rows * c_in, " and ", weight_rows * c_out));
   }
-  VOXCONV_ASSIGN_OR_RETURN(features_, Tensor::FromHost(features, rows, c_in, context_));
-  VOXCONV_ASSIGN_OR_RETURN(weights_, Tensor::FromHost(weights, weight_rows, c_out, context_));
+  VOXCONV_ASSIGN_OR_RETURN(features_, Tensor::FromHost(features, rows, c_in, context_, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(weights_,
+                           Tensor::FromHost(weights, weight_rows, c_out, context_, dtype));
   return absl::OkStatus();
 }
 

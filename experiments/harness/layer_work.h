@@ -45,9 +45,10 @@ class LayerRunner {
                                                              const Registry& registry,
                                                              const ExecutionContext& context);
 
-  // Features [N_in, c_in] and weights [K * c_in, c_out]; sizes that do not fit are refused.
+  // Features [N_in, c_in] and weights [K * c_in, c_out], both rounded to `dtype`; sizes that do not
+  // fit are refused.
   absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights, int64_t c_in,
-                    int64_t c_out);
+                    int64_t c_out, DType dtype = DType::kF32);
 
   // One run after Load. `rebuild_maps`: output coordinates, index, map and its conversion are part
   // of the run; otherwise the map is the one at hand.

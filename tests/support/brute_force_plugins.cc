@@ -87,6 +87,7 @@ class BruteForceDataflow final : public Dataflow {
     return shape.c_in <= 4096 ? Support::Yes() : Support::No("more than 4096 input channels");
   }
   bool deterministic(BackendKind) const override { return true; }
+  bool FusesEpilogue(BackendKind) const override { return options_.GetEnum("epilogue") == "fused"; }
   LayoutRequest RequiredLayout(int) const override {
     return {.layout = options_.GetEnum("take") == "pairs" ? MapLayout::kPairs
                                                           : MapLayout::kNeighbourTable};
@@ -108,6 +109,7 @@ class BruteForceDataflow final : public Dataflow {
           MultiplyAdd(args, k, pairs.in.data()[i], pairs.out.data()[i]);
         }
       }
+      Finish(args);
       return absl::OkStatus();
     }
     const int32_t* table = map.As<NeighbourTable>().table.data();
@@ -117,10 +119,23 @@ class BruteForceDataflow final : public Dataflow {
         if (p >= 0) MultiplyAdd(args, k, p, q);
       }
     }
+    Finish(args);
     return absl::OkStatus();
   }
 
  private:
+  static void Finish(const ForwardArgs& args) {
+    const Epilogue& epilogue = args.epilogue;
+    float* y = args.output.f32();
+    for (int64_t i = 0; i < args.output.rows * args.output.channels; ++i) {
+      const int64_t c = i % args.output.channels;
+      if (epilogue.scale != nullptr) y[i] *= epilogue.scale[c];
+      if (epilogue.shift != nullptr) y[i] += epilogue.shift[c];
+      if (epilogue.residual.data != nullptr) y[i] += epilogue.residual.f32()[i];
+      if (epilogue.relu) y[i] = std::max(y[i], 0.0f);
+    }
+  }
+
   static void MultiplyAdd(const ForwardArgs& args, int64_t k, int64_t p, int64_t q) {
     const int64_t c_in = args.input.channels, c_out = args.output.channels;
     float* to = args.output.f32() + q * c_out;
@@ -187,6 +202,7 @@ absl::Status RegisterBruteForce(Registry& registry) {
   OptionSchema emit, take;
   emit.Enum("emit", {"pairs", "neighbour_table"}, "pairs", "layout of the map");
   take.Enum("take", {"pairs", "neighbour_table"}, "pairs", "layout of the map");
+  take.Enum("epilogue", {"after", "fused"}, "after", "who runs it: the caller, or Forward");
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceMapping>(registry.mappings(), emit));
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceDataflow>(registry.dataflows(), take));
   return Register<BruteForceOutputCoords>(registry.output_coords(), {});

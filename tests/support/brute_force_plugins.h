@@ -9,7 +9,8 @@
 namespace voxconv {
 
 // Adds a mapping, a dataflow and an output_coords, each called "brute_force". The mapping's option
-// `emit` and the dataflow's option `take` are pairs or neighbour_table. The dataflow takes no more
+// `emit` and the dataflow's option `take` are pairs or neighbour_table; with its option
+// `epilogue` fused it applies epilogues itself. The dataflow takes no more
 // than 4096 input channels.
 absl::Status RegisterBruteForce(Registry& registry);
 

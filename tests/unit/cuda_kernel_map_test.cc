@@ -89,6 +89,12 @@ void CheckAgainstCpu(const Case& c, const LayoutRequest& request, const Executio
                                   << " offsets to " << ToString(request.layout) << " "
                                   << ToString(request.mask_order) << " " << request.splits);
   const KernelMap source = Upload(c, c.masks, cuda), expected_source = Upload(c, false, cpu);
+  // Before anything is counted: from table to table.
+  const KernelMap uncounted = *cuda.backend->TransposeKernelMap(source, cuda);
+  EXPECT_EQ(uncounted.layout(), kTable);
+  EXPECT_TRUE(uncounted.Validate(cuda).ok());
+  EXPECT_EQ(Dumper(*cuda.backend->ConvertKernelMap(uncounted, {}, cuda), cuda).Run(),
+            Dumper(*cpu.backend->TransposeKernelMap(expected_source, cpu), cpu).Run());
   auto map = cuda.backend->ConvertKernelMap(source, request, cuda);
   ASSERT_TRUE(map.ok()) << map.status();
   EXPECT_EQ(map->counts_known(), request.layout != MapLayout::kNeighbourTable &&

@@ -6,3 +6,11 @@ voxconv_add_test(networks_test
   SOURCES networks_test.cc
   LIBS voxconv_test_support voxconv_backend_cpu
   LABELS unit)
+if(VOXCONV_HAVE_CUDA)
+  voxconv_add_test(networks_cuda_test SOURCES networks_cuda_test.cc
+                   LIBS voxconv_networks voxconv_backend_cpu voxconv_backend_cuda
+                        voxconv_mapping_hash voxconv_output_coords_expansion
+                        voxconv_dataflow_fetch_on_demand voxconv_dataflow_gather_gemm_scatter
+                        voxconv_dataflow_implicit_gemm
+                   LABELS unit)
+endif()

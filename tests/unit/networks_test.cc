@@ -257,6 +257,77 @@ TEST_F(NetworksTest, FoldedBatchNormGivesTheSameResult) {
   EXPECT_EQ(Layer(report, "stem.conv1").profile.visits[static_cast<int>(Stage::kEpilogue)], 1);
 }
 
+const LayerChoice kFused{"brute_force", "brute_force:epilogue=fused", "brute_force"};
+
+TEST_F(NetworksTest, FusedTailsGiveTheSameResult) {
+  for (bool fold : {false, true}) {
+    for (const char* name : {"minkunet42", "sparseresnet21"}) {
+      SCOPED_TRACE(absl::StrCat(name, fold ? " folded" : ""));
+      NetworkGraph graph = *MakeModel(name, {.width = 0.25});
+      InitializeParameters(graph, 5);
+      RunConfig config = Config(kFused);
+      config.fold_batch_norm = fold;
+      const RunReport report = RunAndCompare(graph, Scene(16), config);
+      for (const LayerReport& layer : report.layers) {
+        EXPECT_TRUE(layer.op != "add" || !layer.fused_into.empty()) << layer.name;
+        if (layer.fused_into.empty()) continue;
+        EXPECT_EQ(layer.profile.Total(), 0.0) << layer.name;
+        EXPECT_EQ(layer.n_out, Layer(report, layer.fused_into).n_out);
+      }
+    }
+  }
+}
+
+TEST_F(NetworksTest, ReportSaysWhatWasFusedIntoWhat) {
+  RunConfig config = Config(kFused);
+  const RunReport report = RunAndCompare(SmallUNet(), Scene(12), config);
+  EXPECT_EQ(Layer(report, "stem.conv1").fused_into, "");
+  EXPECT_EQ(Layer(report, "stem.conv1.bn").fused_into, "stem.conv1");
+  EXPECT_EQ(Layer(report, "encoder1.res1.add").fused_into, "encoder1.res1.conv2");
+  // A shortcut's batch norm runs by itself, ahead of the convolution that adds it.
+  EXPECT_EQ(Layer(report, "encoder2.res1.shortcut").fused_into, "");
+  EXPECT_EQ(Layer(report, "encoder2.res1.shortcut.bn").fused_into, "");
+  EXPECT_EQ(Layer(report, "encoder2.res1.add").fused_into, "encoder2.res1.conv2");
+  // Folded, nothing but products and concatenations is left to run.
+  config.fold_batch_norm = true;
+  const RunReport folded = RunAndCompare(SmallUNet(), Scene(12), config);
+  EXPECT_EQ(folded.total.visits[static_cast<int>(Stage::kEpilogue)], 0);
+}
+
+TEST_F(NetworksTest, TailsEndWhereOthersReadOrTheNetworkEnds) {
+  GraphBuilder b("tails");
+  const int x = b.Conv("x", b.Input(4), 4, {.bias = true, .relu = true});  // read twice
+  const int y = b.Conv("y", x, 4, {.bias = true});
+  const int sum = b.Add("sum", x, y, false);
+  const int twice = b.Add("twice", sum, sum, false);
+  const int pointwise = b.Conv("pointwise", twice, 4, {.kernel = {1, 1, 1}, .bias = true});
+  const int z = b.Conv("z", twice, 4, {.bias = true});
+  const int late = b.Add("late", pointwise, z, false);
+  NetworkGraph graph = *std::move(b).Build(b.Relu("end", b.BatchNorm("bn", late, false)));
+  InitializeParameters(graph, 3);
+  const RunReport report = RunAndCompare(graph, Scene(12), Config(kFused));
+  EXPECT_EQ(Layer(report, "sum").fused_into, "y");
+  EXPECT_EQ(Layer(report, "twice").fused_into, "");
+  EXPECT_EQ(Layer(report, "late").fused_into, "z");
+  EXPECT_EQ(Layer(report, "bn").fused_into, "");
+}
+
+TEST_F(NetworksTest, UnprofiledRunsReportNoLayers) {
+  RunConfig config = Config();
+  config.keep_maps = true;
+  auto runner = *NetworkRunner::Create(SmallUNet(), config, registry_, *backend_);
+  const std::vector<Coordinate> rows = Scene(12);
+  const CoordinateSetPtr coordinates = Coordinates(rows);
+  const Tensor input = Upload(Features(rows.size() * 4), 4);
+  const RunResult profiled = *runner->Run(coordinates, input.view());
+  runner->set_profile_stages(false);
+  const RunResult bare = *runner->Run(coordinates, input.view());
+  EXPECT_TRUE(bare.report.layers.empty());
+  EXPECT_EQ(bare.report.total.Total(), 0.0);
+  EXPECT_EQ(bare.report.peak_feature_bytes, profiled.report.peak_feature_bytes);
+  EXPECT_EQ(*bare.features.ToHost(context_), *profiled.features.ToHost(context_));
+}
+
 TEST_F(NetworksTest, TensorsAreFreedAfterTheirLastConsumer) {
   // A chain of 20 layers never holds more than one layer's input and output.
   GraphBuilder b("chain");

@@ -1,0 +1,143 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "cli/bench/benchmarks.h"
+#include "cli/input_options.h"
+#include "cli/network_frame.h"
+#include "experiments/harness/preset.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+
+namespace voxconv::bench {
+namespace {
+
+class NetworkBenchmark {
+ public:
+  NetworkBenchmark(NetworkSpec spec, std::shared_ptr<NetworkScenario> scenario,
+                   std::shared_ptr<GateFailures> failures)
+      : spec_(std::move(spec)), scenario_(std::move(scenario)), failures_(std::move(failures)) {}
+
+  void Run(benchmark::State& state) {
+    if (!gate_.has_value()) gate_ = Gate();
+    std::unique_ptr<NetworkRunner> runner;
+    absl::Status status = *gate_;
+    if (status.ok()) status = Prepare(runner);
+    std::vector<double> wall, queued;
+    RunResult result;
+    for (auto _ : state) {
+      cli::FrameTime time;
+      if (status.ok()) status = Frame(*runner, result, time);
+      state.SetIterationTime(1e-3 * time.wall_ms);
+      if (!status.ok()) break;
+      wall.push_back(time.wall_ms);
+      queued.push_back(time.queued_ms);
+    }
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    state.counters["voxels"] = static_cast<double>(scenario_->coordinates()->size());
+    state.counters["median_ms"] = Median(wall);
+    state.counters["queued_ms"] = Median(queued);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
+      const harness::Configuration& configuration, DType dtype) {
+    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
+    InitializeParameters(graph, /*seed=*/1);
+    bound_ = cli::NetworkBound(graph, dtype);
+    const RunConfig config{.planner = harness::MakePlanner(configuration),
+                           .dtype = dtype,
+                           .fold_batch_norm = true,
+                           .keep_maps = spec_.keep_maps,
+                           .parallel_maps = spec_.parallel_maps,
+                           .profile_stages = false};
+    VOXCONV_ASSIGN_OR_RETURN(auto runner,
+                             NetworkRunner::Create(std::move(graph), config, scenario_->registry(),
+                                                   *scenario_->Context().backend));
+    VOXCONV_ASSIGN_OR_RETURN(features_, scenario_->Features(runner->graph().in_channels(), dtype));
+    return runner;
+  }
+
+  absl::Status Frame(NetworkRunner& runner, RunResult& result, cli::FrameTime& time) {
+    VOXCONV_ASSIGN_OR_RETURN(time, cli::TimeFrame(runner, scenario_->coordinates(),
+                                                  features_.view(), scenario_->Context(), result));
+    return absl::OkStatus();
+  }
+
+  absl::Status Prepare(std::unique_ptr<NetworkRunner>& runner) {
+    VOXCONV_ASSIGN_OR_RETURN(runner, MakeRunner(spec_.configuration, spec_.dtype));
+    // Memory pools, libraries' choices, and the maps if they are kept.
+    constexpr int kWarmup = 3;
+    RunResult result;
+    cli::FrameTime time;
+    for (int i = 0; i < kWarmup; ++i) VOXCONV_RETURN_IF_ERROR(Frame(*runner, result, time));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<float>> Output(const harness::Configuration& configuration,
+                                            DType dtype) {
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, MakeRunner(configuration, dtype));
+    RunResult result;
+    cli::FrameTime time;
+    VOXCONV_RETURN_IF_ERROR(Frame(*runner, result, time));
+    return result.features.ToHost(scenario_->Context());
+  }
+
+  // In f32, and with a dataflow that shares nothing with the fused ones.
+  absl::Status Gate() {
+    VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    harness::Configuration baseline;
+    baseline.choice = {"hash", "gather_gemm_scatter", harness::kDefaultOutputCoords};
+    VOXCONV_ASSIGN_OR_RETURN(const auto expected, Output(baseline, DType::kF32));
+    VOXCONV_ASSIGN_OR_RETURN(const auto output, Output(spec_.configuration, spec_.dtype));
+    const double error = reference::RelativeError(output, expected);
+    if (error <= bound_) return absl::OkStatus();
+    ++failures_->count;
+    return absl::InternalError(absl::StrCat("output differs norm-wise by ", error,
+                                            " from that of gather_gemm_scatter in f32, past ",
+                                            bound_));
+  }
+
+  NetworkSpec spec_;
+  std::shared_ptr<NetworkScenario> scenario_;
+  std::shared_ptr<GateFailures> failures_;
+  Tensor features_;
+  double bound_ = 0;
+  std::optional<absl::Status> gate_;
+};
+
+}  // namespace
+
+absl::Status NetworkScenario::Prepare() {
+  if (!prepared_.has_value()) prepared_ = Load();
+  return *prepared_;
+}
+
+absl::Status NetworkScenario::Load() {
+  VOXCONV_ASSIGN_OR_RETURN(backend_, cli::MakeBackend(choice_));
+  VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_, cli::MakeCoordinates(cloud_, Context()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> NetworkScenario::Features(int64_t channels, DType dtype) const {
+  return Tensor::FromHost(cli::FeaturesWithChannels(cloud_, channels), cloud_.size(), channels,
+                          Context(), dtype);
+}
+
+void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
+                         std::shared_ptr<GateFailures> failures) {
+  const std::string name =
+      absl::StrCat("network/", spec.network, "/", spec.name, "/", scenario->input(), "/",
+                   ToString(spec.dtype), "/maps=", spec.keep_maps ? "kept" : "rebuilt");
+  auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
+  benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace voxconv::bench

@@ -1,0 +1,31 @@
+// What commands that run whole networks share.
+#ifndef VOXCONV_CLI_NETWORK_FRAME_H_
+#define VOXCONV_CLI_NETWORK_FRAME_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "networks/executor.h"
+
+namespace voxconv::cli {
+
+// Whole networks' plugins where none are named.
+LayerChoice DefaultLayerChoice(BackendKind backend);
+
+// Milliseconds of one run whose input is on the device already.
+struct FrameTime {
+  double queued_ms = 0;  // until Run returned
+  double wall_ms = 0;    // until its results were there
+};
+// Runs once, puts the outcome into `result` and synchronises.
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                                    const TensorView& features, const ExecutionContext& context,
+                                    RunResult& result);
+
+// On the norm-wise difference of two runs of `graph` in `dtype`, each off by as much. Rounding
+// errors of the layers are independent, so their squares add up.
+double NetworkBound(const NetworkGraph& graph, DType dtype);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_NETWORK_FRAME_H_

@@ -1,0 +1,121 @@
+#include "networks/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace voxconv {
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(const NetworkGraph& graph, const std::vector<bool>& fuses)
+      : graph_(graph),
+        fuses_(fuses),
+        size_(static_cast<int>(graph.nodes().size())),
+        consumers_(size_),
+        moved_(size_, false) {
+    schedule_.tails.resize(size_);
+    schedule_.fused_into.assign(size_, -1);
+    for (int id = 0; id < size_; ++id) {
+      for (int input : graph_.node(id).inputs) consumers_[input].push_back(id);
+    }
+  }
+
+  Schedule Run() && {
+    for (int id = 0; id < size_; ++id) {
+      if (schedule_.fused_into[id] >= 0) continue;
+      schedule_.tails[id] = {.result = id, .relu = graph_.node(id).relu};
+      if (fuses_[id]) TakeOver(id);
+      if (id > 0 && !moved_[id]) schedule_.order.push_back(id);
+    }
+    FindLifetimes();
+    return std::move(schedule_);
+  }
+
+ private:
+  // The only reader of the node's tensor, -1 where there are others or none.
+  int OnlyConsumer(int id) const {
+    return id != graph_.output() && consumers_[id].size() == 1 ? consumers_[id][0] : -1;
+  }
+
+  // Extends the tail of `id` as far as it goes.
+  void TakeOver(int id) {
+    Tail& tail = schedule_.tails[id];
+    while (!tail.relu) {
+      const int next = OnlyConsumer(tail.result);
+      if (next < 0) return;
+      const Node& node = graph_.node(next);
+      if (node.op == Op::kBatchNorm && tail.norm < 0 && tail.residual < 0) {
+        tail.norm = next;
+      } else if (node.op == Op::kAdd && tail.residual < 0) {
+        const int other = node.inputs[0] == tail.result ? node.inputs[1] : node.inputs[0];
+        if (!MakeAvailable(other, id)) return;
+        tail.residual = other;
+        if (MayMoveBias(other)) tail.residual_bias = other;
+      } else if (node.op != Op::kRelu) {
+        return;
+      }
+      tail.relu = node.relu || node.op == Op::kRelu;
+      tail.result = next;
+      schedule_.fused_into[next] = id;
+    }
+  }
+
+  // Whether the tensor of `id` can be there before node `user` runs; has it computed earlier where
+  // that takes it.
+  bool MakeAvailable(int id, int user) {
+    if (id < user) return true;
+    std::vector<int> chain;  // from `id` back to what is there
+    for (int at = id; at > user; at = graph_.node(at).inputs[0]) {
+      const Node& node = graph_.node(at);
+      const bool normed = node.op == Op::kBatchNorm && at == id;
+      if ((!normed && !IsPointwise(node)) || moved_[at] || fuses_[at]) return false;
+      chain.push_back(at);
+    }
+    for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
+      schedule_.order.push_back(*at);
+      moved_[*at] = true;
+    }
+    return true;
+  }
+
+  // A bias less to add in a pass of its own.
+  bool MayMoveBias(int id) const {
+    const Node& node = graph_.node(id);
+    return IsPointwise(node) && !fuses_[id] && node.parameters.size() > 1 && !node.relu &&
+           OnlyConsumer(id) >= 0;
+  }
+
+  void FindLifetimes() {
+    schedule_.dying_tensors.resize(size_);
+    schedule_.dying_switches.resize(size_);
+    std::vector<int> last(size_, -1), last_unpool(size_, -1);
+    for (int id : schedule_.order) {
+      const Node& node = graph_.node(id);
+      const Tail& tail = schedule_.tails[id];
+      last[tail.result] = id;
+      for (int input : node.inputs) last[input] = id;
+      if (tail.residual >= 0) last[tail.residual] = id;
+      if (node.op == Op::kUnpool) last_unpool[node.counterpart] = id;
+    }
+    for (int id = 0; id < size_; ++id) {
+      if (last[id] >= 0 && id != graph_.output()) schedule_.dying_tensors[last[id]].push_back(id);
+      if (last_unpool[id] >= 0) schedule_.dying_switches[last_unpool[id]].push_back(id);
+    }
+  }
+
+  const NetworkGraph& graph_;
+  const std::vector<bool>& fuses_;
+  const int size_;
+  std::vector<std::vector<int>> consumers_;
+  std::vector<bool> moved_;  // by node: runs before its turn
+  Schedule schedule_;
+};
+
+}  // namespace
+
+Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses) {
+  return Scheduler(graph, fuses).Run();
+}
+
+}  // namespace voxconv

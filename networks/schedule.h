@@ -1,0 +1,40 @@
+// In which order the layers of a network run, which of them run inside others, and when tensors
+// can go: worked out once, before any coordinate is known.
+#ifndef VOXCONV_NETWORKS_SCHEDULE_H_
+#define VOXCONV_NETWORKS_SCHEDULE_H_
+
+#include <vector>
+
+#include "networks/graph.h"
+
+namespace voxconv {
+
+// What a layer does to its sum before it is stored: its own bias and ReLU, and the work of the
+// layers behind it that it takes over.
+struct Tail {
+  int result = -1;    // whose tensor is stored: the layer's own, or that of the last taken over
+  int norm = -1;      // the batch norm taken over; -1: none
+  int residual = -1;  // the node whose tensor is added; -1: none
+  // The 1x1x1 convolution of the residual, where this layer adds its bias; -1: none.
+  int residual_bias = -1;
+  bool relu = false;
+};
+
+struct Schedule {
+  std::vector<int> order;       // nodes that run; all but the input and those taken over
+  std::vector<Tail> tails;      // by node
+  std::vector<int> fused_into;  // by node: which node does its work; -1: itself
+  // By node that runs: nodes whose tensors, and poolings whose switches, nobody reads after it.
+  std::vector<std::vector<int>> dying_tensors, dying_switches;
+};
+
+// `fuses`: by node, whether what runs it applies an epilogue as it stores. Such a node takes over a
+// batch norm, an addition and a ReLU that follow it, in this order, as long as each is the only
+// reader of what comes before it. What an addition adds must be there when the node runs: it was
+// computed before, or it comes of a 1x1x1 convolution that can be, and then is. Nodes run in the
+// graph's order otherwise.
+Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_NETWORKS_SCHEDULE_H_

@@ -1,0 +1,214 @@
+// Whole networks on CUDA against the same networks on the CPU.
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_backend.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/gather_gemm_scatter/register.h"
+#include "dataflows/implicit_gemm/register.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "mapping/hash/register.h"
+#include "mapping/output_coords/register.h"
+#include "networks/executor.h"
+#include "networks/graph_builder.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+// A wavy surface in two samples.
+std::vector<Coordinate> Scene() {
+  std::set<Coordinate> rows;
+  for (int b = 0; b < 2; ++b) {
+    for (int x = 0; x < 48; ++x) {
+      for (int y = 0; y < 48 / (b + 1); ++y) {
+        const int z = static_cast<int>(5 * std::sin(0.4 * x) + 3 * std::cos(0.7 * y + b));
+        rows.insert({b, x - 24, y, z});
+      }
+    }
+  }
+  return {rows.begin(), rows.end()};
+}
+
+// ||a - b|| / ||b||.
+double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += std::pow(double{a[i]} - b[i], 2);
+    norm += std::pow(double{b[i]}, 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+// Some forty layers' rounding.
+double Bound(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 1e-4;
+    case DType::kTf32:
+    case DType::kF16:
+      return 2e-2;
+    case DType::kBF16:
+      return 1e-1;
+  }
+  return 0;
+}
+
+class NetworksCudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda_ = UnitCuda::Create();
+    if (cuda_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
+    cpu_ = *CpuBackend::Create({.threads = 1});
+    EXPECT_TRUE(RegisterHashMapping(registry_).ok());
+    EXPECT_TRUE(RegisterOutputCoords(registry_).ok());
+    EXPECT_TRUE(RegisterFetchOnDemand(registry_).ok());
+    EXPECT_TRUE(RegisterGatherGemmScatter(registry_).ok());
+    EXPECT_TRUE(RegisterImplicitGemm(registry_).ok());
+    for (size_t i = 0; i < rows_.size() * 4; ++i) {
+      features_.push_back(std::sin(0.37f * static_cast<float>(i)));
+    }
+  }
+
+  static RunConfig Config(const std::string& dataflow, DType dtype) {
+    return {.planner = std::make_shared<FixedPlanner>(LayerChoice{"hash", dataflow, "fused"}),
+            .dtype = dtype};
+  }
+
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> Runner(const NetworkGraph& graph,
+                                                        const RunConfig& config) {
+    return NetworkRunner::Create(graph, config, registry_, *cuda_->backend);
+  }
+
+  // The network's output on the host.
+  absl::StatusOr<std::vector<float>> Run(const NetworkGraph& graph, const RunConfig& config,
+                                         Backend& backend, RunReport* report = nullptr,
+                                         DType features = DType::kF32) {
+    const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, NetworkRunner::Create(graph, config, registry_, backend));
+    VOXCONV_ASSIGN_OR_RETURN(const auto coordinates,
+                             CoordinateSet::Create(rows_, {1, 1, 1}, context));
+    const int64_t size = static_cast<int64_t>(rows_.size());
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor input,
+                             Tensor::FromHost(features_, size, 4, context, features));
+    VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner->Run(coordinates, input.view()));
+    EXPECT_EQ(result.features.view().dtype, config.dtype);
+    if (report != nullptr) *report = std::move(result.report);
+    return result.features.ToHost(context);
+  }
+
+  std::unique_ptr<UnitCuda> cuda_;
+  std::unique_ptr<CpuBackend> cpu_;
+  Registry registry_;
+  const std::vector<Coordinate> rows_ = Scene();
+  std::vector<float> features_;
+};
+
+TEST_F(NetworksCudaTest, EqualsTheCpuInEveryDType) {
+  for (const char* name : {"minkunet42", "sparseresnet21"}) {
+    NetworkGraph graph = *MakeModel(name, {.width = 0.5});
+    InitializeParameters(graph, 5);
+    const auto expected = Run(graph, Config("gather_gemm_scatter", DType::kF32), *cpu_);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const char* dataflow : {"fetch_on_demand", "gather_gemm_scatter", "implicit_gemm"}) {
+      for (const DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+        for (const bool fold : {false, true}) {
+          SCOPED_TRACE(
+              absl::StrCat(name, " ", dataflow, " ", ToString(dtype), fold ? " fold" : ""));
+          RunConfig config = Config(dataflow, dtype);
+          config.fold_batch_norm = fold;
+          config.profile_stages = fold;
+          const auto output = Run(graph, config, *cuda_->backend);
+          if (absl::IsUnimplemented(output.status())) continue;
+          ASSERT_TRUE(output.ok()) << output.status();
+          EXPECT_LT(RelativeError(*output, *expected), Bound(dtype));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(NetworksCudaTest, ReportsTheCpusPairs) {
+  NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
+  InitializeParameters(graph, 5);
+  RunReport expected, report;
+  ASSERT_TRUE(Run(graph, Config("fetch_on_demand", DType::kF32), *cpu_, &expected).ok());
+  for (const char* dataflow : {"fetch_on_demand", "implicit_gemm"}) {
+    const auto output =
+        Run(graph, Config(dataflow, DType::kF16), *cuda_->backend, &report, DType::kF16);
+    if (absl::IsUnimplemented(output.status())) continue;
+    ASSERT_TRUE(output.ok()) << output.status();
+    ASSERT_EQ(report.layers.size(), expected.layers.size());
+    for (size_t i = 0; i < report.layers.size(); ++i) {
+      EXPECT_EQ(report.layers[i].pairs, expected.layers[i].pairs) << report.layers[i].name;
+      EXPECT_EQ(report.layers[i].map_sizes, expected.layers[i].map_sizes);
+      EXPECT_EQ(report.layers[i].n_out, expected.layers[i].n_out) << report.layers[i].name;
+    }
+    EXPECT_GT(report.total.Total(), 0);
+  }
+}
+
+TEST_F(NetworksCudaTest, FramesMayFollowEachOtherWithoutAWait) {
+  NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
+  InitializeParameters(graph, 5);
+  const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
+  for (const bool keep_maps : {false, true}) {
+    // Fixed order of sums, so that frames are bitwise equal.
+    RunConfig config = Config("gather_gemm_scatter", DType::kF16);
+    config.fold_batch_norm = true;
+    config.profile_stages = false;
+    config.keep_maps = keep_maps;
+    auto runner = *Runner(graph, config);
+    const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
+    const Tensor input =
+        *Tensor::FromHost(features_, static_cast<int64_t>(rows_.size()), 4, context);
+    std::vector<Tensor> outputs;
+    for (int frame = 0; frame < 4; ++frame) {
+      outputs.push_back(std::move(runner->Run(coordinates, input.view())->features));
+    }
+    const std::vector<float> first = *outputs[0].ToHost(context);
+    for (const Tensor& output : outputs) EXPECT_EQ(*output.ToHost(context), first);
+  }
+  // Nothing but the pool's keep is left.
+  EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
+}
+
+TEST_F(NetworksCudaTest, PoolingNetworksRun) {
+  GraphBuilder b("pools");
+  const int x = b.Conv("conv", b.Input(4), 8, {.bias = true, .relu = true});
+  const int pool = b.Pool("pool", x, {});
+  const int fine = b.Unpool("unpool", b.Conv("coarse", pool, 8, {.bias = true}), pool);
+  const int sum = b.Add("sum", x, fine, true);
+  NetworkGraph graph =
+      *std::move(b).Build(b.Linear("head", b.GlobalPool("all", sum, PoolMode::kSum), 4));
+  InitializeParameters(graph, 5);
+  const auto expected = Run(graph, Config("fetch_on_demand", DType::kF32), *cpu_);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto output = Run(graph, Config("fetch_on_demand", dtype), *cuda_->backend);
+    ASSERT_TRUE(output.ok()) << output.status();
+    EXPECT_LT(RelativeError(*output, *expected), Bound(dtype));
+  }
+}
+
+TEST_F(NetworksCudaTest, RefusesFeaturesOfAnotherDType) {
+  NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
+  InitializeParameters(graph, 5);
+  EXPECT_THAT(std::string(Run(graph, Config("fetch_on_demand", DType::kF16), *cuda_->backend,
+                              nullptr, DType::kBF16)
+                              .status()
+                              .message()),
+              ::testing::HasSubstr("features: dtype bf16; the network takes f16 or f32"));
+}
+
+}  // namespace
+}  // namespace voxconv
