@@ -1,4 +1,5 @@
 // `voxconv tune`: the fastest mapping and dataflow of every layer, as a plan file.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/plan_file.h"
 #include "experiments/harness/result_line.h"
+#include "experiments/harness/statistics.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
 
@@ -149,28 +151,30 @@ tune::NetworkSetup MakeNetworkSetup(const po::variables_map& values, const Job& 
 }
 
 void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
+  std::vector<std::vector<std::string>> table = {{"network with", "ms"}};
   for (const tune::NetworkTime& time : times) {
-    std::cout << absl::StrFormat("%-28s", absl::StrCat("network, ", time.name, ":"))
-              << (time.rejected.empty() ? absl::StrFormat("%.3f ms", time.ms)
-                                        : absl::StrCat("rejected: ", time.rejected))
-              << "\n";
+    table.push_back({time.name, time.rejected.empty() ? absl::StrFormat("%.3f", time.ms)
+                                                      : absl::StrCat("rejected: ", time.rejected)});
   }
+  std::cout << FormatTable(table);
 }
 
-// The whole network with the plan, with the best single choice, and with the trusted plugins, to
-// whose output the others are held. A runner that cannot run this dtype yet is no reason to lose
+// The whole network with the trusted plugins, to whose output the others are held, with the plan,
+// and with the best single choice, which replaces the plan where it is faster: a layer alone and a
+// layer among others need not agree. A runner that cannot run this dtype yet is no reason to lose
 // the plan.
-Json TimePlan(const po::variables_map& values, const Job& job, const tune::SearchResult& result,
-              Session& session) {
+Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
+              tune::SearchResult& result) {
   const tune::TrustedSpecs trusted;
   const LayerChoice base = {trusted.mapping, trusted.dataflow, trusted.output_coords};
+  const LayerChoice single = tune::BestForAll(result);
   std::vector<tune::NamedPlan> plans = {
       {absl::StrCat(base.mapping, "/", base.dataflow), std::make_shared<FixedPlanner>(base)},
-      {"tuned", std::make_shared<ListedPlanner>(tune::PlannedLayers(job.graph, result),
-                                                result.layers[0].choice)}};
-  const LayerChoice single = tune::BestForAll(result);
+      {"a choice for each layer",
+       std::make_shared<ListedPlanner>(tune::PlannedLayers(job.graph, result),
+                                       result.layers[0].choice)}};
   if (!single.mapping.empty() && !single.dataflow.empty()) {
-    plans.push_back({absl::StrCat("all ", single.mapping, "/", single.dataflow),
+    plans.push_back({absl::StrCat(single.mapping, "/", single.dataflow, " for all"),
                      std::make_shared<FixedPlanner>(single)});
   }
   const auto times = tune::TimeNetworks(MakeNetworkSetup(values, job, session), plans);
@@ -179,6 +183,10 @@ Json TimePlan(const po::variables_map& values, const Job& job, const tune::Searc
     return nullptr;
   }
   PrintNetworkTimes(*times);
+  if (times->size() > 2 && (*times)[2].ms < (1 - harness::kSmallestDifference) * (*times)[1].ms) {
+    std::cout << "the single choice is faster and is taken\n";
+    tune::TakeForAll(single, result);
+  }
   return tune::ToJson(*times);
 }
 
@@ -198,7 +206,7 @@ absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, con
     if (!progress.has_value()) progress.emplace("tuning", total);
     progress->Step(done);
   };
-  VOXCONV_ASSIGN_OR_RETURN(const tune::SearchResult result, tune::MeasuredSearch(setup));
+  VOXCONV_ASSIGN_OR_RETURN(tune::SearchResult result, tune::MeasuredSearch(setup));
   progress.reset();
   std::cout << FormatTable(tune::LayerTable(job.graph, result))
             << absl::StrFormat("output coordinates: %s %.4f ms\n", result.output_coords.spec,
@@ -210,8 +218,9 @@ absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, con
   }
   Json details = {
       {"search", {{"kind", "measured"}, {"repeats", job.race.repeats}, {"quick", job.quick}}}};
+  const Json networks = TimePlan(values, job, session, result);
   details.update(tune::Details(job.graph, result));
-  details["networks"] = TimePlan(values, job, result, session);
+  details["networks"] = networks;
   return harness::MakeTunedPlan(key, tune::PlannedLayers(job.graph, result), details);
 }
 

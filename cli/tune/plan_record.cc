@@ -1,5 +1,6 @@
 #include "cli/tune/plan_record.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -54,6 +55,16 @@ class Sums {
   std::map<std::string, std::pair<double, size_t>> sums_;
 };
 
+// Exchanges what was chosen with the entry of `spec` among the others, which stay in order.
+void Exchange(const std::string& spec, Timed& chosen, std::vector<Timed>& others) {
+  if (chosen.spec == spec) return;
+  for (Timed& other : others) {
+    if (other.spec == spec) std::swap(other, chosen);
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Timed& a, const Timed& b) { return a.ms < b.ms; });
+}
+
 }  // namespace
 
 std::vector<PlannedLayer> PlannedLayers(const NetworkGraph& graph, const SearchResult& result) {
@@ -79,9 +90,8 @@ Json Details(const NetworkGraph& graph, const SearchResult& result) {
     Json names = Json::array();
     for (int id : map.layers) names.push_back(graph.node(id).name);
     maps.push_back({{"geometry", Geometry(graph.node(map.node))},
-                    {"mapping", map.mapping},
-                    {"build_ms", map.build_ms},
-                    {"query_ms", map.query_ms},
+                    {"mapping", map.mapping.spec},
+                    {"ms", map.mapping.ms},
                     {"others", RunnersUp(map.others)},
                     {"layers", std::move(names)}});
   }
@@ -138,7 +148,7 @@ std::vector<std::vector<std::string>> LayerTable(const NetworkGraph& graph,
 LayerChoice BestForAll(const SearchResult& result) {
   Sums mappings, dataflows;
   for (const TunedMap& map : result.maps) {
-    mappings.Add(map.mapping, map.build_ms + map.query_ms);
+    mappings.Add(map.mapping.spec, map.mapping.ms);
     for (const Timed& other : map.others) mappings.Add(other.spec, other.ms);
   }
   for (const TunedLayer& layer : result.layers) {
@@ -147,6 +157,16 @@ LayerChoice BestForAll(const SearchResult& result) {
   }
   return {mappings.Least(result.maps.size()), dataflows.Least(result.layers.size()),
           result.output_coords.spec};
+}
+
+void TakeForAll(const LayerChoice& choice, SearchResult& result) {
+  for (TunedMap& map : result.maps) Exchange(choice.mapping, map.mapping, map.others);
+  for (TunedLayer& layer : result.layers) {
+    Timed dataflow{layer.choice.dataflow, layer.ms};
+    Exchange(choice.dataflow, dataflow, layer.others);
+    layer.choice = choice;
+    layer.ms = dataflow.ms;
+  }
 }
 
 }  // namespace voxconv::tune

@@ -29,6 +29,9 @@ std::vector<std::vector<std::string>> LayerTable(const NetworkGraph& graph,
 // everywhere.
 LayerChoice BestForAll(const SearchResult& result);
 
+// Takes `choice`, which has run everywhere (BestForAll), for all maps and layers of the result.
+void TakeForAll(const LayerChoice& choice, SearchResult& result);
+
 }  // namespace voxconv::tune
 
 #endif  // VOXCONV_CLI_TUNE_PLAN_RECORD_H_

@@ -101,7 +101,7 @@ std::vector<Finish> Race(absl::Span<const Contestant> contestants, const RaceOpt
   for (int round = 0; round < options.repeats; ++round) {
     if (round > 0 && options.stop && options.stop()) break;
     runner.Round(round);
-    runner.DropSlow(options.drop_factor);
+    runner.DropSlow(round == 0 ? 2 * options.drop_factor : options.drop_factor);
   }
   return std::move(runner).Finishes();
 }

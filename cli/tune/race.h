@@ -30,8 +30,9 @@ Stopwatch WallStopwatch(const ExecutionContext& context);
 
 struct RaceOptions {
   int repeats = 9;  // rounds, 1 or more; the median of them counts
-  // A contestant whose fastest run takes more than this times the leader's median drops out and
-  // keeps the median of the rounds that it ran.
+  // A contestant whose fastest run takes more than this times the leader's median (twice that after
+  // the first round, when one hiccup is all there is) drops out and keeps the median of the rounds
+  // that it ran.
   double drop_factor = 1.5;
   // Asked before each round after the first; true ends the race. May be empty.
   std::function<bool()> stop;

@@ -99,9 +99,9 @@ class Search {
       }
     }
     std::vector<Contestant> contestants;
-    for (const auto& [spec, plugin] : entries) {
-      contestants.push_back({absl::StrCat("output_coords/", spec),
-                             [this, &plugin] { return MakeCoordinates(*plugin).status(); }});
+    for (const auto& entry : entries) {
+      contestants.push_back({absl::StrCat("output_coords/", entry.first),
+                             [this, &entry] { return MakeCoordinates(*entry.second).status(); }});
     }
     std::vector<Timed> timed;
     const std::vector<Finish> finishes = Race(contestants, setup_.race, setup_.stopwatch);
@@ -131,15 +131,14 @@ class Search {
 
   void AddMap(const MapGroup& map, int position, const MapChoice& choice, const IndexTimes& times) {
     const MapCosts& costs = times.costs.maps[position];
-    TunedMap tuned{.node = map.node,
-                   .mapping = times.mappings[choice.mapping],
-                   .build_ms = times.costs.build_ms[choice.mapping],
-                   .query_ms = costs.query_ms[choice.mapping],
-                   .others = {},
-                   .layers = {}};
+    TunedMap tuned{.node = map.node, .mapping = {}, .others = {}, .layers = {}};
     for (int i = 0; i < static_cast<int>(times.mappings.size()); ++i) {
       const double ms = times.costs.build_ms[i] + costs.query_ms[i];
-      if (i != choice.mapping && ms < kNoTime) tuned.others.push_back({times.mappings[i], ms});
+      if (i == choice.mapping) {
+        tuned.mapping = {times.mappings[i], ms};
+      } else if (ms < kNoTime) {
+        tuned.others.push_back({times.mappings[i], ms});
+      }
     }
     tuned.others = Sorted(std::move(tuned.others));
     size_t forward = 0, transposed = 0;
@@ -147,7 +146,7 @@ class Search {
       const ShapeGroup& shape = map.shapes[i];
       const int candidate =
           shape.transposed ? choice.transposed[transposed++] : choice.forward[forward++];
-      AddLayers(shape, times.dataflows[position][i], candidate, tuned.mapping);
+      AddLayers(shape, times.dataflows[position][i], candidate, tuned.mapping.spec);
       tuned.layers.insert(tuned.layers.end(), shape.layers.begin(), shape.layers.end());
     }
     std::sort(tuned.layers.begin(), tuned.layers.end());

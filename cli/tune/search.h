@@ -62,10 +62,9 @@ struct TunedLayer {
 
 struct TunedMap {
   int node = 0;  // the first layer
-  std::string mapping;
-  double build_ms = 0;  // of the index, which all maps of this mapping over the same inputs share
-  double query_ms = 0;
-  std::vector<Timed> others;  // build and query
+  // Index build and query, though maps of this mapping over the same inputs share the index.
+  Timed mapping;
+  std::vector<Timed> others;  // the same of the other candidates, fastest first
   std::vector<int> layers;
 };
 
