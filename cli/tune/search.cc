@@ -55,16 +55,40 @@ class Search {
     return absl::OkStatus();
   }
 
-  // All sets of the network by one plugin: a backend may make them in one go.
-  absl::StatusOr<std::vector<CoordinateSetPtr>> MakeCoordinates(const OutputCoords& plugin) const {
-    std::vector<CoordinateSetPtr> sets = {setup_.coordinates};
+  // The geometries of all sets but the input's; kUnimplemented says what the plugin does not
+  // support.
+  absl::StatusOr<std::vector<ConvGeometry>> OutputGeometries(const OutputCoords& plugin) const {
+    std::vector<ConvGeometry> geometries;
     for (size_t id = 1; id < graph_.coordinates().size(); ++id) {
-      const CoordinateRecipe& recipe = graph_.coordinates()[id];
-      VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create(recipe.geometry));
+      VOXCONV_ASSIGN_OR_RETURN(ConvGeometry geometry,
+                               ConvGeometry::Create(graph_.coordinates()[id].geometry));
       const Support support = plugin.Supports(geometry, setup_.context.backend->kind());
       if (!support.ok) return absl::UnimplementedError(support.reason);
-      VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set,
-                               plugin.Compute(*sets[recipe.from], geometry, setup_.context));
+      geometries.push_back(std::move(geometry));
+    }
+    return geometries;
+  }
+
+  // All sets of the network by one plugin, in one go where each is made of the one before.
+  absl::StatusOr<std::vector<CoordinateSetPtr>> MakeCoordinates(const OutputCoords& plugin) const {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<ConvGeometry> geometries, OutputGeometries(plugin));
+    const std::vector<CoordinateRecipe>& recipes = graph_.coordinates();
+    std::vector<CoordinateSetPtr> sets = {setup_.coordinates};
+    bool chain = true;
+    for (size_t id = 1; id < recipes.size(); ++id) {
+      chain = chain && recipes[id].from == static_cast<int>(id) - 1;
+    }
+    if (chain) {
+      VOXCONV_ASSIGN_OR_RETURN(
+          const std::vector<CoordinateSetPtr> made,
+          plugin.ComputeChain(*setup_.coordinates, geometries, setup_.context));
+      sets.insert(sets.end(), made.begin(), made.end());
+      return sets;
+    }
+    for (size_t id = 1; id < recipes.size(); ++id) {
+      VOXCONV_ASSIGN_OR_RETURN(
+          CoordinateSetPtr set,
+          plugin.Compute(*sets[recipes[id].from], geometries[id - 1], setup_.context));
       sets.push_back(std::move(set));
     }
     return sets;
