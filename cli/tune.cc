@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/network_frame.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
 #include "cli/tune/candidates.h"
@@ -160,9 +161,9 @@ void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
 }
 
 // The whole network with the trusted plugins, to whose output the others are held, with the plan,
-// and with the best single choice, which replaces the plan where it is faster: a layer alone and a
-// layer among others need not agree. A runner that cannot run this dtype yet is no reason to lose
-// the plan.
+// with the best single choice, which replaces the plan where it is faster (a layer alone and a
+// layer among others need not agree), and with what `run` takes by itself. A runner that cannot run
+// this dtype yet is no reason to lose the plan.
 Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
               tune::SearchResult& result) {
   const tune::TrustedSpecs trusted;
@@ -177,13 +178,17 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
     plans.push_back({absl::StrCat(single.mapping, "/", single.dataflow, " for all"),
                      std::make_shared<FixedPlanner>(single)});
   }
+  const size_t single_plan = plans.size() - 1;
+  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
+  plans.push_back({absl::StrCat("the default, ", usual.mapping, "/", usual.dataflow),
+                   std::make_shared<FixedPlanner>(usual)});
   const auto times = tune::TimeNetworks(MakeNetworkSetup(values, job, session), plans);
   if (!times.ok()) {
     std::cout << "network not timed: " << times.status().message() << "\n";
     return nullptr;
   }
   PrintNetworkTimes(*times);
-  if (times->size() > 2 && (*times)[2].ms < (1 - harness::kSmallestDifference) * (*times)[1].ms) {
+  if ((*times)[single_plan].ms < (1 - harness::kSmallestDifference) * (*times)[1].ms) {
     std::cout << "the single choice is faster and is taken\n";
     tune::TakeForAll(single, result);
   }
@@ -226,7 +231,7 @@ absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, con
 
 // The one spec given for an option that may be repeated.
 absl::StatusOr<std::string> OnlySpec(const po::variables_map& values, const char* name,
-                                     const char* by_default) {
+                                     const std::string& by_default) {
   const auto& specs = values[name].as<Specs>();
   if (specs.empty()) return by_default;
   if (specs.size() == 1) return specs[0];
@@ -240,10 +245,11 @@ absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, co
     return absl::InvalidArgumentError(
         "--dataflow and --candidates have no meaning with --search heuristic");
   }
+  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
   HeuristicPlanner::Config config;
-  VOXCONV_ASSIGN_OR_RETURN(config.mapping, OnlySpec(values, "mapping", "sorted_search"));
+  VOXCONV_ASSIGN_OR_RETURN(config.mapping, OnlySpec(values, "mapping", usual.mapping));
   VOXCONV_ASSIGN_OR_RETURN(config.output_coords,
-                           OnlySpec(values, "output-coords", harness::kDefaultOutputCoords));
+                           OnlySpec(values, "output-coords", usual.output_coords));
   VOXCONV_ASSIGN_OR_RETURN(const tune::ThresholdResult result,
                            tune::TuneThreshold(MakeNetworkSetup(values, job, session), config));
   PrintNetworkTimes(result.times);

@@ -66,14 +66,18 @@ class SharedSearch {
   SharedChoice best_;
 };
 
+double CostOf(const ShapeCosts& shape, const DataflowCost& candidate) {
+  return candidate.plan_ms + static_cast<double>(shape.layers) * candidate.ms;
+}
+
 // The fastest candidate of a shape in each layout; -1 where there is none.
 std::vector<int> FastestByLayout(const ShapeCosts& shape, int layouts) {
   std::vector<int> fastest(layouts, -1);
   for (int i = 0; i < static_cast<int>(shape.candidates.size()); ++i) {
-    const DataflowCost& candidate = shape.candidates[i];
-    int& known = fastest[candidate.layout];
-    if (candidate.ms == kNoTime) continue;
-    if (known < 0 || candidate.ms < shape.candidates[known].ms) known = i;
+    const double ms = CostOf(shape, shape.candidates[i]);
+    int& known = fastest[shape.candidates[i].layout];
+    if (ms == kNoTime) continue;
+    if (known < 0 || ms < CostOf(shape, shape.candidates[known])) known = i;
   }
   return fastest;
 }
@@ -96,7 +100,7 @@ DataflowChoice ChooseDataflows(absl::Span<const ShapeCosts> shapes, std::vector<
     for (int layout = 0; layout < layouts; ++layout) {
       const int candidate = fastest.back()[layout];
       if (candidate < 0) continue;
-      ms[layout] = static_cast<double>(shape.layers) * shape.candidates[candidate].ms;
+      ms[layout] = CostOf(shape, shape.candidates[candidate]);
     }
   }
   const SharedChoice shared = ChooseShared(convert_ms, use_ms);

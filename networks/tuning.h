@@ -58,6 +58,7 @@ SharedChoice ChooseShared(absl::Span<const double> make_ms,
 struct DataflowCost {
   int layout = 0;  // position in a list of layouts
   double ms = kNoTime;
+  double plan_ms = 0;  // once for all layers of the shape
 };
 struct ShapeCosts {
   int64_t layers = 1;

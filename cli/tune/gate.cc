@@ -84,10 +84,11 @@ absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, int num_offsets,
   return data;
 }
 
-absl::StatusOr<Tensor> LayerData::Run(const Dataflow& dataflow, const KernelMap& map,
-                                      Workspace& workspace, const ExecutionContext& context) const {
-  return RunConvolution(dataflow, map, features_.view(), weights_.view(), workspace, context,
-                        {.shift = shift_.data(), .residual = {}, .relu = true});
+absl::StatusOr<Tensor> LayerData::Run(const Dataflow& dataflow, const DataflowPlan& plan,
+                                      const KernelMap& map, Workspace& workspace,
+                                      const ExecutionContext& context) const {
+  return RunPlannedConvolution(dataflow, plan, map, features_.view(), weights_.view(), workspace,
+                               context, {.shift = shift_.data(), .residual = {}, .relu = true});
 }
 
 absl::StatusOr<std::vector<float>> LayerData::Output(const Dataflow& dataflow, const KernelMap& map,

@@ -22,8 +22,10 @@ class LayerData {
   static absl::StatusOr<LayerData> Create(int64_t num_inputs, int num_offsets,
                                           const ConvShape& shape, const ExecutionContext& context);
 
-  // Convolution, shift and ReLU as a network runs them.
-  absl::StatusOr<Tensor> Run(const Dataflow& dataflow, const KernelMap& map, Workspace& workspace,
+  // Convolution, shift and ReLU as a network runs them, which keeps plans: `plan` is `dataflow`'s
+  // for this map and shape.
+  absl::StatusOr<Tensor> Run(const Dataflow& dataflow, const DataflowPlan& plan,
+                             const KernelMap& map, Workspace& workspace,
                              const ExecutionContext& context) const;
 
   // The output of `dataflow` on the host; rows that it does not write come out as NaN.

@@ -183,7 +183,8 @@ class MapTuner {
       ShapeCosts& shape_costs = costs.emplace_back();
       shape_costs.layers = static_cast<int64_t>(shape.layers.size());
       for (const TimedDataflow& candidate : *timed) {
-        shape_costs.candidates.push_back({PositionOf(candidate.layout, layouts_), candidate.ms});
+        shape_costs.candidates.push_back(
+            {PositionOf(candidate.layout, layouts_), candidate.ms, candidate.plan_ms});
       }
       dataflows_[i] = *std::move(timed);
       VOXCONV_RETURN_IF_ERROR(step_());

@@ -1,33 +1,21 @@
 #include "cli/tune/network_work.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/verify/matrix.h"
+#include "cli/network_frame.h"
 #include "networks/tuning.h"
 #include "reference_cpu/layers.h"
 
 namespace voxconv::tune {
 namespace {
 
-// Rounding errors of the layers are independent, so their squares add up; either side has them.
-double NetworkBound(const NetworkGraph& graph, DType dtype) {
-  double sum = 0;
-  for (int id : graph.Convolutions()) {
-    const Node& node = graph.node(id);
-    const int64_t volume =
-        int64_t{node.geometry.kernel.x} * node.geometry.kernel.y * node.geometry.kernel.z;
-    const double bound = verify::ErrorBound(dtype, volume * graph.InputChannels(node));
-    sum += bound * bound;
-  }
-  return 2 * std::sqrt(sum);
-}
-
 absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(const NetworkSetup& setup,
                                                           const NamedPlan& plan) {
   RunConfig config = setup.config;
   config.planner = plan.planner;
+  // Events between the stages would cost a device more than many a stage.
+  config.profile_stages = false;
   return NetworkRunner::Create(setup.graph, config, setup.registry, *setup.context.backend);
 }
 
@@ -41,7 +29,7 @@ absl::Status CheckOutput(NetworkRunner& runner, const NetworkSetup& setup,
                          const reference::Fp64Array& expected) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, OutputOf(runner, setup));
   const double error = reference::RelativeError(output, expected);
-  const double bound = NetworkBound(setup.graph, setup.config.dtype);
+  const double bound = cli::NetworkBound(setup.graph, setup.config.dtype);
   if (error <= bound) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("its output differs norm-wise by ", error,
                                           " from that of the first plan, past ", bound));

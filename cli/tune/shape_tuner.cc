@@ -10,6 +10,8 @@ namespace {
 
 // A grid is worth its time only from a base that comes near the fastest dataflow.
 constexpr double kWorthRefining = 1.5;
+// Planning is a small part of a frame, and much the same for all candidates.
+constexpr int kPlanRepeats = 3;
 
 class ShapeTuner {
  public:
@@ -40,6 +42,7 @@ class ShapeTuner {
     std::string spec;
     std::unique_ptr<const Dataflow> dataflow;
     std::shared_ptr<const KernelMap> map;
+    std::unique_ptr<DataflowPlan> plan;
   };
 
   const ExecutionContext& context() const { return setup_.context; }
@@ -78,7 +81,9 @@ class ShapeTuner {
     if (!output.ok()) return Reject(spec, output.status());
     const absl::Status same = CompareOutputs(*output, trusted_, shape_.dtype, reduction_);
     if (!same.ok()) return Reject(spec, same);
-    entries.push_back({spec, *std::move(dataflow), *map});
+    auto plan = (*dataflow)->Plan(**map, shape_, context());
+    if (!plan.ok()) return Reject(spec, plan.status());
+    entries.push_back({spec, *std::move(dataflow), *map, *std::move(plan)});
   }
 
   void Reject(const std::string& spec, const absl::Status& why) {
@@ -88,20 +93,28 @@ class ShapeTuner {
 
   // A candidate that was timed before gets the new time.
   void RaceAll(const std::vector<Entry>& entries) {
-    std::vector<Contestant> contestants;
+    std::vector<Contestant> runs, plans;
     for (const Entry& entry : entries) {
-      contestants.push_back(
-          {absl::StrCat(layer_, "/", entry.spec), [this, &entry] {
-             return data_.Run(*entry.dataflow, *entry.map, workspace_, context()).status();
-           }});
+      const std::string name = absl::StrCat(layer_, "/", entry.spec);
+      runs.push_back({name, [this, &entry] {
+                        return data_
+                            .Run(*entry.dataflow, *entry.plan, *entry.map, workspace_, context())
+                            .status();
+                      }});
+      plans.push_back({absl::StrCat(name, "/plan"), [this, &entry] {
+                         return entry.dataflow->Plan(*entry.map, shape_, context()).status();
+                       }});
     }
-    const std::vector<Finish> finishes = Race(contestants, setup_.race, setup_.stopwatch);
+    RaceOptions plan_options = setup_.race;
+    plan_options.repeats = std::min(plan_options.repeats, kPlanRepeats);
+    const std::vector<Finish> planned = Race(plans, plan_options, setup_.stopwatch);
+    const std::vector<Finish> finishes = Race(runs, setup_.race, setup_.stopwatch);
     for (size_t i = 0; i < entries.size(); ++i) {
       if (!finishes[i].status.ok()) {
         Reject(entries[i].spec, finishes[i].status);
         continue;
       }
-      Remember({entries[i].spec, entries[i].map->layout(), finishes[i].ms});
+      Remember({entries[i].spec, entries[i].map->layout(), finishes[i].ms, planned[i].ms});
     }
   }
 

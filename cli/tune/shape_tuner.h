@@ -31,6 +31,7 @@ struct TimedDataflow {
   std::string spec;
   LayoutRequest layout;
   double ms = kNoTime;
+  double plan_ms = 0;  // of the plan that all layers of the shape share
 };
 
 // Tries the candidates of `setup`, then its grids from the best of their plugin so far. `layer`
