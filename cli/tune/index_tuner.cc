@@ -31,7 +31,7 @@ struct MapForm {
 MapForm FormOf(const KernelMap& map) {
   MapForm form{map.layout(), false, map.counts_known()};
   if (map.layout().layout == MapLayout::kNeighbourTable) {
-    form.has_masks = map.As<NeighbourTable>().masks.size() > 0;
+    form.has_masks = !map.As<NeighbourTable>().masks.empty();
   }
   return form;
 }
@@ -308,12 +308,14 @@ bool Serves(const Mapping& mapping, const SearchSetup& setup, const IndexGroup& 
 std::vector<double> RaceBuilds(const SearchSetup& setup, const std::vector<NamedMapping>& mappings,
                                const CoordinateSet& inputs) {
   std::vector<Contestant> contestants;
+  contestants.reserve(mappings.size());
   for (const NamedMapping& named : mappings) {
     contestants.push_back({absl::StrCat("build/", named.spec), [&] {
                              return named.mapping->BuildIndex(inputs, setup.context).status();
                            }});
   }
   std::vector<double> ms;
+  ms.reserve(mappings.size());
   for (const Finish& finish : Race(contestants, setup.race, setup.stopwatch)) {
     ms.push_back(finish.ms);
   }

@@ -123,6 +123,7 @@ class Search {
       }
     }
     std::vector<Contestant> contestants;
+    contestants.reserve(entries.size());
     for (const auto& entry : entries) {
       contestants.push_back({absl::StrCat("output_coords/", entry.first),
                              [this, &entry] { return MakeCoordinates(*entry.second).status(); }});

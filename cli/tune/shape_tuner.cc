@@ -94,6 +94,8 @@ class ShapeTuner {
   // A candidate that was timed before gets the new time.
   void RaceAll(const std::vector<Entry>& entries) {
     std::vector<Contestant> runs, plans;
+    runs.reserve(entries.size());
+    plans.reserve(entries.size());
     for (const Entry& entry : entries) {
       const std::string name = absl::StrCat(layer_, "/", entry.spec);
       runs.push_back({name, [this, &entry] {
@@ -167,7 +169,8 @@ class ShapeTuner {
 }  // namespace
 
 LayoutCache::LayoutCache(KernelMap pairs, const ExecutionContext& context) : context_(context) {
-  maps_.emplace_back(pairs.layout(), std::make_shared<const KernelMap>(std::move(pairs)));
+  const LayoutRequest layout = pairs.layout();
+  maps_.emplace_back(layout, std::make_shared<const KernelMap>(std::move(pairs)));
 }
 
 absl::StatusOr<std::shared_ptr<const KernelMap>> LayoutCache::Get(const LayoutRequest& request) {

@@ -227,6 +227,7 @@ absl::Status SavePlan(const std::string& path, const TunedPlan& plan) {
 
 absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const PlanKey& wanted) {
   std::vector<const TunedPlan*> left;
+  left.reserve(plans.size());
   for (const TunedPlan& plan : plans) left.push_back(&plan);
   if (left.empty()) return absl::NotFoundError("holds no plan");
   const auto keep = [&](absl::string_view what, auto value) {

@@ -133,17 +133,17 @@ class TuneTest : public ::testing::Test {
     for (const bool idle : {false, true}) {
       ASSERT_TRUE(registry_.dataflows()
                       .Register({.name = idle ? "idle" : "wrong", .summary = "for this test"},
-                                [this, idle](Options) { return MakeWrong(idle); })
+                                [this, idle](const Options&) { return MakeWrong(idle); })
                       .ok());
     }
-    ASSERT_TRUE(registry_.mappings()
-                    .Register({.name = "blind", .summary = "for this test"},
-                              [this](Options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
-                                VOXCONV_ASSIGN_OR_RETURN(auto inner,
-                                                         registry_.mappings().Create("hash"));
-                                return std::make_unique<EmptyMapping>(std::move(inner));
-                              })
-                    .ok());
+    ASSERT_TRUE(
+        registry_.mappings()
+            .Register({.name = "blind", .summary = "for this test"},
+                      [this](const Options&) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+                        VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.mappings().Create("hash"));
+                        return std::make_unique<EmptyMapping>(std::move(inner));
+                      })
+            .ok());
     backend_ = *CpuBackend::Create({.threads = 1});
     std::vector<Coordinate> rows;
     for (int x = 0; x < 16; ++x) {
