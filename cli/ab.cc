@@ -1,15 +1,18 @@
 // `voxconv ab`: two configurations on the same work, verified first, then interleaved.
 #include <iostream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/ab/gate.h"
 #include "cli/ab/work.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/plan_option.h"
 #include "cli/session.h"
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/result_line.h"
@@ -21,9 +24,10 @@ using harness::Json;
 
 po::options_description AbOptions() {
   po::options_description options("Comparison");
-  options.add_options()                                                                 //
-      ("a", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
-      ("b", po::value<std::string>(), "the same for the other side")                    //
+  options.add_options()  //
+      ("a", po::value<std::string>(),
+       "a preset, plan:FILE, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")    //
+      ("b", po::value<std::string>(), "the same for the other side")  //
       ("network", po::value<std::string>(),
        "minkunet42, sparseresnet21 or centerpoint; without it a single layer runs")      //
       ("width", po::value<double>()->default_value(1), "scales the network's channels")  //
@@ -92,14 +96,36 @@ absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Req
   return ab::MakeNetworkWork(request, shape, session.registry(), session.Context());
 }
 
+absl::StatusOr<harness::Configuration> ParsePlanSide(const po::variables_map& values,
+                                                     const char* name, const VoxelizedCloud& cloud,
+                                                     DType dtype, Session& session) {
+  if (values.count("network") == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": a plan has no meaning without --network"));
+  }
+  absl::string_view path = values[name].as<std::string>();
+  absl::ConsumePrefix(&path, kPlanPrefix);
+  return LoadPlan(std::string(path),
+                  {.network = values["network"].as<std::string>(),
+                   .width = values["width"].as<double>(),
+                   .dtype = dtype,
+                   .cloud = cloud,
+                   .backend = session.backend()},
+                  session.registry());
+}
+
 absl::StatusOr<harness::Configuration> ParseSide(const po::variables_map& values, const char* name,
-                                                 const Registry& registry) {
+                                                 const VoxelizedCloud& cloud, DType dtype,
+                                                 Session& session) {
   if (values.count(name) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " is missing: a preset or MAPPING/DATAFLOW"));
   }
+  if (absl::StartsWith(values[name].as<std::string>(), kPlanPrefix)) {
+    return ParsePlanSide(values, name, cloud, dtype, session);
+  }
   absl::StatusOr<harness::Configuration> configuration =
-      harness::ResolveConfig(values[name].as<std::string>(), registry);
+      harness::ResolveConfig(values[name].as<std::string>(), session.registry());
   if (configuration.ok()) return configuration;
   return absl::Status(configuration.status().code(),
                       absl::StrCat("--", name, " ", configuration.status().message()));
@@ -246,10 +272,10 @@ absl::Status RunAb(const std::vector<std::string>& args) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
-  VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", session->registry()));
-  VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", session->registry()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, dtype, *session));
+  VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, dtype, *session));
   const ab::Request request{
       a, b, cloud, values["rebuild-maps"].as<bool>(), dtype, values["seed"].as<uint64_t>()};
 

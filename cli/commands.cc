@@ -12,6 +12,7 @@ absl::Span<const Command> Commands() {
       {"verify", "every combination against the reference", RunVerify},
       {"ab", "two configurations on the same work, interleaved", RunAb},
       {"bench", "micro-benchmarks of mappings and dataflows", RunBench},
+      {"tune", "the fastest mapping and dataflow of every layer, saved as a plan", RunTune},
   };
   return kCommands;
 }

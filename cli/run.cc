@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/network_frame.h"
+#include "cli/plan_option.h"
 #include "experiments/harness/preset.h"
 #include "experiments/harness/result_line.h"
 #include "experiments/harness/statistics.h"
@@ -151,20 +152,33 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
           {"provenance", harness::DescribeProvenance(backend)}};
 }
 
-// --preset, or --mapping, --dataflow and --output-coords together.
+// --plan, or --preset, or --mapping, --dataflow and --output-coords together.
 absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_map& values,
-                                                          BackendKind backend,
-                                                          const Registry& registry) {
-  if (values.count("preset") != 0) {
-    for (const char* name : {"mapping", "dataflow", "output-coords"}) {
-      if (values.count(name) == 0) continue;
+                                                          const VoxelizedCloud& cloud, DType dtype,
+                                                          Session& session) {
+  const Registry& registry = session.registry();
+  for (const char* whole : {"plan", "preset"}) {
+    if (values.count(whole) == 0) continue;
+    for (const char* name : {"preset", "mapping", "dataflow", "output-coords"}) {
+      if (name == absl::string_view(whole) || values.count(name) == 0) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("--", name, ": not together with --preset, which names one already"));
+          absl::StrCat("--", name, ": not together with --", whole, ", which names one already"));
     }
+  }
+  if (values.count("plan") != 0) {
+    return LoadPlan(values["plan"].as<std::string>(),
+                    {.network = values["network"].as<std::string>(),
+                     .width = values["width"].as<double>(),
+                     .dtype = dtype,
+                     .cloud = cloud,
+                     .backend = session.backend()},
+                    registry);
+  }
+  if (values.count("preset") != 0) {
     return harness::ResolveConfig(values["preset"].as<std::string>(), registry);
   }
   harness::Configuration configuration;
-  configuration.choice = DefaultLayerChoice(backend);
+  configuration.choice = DefaultLayerChoice(session.backend().kind());
   for (const auto& [name, spec] :
        {std::pair("mapping", &configuration.choice.mapping),
         std::pair("dataflow", &configuration.choice.dataflow),
@@ -215,6 +229,7 @@ po::options_description ConfigurationOptions() {
   po::options_description options("Configuration");
   options.add_options()                                                                      //
       ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
+      ("plan", po::value<std::string>(), "a plan file of `tune`")                            //
       ("mapping", po::value<std::string>(),
        "mapping plugin (by default sorted_search on the CPU, hash on CUDA)")  //
       ("dataflow", po::value<std::string>(),
@@ -258,11 +273,11 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
 }
 
 absl::Status RunNetwork(const po::variables_map& values, Session& session) {
-  VOXCONV_ASSIGN_OR_RETURN(
-      const harness::Configuration configuration,
-      ParseConfiguration(values, session.backend().kind(), session.registry()));
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+  VOXCONV_ASSIGN_OR_RETURN(const harness::Configuration configuration,
+                           ParseConfiguration(values, cloud, dtype, session));
   if (values["warmup"].as<int>() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
@@ -277,7 +292,6 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
       auto runner,
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
 
-  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   const ExecutionContext context = session.Context();
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr coordinates, MakeCoordinates(cloud, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor features,

@@ -22,6 +22,28 @@ absl::StatusOr<std::vector<LayerChoice>> FixedPlanner::Plan(const NetworkGraph& 
   return std::vector<LayerChoice>(graph.nodes().size(), choice_);
 }
 
+absl::StatusOr<std::vector<LayerChoice>> ListedPlanner::Plan(const NetworkGraph& graph) const {
+  std::vector<LayerChoice> choices(graph.nodes().size(), rest_);
+  for (int id : graph.Convolutions(/*with_shortcuts=*/false)) {
+    const Node& node = graph.node(id);
+    const auto layer =
+        std::find_if(layers_.begin(), layers_.end(),
+                     [&](const PlannedLayer& listed) { return listed.name == node.name; });
+    if (layer == layers_.end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("plan: has no layer '", node.name, "' of ", graph.name()));
+    }
+    const int64_t c_in = graph.InputChannels(node);
+    if (layer->c_in != c_in || layer->c_out != node.channels) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("plan: layer '", node.name, "' has channels ", layer->c_in, "->",
+                       layer->c_out, "; this ", graph.name(), " has ", c_in, "->", node.channels));
+    }
+    Override(layer->choice, choices[id]);
+  }
+  return choices;
+}
+
 std::vector<StrideGroup> GroupByStride(const NetworkGraph& graph) {
   std::vector<StrideGroup> groups;
   for (int id : graph.Convolutions()) {

@@ -38,6 +38,29 @@ class FixedPlanner final : public Planner {
   LayerChoice choice_;
 };
 
+// What was chosen for one layer, and for which: names alone do not tell widths apart.
+struct PlannedLayer {
+  std::string name;
+  int64_t c_in = 0;
+  int64_t c_out = 0;
+  LayerChoice choice;
+  friend bool operator==(const PlannedLayer&, const PlannedLayer&) = default;
+};
+
+// A choice for every convolution by name, as tuning saves them. Refuses a network with a
+// convolution that is not listed or has other channels, naming the layer. `rest` is for pooling,
+// and for specs that a choice leaves empty.
+class ListedPlanner final : public Planner {
+ public:
+  ListedPlanner(std::vector<PlannedLayer> layers, LayerChoice rest)
+      : layers_(std::move(layers)), rest_(std::move(rest)) {}
+  absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const override;
+
+ private:
+  std::vector<PlannedLayer> layers_;
+  LayerChoice rest_;
+};
+
 // Convolutions of one stride and accumulated stride, which PCEngine takes as the same mapping.
 struct StrideGroup {
   Int3 stride, accumulated_stride;

@@ -124,6 +124,9 @@ absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
 }  // namespace
 
 std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
+  if (!configuration.plan.empty()) {
+    return std::make_shared<ListedPlanner>(configuration.plan, configuration.choice);
+  }
   std::shared_ptr<const Planner> planner;
   if (configuration.heuristic.has_value()) {
     HeuristicPlanner::Config heuristic = *configuration.heuristic;
@@ -233,6 +236,13 @@ absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
     VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
   }
+  for (PlannedLayer& layer : resolved.plan) {
+    const std::string part = absl::StrCat("layer '", layer.name, "'");
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
+    VOXCONV_RETURN_IF_ERROR(
+        ResolveSpec(registry.output_coords(), part, layer.choice.output_coords));
+  }
   return resolved;
 }
 
@@ -268,6 +278,11 @@ Json ToJson(const Configuration& configuration) {
     Json& specs = json["layers"][layer.pattern] = Json::object();
     if (!layer.choice.mapping.empty()) specs["mapping"] = layer.choice.mapping;
     if (!layer.choice.dataflow.empty()) specs["dataflow"] = layer.choice.dataflow;
+  }
+  for (const PlannedLayer& layer : configuration.plan) {
+    json["plan"][layer.name] = {{"mapping", layer.choice.mapping},
+                                {"dataflow", layer.choice.dataflow},
+                                {"output_coords", layer.choice.output_coords}};
   }
   return json;
 }

@@ -21,9 +21,13 @@ struct Configuration {
   // The planner's own mapping and output_coords are unused: `choice` has them.
   std::optional<HeuristicPlanner::Config> heuristic;
   std::vector<LayerOverride> layers;
+  // A tuned choice for every convolution (experiments/harness/plan_file.h), instead of `heuristic`
+  // and `layers`; empty where there is none.
+  std::vector<PlannedLayer> plan;
 };
 
-// The choices for a whole network: the heuristic or the one choice, then the layers' overrides.
+// The choices for a whole network: the plan; or the heuristic or the one choice, then the layers'
+// overrides.
 std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration);
 
 struct Preset {

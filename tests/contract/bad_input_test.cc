@@ -242,5 +242,52 @@ TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
   EXPECT_EQ(run.exit_code, 0) << run.errors;
 }
 
+constexpr char kSmallInput[] = " --input 'scene:uniform?n=400&box=16'";
+constexpr char kSmallNetwork[] = " --network sparseresnet21 --width 0.25";
+
+TEST_F(BadInputTest, TuneOptions) {
+  const std::string tune = absl::StrCat("tune", kSmallInput, " ");
+  ExpectRefused("tune", {"--input"});
+  ExpectRefused(tune + "--search random", {"--search", "random", "measured", "heuristic"});
+  ExpectRefused(tune + "--network lenet", {"lenet", "minkunet42"});
+  ExpectRefused(tune + "--candidates /nowhere.json --width 0.25", {"/nowhere.json"});
+  ExpectRefused(tune + "--out '" + Write("notes.txt", "notes") + "'", {"notes.txt", "JSON"});
+  ExpectRefused(tune + "--out /nowhere/plan.json", {"/nowhere/plan.json"});
+  const std::string small = absl::StrCat(tune, kSmallNetwork, " ");
+  ExpectRefused(small + "--repeats 0", {"--repeats", "0", "1 .. 1000"});
+  ExpectRefused(small + "--dtype f8", {"f8", "f16"});
+  ExpectRefused(small + "--dataflow none", {"none", "direct"});
+  ExpectRefused(small + "--mapping hash:load=3", {"load"});
+  ExpectRefused(small + "--search heuristic --dataflow direct", {"--dataflow", "heuristic"});
+  ExpectRefused(small + "--candidates '" + Write("c.json", R"({"dataflows": [1.5]})") + "'",
+                {"c.json", "1.5"});
+}
+
+TEST_F(BadInputTest, PlansForAnotherUse) {
+  const std::string path = Path("plan.json");
+  const std::string plan = absl::StrCat(" --plan '", path, "'", kSmallInput);
+  const Outcome tuned = Voxconv(
+      absl::StrCat("tune --quick --threads 1 --out '", path, "'", kSmallNetwork, kSmallInput));
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.errors;
+  const Outcome planned = Voxconv(absl::StrCat("run --threads 1", kSmallNetwork, plan));
+  EXPECT_EQ(planned.exit_code, 0) << planned.errors;
+  const std::string compare = absl::StrCat("ab --b minuet --threads 1 --a 'plan:", path, "'");
+  const Outcome compared = Voxconv(absl::StrCat(compare, kSmallNetwork, kSmallInput));
+  EXPECT_EQ(compared.exit_code, 0) << compared.errors;
+  ExpectRefused(compare + kSmallInput, {"--a", "--network"});
+
+  ExpectRefused("run --network sparseresnet21 --width 0.5" + plan, {"width", "0.5", "0.25"});
+  ExpectRefused("run --network minkunet42" + plan, {"plan.json", "minkunet42", "sparseresnet21"});
+  const std::string run = absl::StrCat("run", kSmallNetwork);
+  ExpectRefused(run + plan + " --dtype tf32", {"dtype", "tf32", "f32"});
+  ExpectRefused(run + plan + " --threads 2", {"device", "1 thread", "2 threads"});
+  ExpectRefused(run + plan + " --threads 1 --in-channels 3", {"plan", "stage1.conv"});
+  ExpectRefused(run + plan + " --preset minuet", {"--preset", "--plan"});
+  const std::string other = absl::StrCat(run, kSmallInput, " --plan ");
+  ExpectRefused(other + "/nowhere.json", {"/nowhere.json"});
+  ExpectRefused(other + "'" + Write("cut.json", R"({"format": "voxconv-plan")") + "'",
+                {"cut.json", "JSON"});
+}
+
 }  // namespace
 }  // namespace voxconv::testing

@@ -1,0 +1,36 @@
+#include "cli/plan_option.h"
+
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace voxconv::cli {
+
+harness::PlanKey KeyOf(const PlanUse& use) {
+  return {.backend = use.backend.kind(),
+          .device = use.backend.DeviceName(),
+          .network = use.network,
+          .width = use.width,
+          .dtype = use.dtype,
+          .input = harness::Classify(harness::MeasureDensity(use.cloud.coords))};
+}
+
+absl::StatusOr<harness::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
+                                                const Registry& registry) {
+  const auto in_file = [&](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  };
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<harness::TunedPlan> plans, harness::ReadPlans(path));
+  const harness::PlanKey key = KeyOf(use);
+  const absl::StatusOr<harness::FoundPlan> found = harness::FindPlan(plans, key);
+  if (!found.ok()) return in_file(found.status());
+  if (found->other_input_class) {
+    std::cout << path << ": tuned for " << harness::ToString(found->plan->key.input)
+              << "; this input has " << harness::ToString(key.input) << "\n";
+  }
+  const auto resolved = harness::Resolve(harness::ToConfiguration(*found->plan), registry);
+  if (!resolved.ok()) return in_file(resolved.status());
+  return resolved;
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,37 @@
+// How a command names a tuned plan: `run --plan FILE`, `ab --a plan:FILE`.
+#ifndef VOXCONV_CLI_PLAN_OPTION_H_
+#define VOXCONV_CLI_PLAN_OPTION_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/registry.h"
+#include "experiments/harness/plan_file.h"
+#include "experiments/harness/preset.h"
+#include "io/voxelize.h"
+
+namespace voxconv::cli {
+
+// What stands before the path where a configuration is named by one text.
+inline constexpr char kPlanPrefix[] = "plan:";
+
+struct PlanUse {
+  std::string network;
+  double width = 1;
+  DType dtype = DType::kF32;
+  const VoxelizedCloud& cloud;
+  const Backend& backend;
+};
+
+harness::PlanKey KeyOf(const PlanUse& use);
+
+// The plan of the file for this use, resolved. Refused, preceded by the path: a file without a plan
+// for the network, width, dtype and device. A plan for another class of inputs is taken, and a line
+// on standard output says so.
+absl::StatusOr<harness::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
+                                                const Registry& registry);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_PLAN_OPTION_H_

@@ -1,0 +1,325 @@
+// `voxconv tune`: the fastest mapping and dataflow of every layer, as a plan file.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/input_options.h"
+#include "cli/network_frame.h"
+#include "cli/plan_option.h"
+#include "cli/session.h"
+#include "cli/tune/candidates.h"
+#include "cli/tune/network_work.h"
+#include "cli/tune/plan_record.h"
+#include "cli/tune/search.h"
+#include "core/version.h"
+#include "experiments/harness/interrupt.h"
+#include "experiments/harness/plan_file.h"
+#include "experiments/harness/result_line.h"
+#include "experiments/harness/statistics.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+
+namespace voxconv::cli {
+namespace {
+
+using harness::Json;
+using Specs = std::vector<std::string>;
+
+po::options_description NetworkOptions() {
+  po::options_description options("Network");
+  options.add_options()  //
+      ("network", po::value<std::string>()->default_value("minkunet42"),
+       absl::StrJoin(ModelNames(), ", ").c_str())                                          //
+      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")  //
+      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")               //
+      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")  //
+      ("fold-batch-norm", po::bool_switch(), "as in run, where the whole network is timed");
+  return options;
+}
+
+po::options_description SearchOptions() {
+  po::options_description options("Search");
+  options.add_options()  //
+      ("search", po::value<std::string>()->default_value("measured"),
+       "measured: every layer's candidates; heuristic: the threshold of PCEngine's Algorithm 1")  //
+      ("mapping", po::value<Specs>()->default_value({}, ""),
+       "only this mapping: a spec, or a name for all its candidates; may be repeated")         //
+      ("dataflow", po::value<Specs>()->default_value({}, ""), "only this dataflow, likewise")  //
+      ("output-coords", po::value<Specs>()->default_value({}, ""),
+       "only this output coordinate plugin, likewise")  //
+      ("candidates", po::value<std::string>(),
+       "JSON file with candidates and option grids, instead of the built-in ones")              //
+      ("quick", po::bool_switch(), "defaults of all plugins only, and fewer repeats")           //
+      ("repeats", po::value<int>()->default_value(9), "rounds whose median counts, 1 .. 1000")  //
+      ("out", po::value<std::string>(), "save the plan in this file, beside those it holds");
+  return options;
+}
+
+// Everything that both searches run on.
+struct Job {
+  NetworkGraph graph;
+  VoxelizedCloud cloud;
+  CoordinateSetPtr coordinates;
+  Tensor features;
+  DType dtype = DType::kF32;
+  tune::RaceOptions race;
+  bool quick = false;
+};
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("--candidates ", path, ": cannot be read"));
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool HasOptions(const std::string& spec) { return absl::StrContains(spec, ':'); }
+
+absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values,
+                                                 const Registry& registry) {
+  tune::Candidates candidates = tune::DefaultCandidates(registry, values["quick"].as<bool>());
+  if (values.count("candidates") != 0) {
+    const std::string path = values["candidates"].as<std::string>();
+    VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+    const auto parsed = tune::ParseCandidates(text, registry, candidates);
+    if (!parsed.ok()) return tune::At(absl::StrCat("--candidates ", path), parsed.status());
+    candidates = *parsed;
+  }
+  const auto& mappings = values["mapping"].as<Specs>();
+  const auto& dataflows = values["dataflow"].as<Specs>();
+  const auto& output_coords = values["output-coords"].as<Specs>();
+  if (!mappings.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(candidates.mappings,
+                             tune::Narrow(registry.mappings(), candidates.mappings, mappings));
+  }
+  if (!dataflows.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(candidates.dataflows,
+                             tune::Narrow(registry.dataflows(), candidates.dataflows, dataflows));
+    // Whoever names options wants these and no others.
+    if (std::all_of(dataflows.begin(), dataflows.end(), HasOptions)) candidates.grids.clear();
+  }
+  if (!output_coords.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        candidates.output_coords,
+        tune::Narrow(registry.output_coords(), candidates.output_coords, output_coords));
+  }
+  return candidates;
+}
+
+absl::StatusOr<Job> MakeJob(const po::variables_map& values, Session& session) {
+  Job job;
+  VOXCONV_ASSIGN_OR_RETURN(job.graph, MakeModel(values["network"].as<std::string>(),
+                                                {.width = values["width"].as<double>()}));
+  InitializeParameters(job.graph, values["seed"].as<uint64_t>());
+  VOXCONV_ASSIGN_OR_RETURN(job.dtype, ParseDType(values["dtype"].as<std::string>()));
+  job.quick = values["quick"].as<bool>();
+  job.race.repeats = values["repeats"].as<int>();
+  if (job.race.repeats < 1 || job.race.repeats > 1000) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--repeats ", job.race.repeats, ": allowed are 1 .. 1000"));
+  }
+  if (job.quick && values["repeats"].defaulted()) job.race.repeats = 3;
+  VOXCONV_ASSIGN_OR_RETURN(job.cloud, LoadInput(values));
+  if (job.cloud.size() == 0) return absl::InvalidArgumentError("--input: has no voxel to time");
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(job.coordinates, MakeCoordinates(job.cloud, context));
+  const int64_t channels = job.graph.in_channels();
+  VOXCONV_ASSIGN_OR_RETURN(job.features, Tensor::FromHost(FeaturesWithChannels(job.cloud, channels),
+                                                          job.cloud.size(), channels, context));
+  return job;
+}
+
+tune::NetworkSetup MakeNetworkSetup(const po::variables_map& values, const Job& job,
+                                    Session& session) {
+  return {.graph = job.graph,
+          .registry = session.registry(),
+          .coordinates = job.coordinates,
+          .features = job.features,
+          .config = {.planner = nullptr,
+                     .dtype = job.dtype,
+                     .fold_batch_norm = values["fold-batch-norm"].as<bool>()},
+          .context = session.Context(),
+          .stopwatch = tune::WallStopwatch(session.Context()),
+          .race = job.race};
+}
+
+void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
+  std::vector<std::vector<std::string>> table = {{"network with", "ms"}};
+  for (const tune::NetworkTime& time : times) {
+    table.push_back({time.name, time.rejected.empty() ? absl::StrFormat("%.3f", time.ms)
+                                                      : absl::StrCat("rejected: ", time.rejected)});
+  }
+  std::cout << FormatTable(table);
+}
+
+// The whole network with the trusted plugins, to whose output the others are held, with the plan,
+// with the best single choice, which replaces the plan where it is faster (a layer alone and a
+// layer among others need not agree), and with what `run` takes by itself. A runner that cannot run
+// this dtype yet is no reason to lose the plan.
+Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
+              tune::SearchResult& result) {
+  const tune::TrustedSpecs trusted;
+  const LayerChoice base = {trusted.mapping, trusted.dataflow, trusted.output_coords};
+  const LayerChoice single = tune::BestForAll(result);
+  std::vector<tune::NamedPlan> plans = {
+      {absl::StrCat(base.mapping, "/", base.dataflow), std::make_shared<FixedPlanner>(base)},
+      {"a choice for each layer",
+       std::make_shared<ListedPlanner>(tune::PlannedLayers(job.graph, result),
+                                       result.layers[0].choice)}};
+  if (!single.mapping.empty() && !single.dataflow.empty()) {
+    plans.push_back({absl::StrCat(single.mapping, "/", single.dataflow, " for all"),
+                     std::make_shared<FixedPlanner>(single)});
+  }
+  const size_t single_plan = plans.size() - 1;
+  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
+  plans.push_back({absl::StrCat("the default, ", usual.mapping, "/", usual.dataflow),
+                   std::make_shared<FixedPlanner>(usual)});
+  const auto times = tune::TimeNetworks(MakeNetworkSetup(values, job, session), plans);
+  if (!times.ok()) {
+    std::cout << "network not timed: " << times.status().message() << "\n";
+    return nullptr;
+  }
+  PrintNetworkTimes(*times);
+  if ((*times)[single_plan].ms < (1 - harness::kSmallestDifference) * (*times)[1].ms) {
+    std::cout << "the single choice is faster and is taken\n";
+    tune::TakeForAll(single, result);
+  }
+  return tune::ToJson(*times);
+}
+
+absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, const Job& job,
+                                            const harness::PlanKey& key, Session& session) {
+  tune::SearchSetup setup{.graph = job.graph,
+                          .registry = session.registry(),
+                          .coordinates = job.coordinates,
+                          .dtype = job.dtype,
+                          .candidates = {},
+                          .context = session.Context(),
+                          .stopwatch = tune::WallStopwatch(session.Context()),
+                          .race = job.race};
+  VOXCONV_ASSIGN_OR_RETURN(setup.candidates, ParseCandidates(values, session.registry()));
+  std::optional<Progress> progress;
+  setup.progress = [&](int64_t done, int64_t total) {
+    if (!progress.has_value()) progress.emplace("tuning", total);
+    progress->Step(done);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(tune::SearchResult result, tune::MeasuredSearch(setup));
+  progress.reset();
+  std::cout << FormatTable(tune::LayerTable(job.graph, result))
+            << absl::StrFormat("output coordinates: %s %.4f ms\n", result.output_coords.spec,
+                               result.output_coords.ms)
+            << absl::StrFormat("sum of coordinates, maps and these layers: %.3f ms\n", result.ms);
+  for (const tune::Rejected& entry : result.rejected) {
+    std::cout << "rejected at " << entry.where << ": " << entry.spec << ": " << entry.reason
+              << "\n";
+  }
+  Json details = {
+      {"search", {{"kind", "measured"}, {"repeats", job.race.repeats}, {"quick", job.quick}}}};
+  const Json networks = TimePlan(values, job, session, result);
+  details.update(tune::Details(job.graph, result));
+  details["networks"] = networks;
+  return harness::MakeTunedPlan(key, tune::PlannedLayers(job.graph, result), details);
+}
+
+// The one spec given for an option that may be repeated.
+absl::StatusOr<std::string> OnlySpec(const po::variables_map& values, const char* name,
+                                     const std::string& by_default) {
+  const auto& specs = values[name].as<Specs>();
+  if (specs.empty()) return by_default;
+  if (specs.size() == 1) return specs[0];
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": one spec is allowed with --search heuristic"));
+}
+
+absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, const Job& job,
+                                             const harness::PlanKey& key, Session& session) {
+  if (!values["dataflow"].as<Specs>().empty() || values.count("candidates") != 0) {
+    return absl::InvalidArgumentError(
+        "--dataflow and --candidates have no meaning with --search heuristic");
+  }
+  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
+  HeuristicPlanner::Config config;
+  VOXCONV_ASSIGN_OR_RETURN(config.mapping, OnlySpec(values, "mapping", usual.mapping));
+  VOXCONV_ASSIGN_OR_RETURN(config.output_coords,
+                           OnlySpec(values, "output-coords", usual.output_coords));
+  VOXCONV_ASSIGN_OR_RETURN(const tune::ThresholdResult result,
+                           tune::TuneThreshold(MakeNetworkSetup(values, job, session), config));
+  PrintNetworkTimes(result.times);
+  std::cout << absl::StrFormat("threshold B: %d, %.3f ms\n", result.threshold, result.ms);
+  config.channel_threshold = result.threshold;
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<LayerChoice> choices,
+                           HeuristicPlanner(config).Plan(job.graph));
+  const Json details = {{"search",
+                         {{"kind", "heuristic"},
+                          {"threshold", result.threshold},
+                          {"repeats", job.race.repeats},
+                          {"quick", job.quick}}},
+                        {"networks", tune::ToJson(result.times)}};
+  return harness::MakeTunedPlan(key, tune::PlannedLayers(job.graph, choices), details);
+}
+
+// What tells where the plan comes from.
+void AddProvenance(const po::variables_map& values, const Job& job, Session& session,
+                   harness::TunedPlan& plan) {
+  const harness::InputDensity density = harness::MeasureDensity(job.cloud.coords);
+  plan.record["input"] = {{"name", values["input"].as<std::string>()},
+                          {"voxel_size", values["voxel-size"].as<std::string>()},
+                          {"hash", harness::HashInput(job.cloud.coords, job.cloud.features)},
+                          {"voxels", density.voxels},
+                          {"neighbours", density.neighbours}};
+  plan.record["voxconv"] = VOXCONV_VERSION;
+  plan.record["provenance"] = harness::DescribeProvenance(session.backend());
+}
+
+absl::Status CheckSearch(const std::string& search) {
+  if (search == "measured" || search == "heuristic") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--search '", search, "': allowed are measured and heuristic"));
+}
+
+}  // namespace
+
+absl::Status RunTune(const std::vector<std::string>& args) {
+  po::options_description options = NetworkOptions();
+  options.add(SearchOptions()).add(InputOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("tune --input FILE|scene:NAME --out PLAN.json [OPTIONS]", options, {}, args));
+  const std::string search = values["search"].as<std::string>();
+  VOXCONV_RETURN_IF_ERROR(CheckSearch(search));
+  if (values.count("out") != 0) {
+    VOXCONV_RETURN_IF_ERROR(harness::CheckSavePlan(values["out"].as<std::string>()));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
+  const harness::InterruptGuard guard;
+  job.race.stop = [&] { return guard.interrupted(); };
+  const harness::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
+                                      .width = values["width"].as<double>(),
+                                      .dtype = job.dtype,
+                                      .cloud = job.cloud,
+                                      .backend = session->backend()});
+  std::cout << key.network << ", width " << key.width << ", " << ToString(job.dtype) << ", "
+            << job.cloud.size() << " voxels (" << harness::ToString(key.input) << "); "
+            << key.device << "\n"
+            << std::flush;
+  VOXCONV_ASSIGN_OR_RETURN(harness::TunedPlan plan, search == "measured"
+                                                        ? Measured(values, job, key, *session)
+                                                        : Heuristic(values, job, key, *session));
+  if (values.count("out") == 0) return absl::OkStatus();
+  AddProvenance(values, job, *session, plan);
+  const std::string path = values["out"].as<std::string>();
+  VOXCONV_RETURN_IF_ERROR(harness::SavePlan(path, plan));
+  std::cout << "plan saved in " << path << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,140 @@
+#include "experiments/harness/plan_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv::harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+PlanKey Key() {
+  return {.backend = BackendKind::kCuda,
+          .device = "NVIDIA H200",
+          .network = "minkunet42",
+          .width = 0.5,
+          .dtype = DType::kF16,
+          .input = {16, 1}};
+}
+
+TunedPlan Plan(const PlanKey& key) {
+  const LayerChoice choice{"hash:symmetric=true", "direct", "fused"};
+  return MakeTunedPlan(key, {{"stem.conv1", 4, 16, choice}, {"stem.conv2", 16, 16, choice}},
+                       {{"sum_ms", 1.5}, {"layers", {{{"ms", 0.25}}, {{"ms", 0.5}}}}});
+}
+
+TEST(PlanFileTest, RoundTrips) {
+  PlanKey other = Key();
+  other.dtype = DType::kF32;
+  const auto plans = ParsePlans(FormatPlans({Plan(Key()), Plan(other)}));
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->size(), 2u);
+  EXPECT_EQ((*plans)[0].key, Key());
+  EXPECT_EQ((*plans)[1].key, other);
+  EXPECT_EQ((*plans)[0].layers, Plan(Key()).layers);
+  EXPECT_EQ((*plans)[0].record, Plan(Key()).record);
+  EXPECT_EQ((*plans)[0].record["layers"][1]["ms"], 0.5);
+}
+
+TEST(PlanFileTest, RefusesWhatIsNoPlan) {
+  const std::string good = FormatPlans({Plan(Key())});
+  for (const auto& [from, to, word] : std::vector<std::array<std::string, 3>>{
+           {"voxconv-plan", "voxconv-map", "not a plan file"},
+           {"\"version\": 1", "\"version\": 2", "version 2"},
+           {"\"device\"", "\"devise\"", "'device' is missing"},
+           {"\"c_in\": 16", "\"c_in\": \"16\"", "layer 1: key 'c_in' must be a whole number"},
+           {"\"f16\"", "\"f17\"", "f17"},
+           {"\"log2_voxels\": 16", "\"log2_voxels\": -1", "input_class"}}) {
+    const auto plans = ParsePlans(absl::StrReplaceAll(good, {{from, to}}));
+    EXPECT_THAT(std::string(plans.status().message()), HasSubstr(word)) << to;
+  }
+  EXPECT_FALSE(ParsePlans("{").ok());
+  EXPECT_FALSE(ParsePlans("[]").ok());
+}
+
+TEST(PlanFileTest, FindsByKeyAndNearestInput) {
+  PlanKey dense = Key();
+  dense.input = {17, 4};
+  const std::vector<TunedPlan> plans = {Plan(dense), Plan(Key())};
+  PlanKey wanted = Key();
+  auto found = FindPlan(plans, wanted);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->plan, &plans[1]);
+  EXPECT_FALSE(found->other_input_class);
+  wanted.input = {18, 3};
+  found = FindPlan(plans, wanted);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->plan, &plans[0]);
+  EXPECT_TRUE(found->other_input_class);
+}
+
+TEST(PlanFileTest, RefusesAnotherUseByName) {
+  const std::vector<TunedPlan> plans = {Plan(Key())};
+  const auto message = [&](auto change) {
+    PlanKey wanted = Key();
+    change(wanted);
+    return std::string(FindPlan(plans, wanted).status().message());
+  };
+  EXPECT_THAT(message([](PlanKey& k) { k.network = "centerpoint"; }),
+              HasSubstr("network 'centerpoint'; there is one for 'minkunet42'"));
+  EXPECT_THAT(message([](PlanKey& k) { k.width = 1; }), HasSubstr("width '1'"));
+  EXPECT_THAT(message([](PlanKey& k) { k.dtype = DType::kF32; }), HasSubstr("dtype 'f32'"));
+  EXPECT_THAT(message([](PlanKey& k) { k.device = "NVIDIA H100"; }),
+              HasSubstr("device 'NVIDIA H100'; there is one for 'NVIDIA H200'"));
+  EXPECT_THAT(message([](PlanKey& k) { k.backend = BackendKind::kCpu; }), HasSubstr("backend"));
+}
+
+TEST(PlanFileTest, SavesBesideOthersAndReplacesItsOwn) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / absl::StrCat("voxconv_plan_", getpid(), ".json"))
+          .string();
+  std::filesystem::remove(path);
+  PlanKey other = Key();
+  other.width = 1;
+  ASSERT_TRUE(SavePlan(path, Plan(Key())).ok());
+  ASSERT_TRUE(SavePlan(path, Plan(other)).ok());
+  TunedPlan again = Plan(Key());
+  again.record["sum_ms"] = 0.75;
+  ASSERT_TRUE(SavePlan(path, again).ok());
+  const auto plans = ReadPlans(path);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->size(), 2u);
+  EXPECT_EQ((*plans)[0].record["sum_ms"], 0.75);
+  EXPECT_EQ((*plans)[1].key, other);
+
+  std::ofstream(path) << "notes";
+  EXPECT_THAT(std::string(CheckSavePlan(path).message()), HasSubstr(path));
+  EXPECT_FALSE(SavePlan(path, again).ok());
+  std::filesystem::remove(path);
+  EXPECT_THAT(std::string(ReadPlans(path).status().message()), HasSubstr("cannot be read"));
+  EXPECT_FALSE(CheckSavePlan("/nowhere/plan.json").ok());
+}
+
+TEST(PlanFileTest, ConfigurationPlansEveryLayer) {
+  const Configuration configuration = ToConfiguration(Plan(Key()));
+  EXPECT_EQ(configuration.plan, Plan(Key()).layers);
+  EXPECT_EQ(configuration.choice.mapping, "hash:symmetric=true");
+}
+
+TEST(InputClassTest, CountsVoxelsAndNeighboursByPowersOfTwo) {
+  const std::vector<std::array<int32_t, 4>> cube = {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0},
+                                                    {0, 0, 1, 1}, {0, 1, 0, 0}, {0, 1, 0, 1},
+                                                    {0, 1, 1, 0}, {0, 1, 1, 1}};
+  EXPECT_EQ(MeasureDensity(cube).neighbours, 8);
+  EXPECT_EQ(Classify(MeasureDensity(cube)), (InputClass{3, 3}));
+  // Another sample is nobody's neighbour.
+  const std::vector<std::array<int32_t, 4>> apart = {{0, 0, 0, 0}, {1, 0, 0, 1}};
+  EXPECT_EQ(Classify(MeasureDensity(apart)), (InputClass{1, 0}));
+  EXPECT_EQ(Classify(MeasureDensity({})), (InputClass{0, 0}));
+  EXPECT_EQ(Distance({16, 1}, {14, 4}), 5);
+}
+
+}  // namespace
+}  // namespace voxconv::harness

@@ -1,0 +1,352 @@
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/session.h"
+#include "cli/tune/candidates.h"
+#include "cli/tune/network_work.h"
+#include "cli/tune/plan_record.h"
+#include "cli/tune/race.h"
+#include "cli/tune/search.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "networks/graph_builder.h"
+#include "networks/initialize.h"
+
+namespace voxconv::tune {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Contestant Named(std::string name) {
+  return {std::move(name), [] { return absl::OkStatus(); }};
+}
+
+TEST(RaceTest, MediansOfInterleavedRounds) {
+  std::string order;
+  int call = 0;
+  const Stopwatch stopwatch = [&](const Contestant& contestant) -> absl::StatusOr<double> {
+    order += contestant.name;
+    return contestant.name == "a" ? 1.0 : 1.0 + 0.1 * call++;
+  };
+  const auto finishes = Race({Named("a"), Named("b")}, {.repeats = 3}, stopwatch);
+  EXPECT_EQ(order, "abbaab");
+  EXPECT_EQ(finishes[0].ms, 1.0);
+  EXPECT_DOUBLE_EQ(finishes[1].ms, 1.1);
+}
+
+TEST(RaceTest, DropsTheSlowAndTheFailing) {
+  const Stopwatch stopwatch = [](const Contestant& contestant) -> absl::StatusOr<double> {
+    if (contestant.name == "broken") return absl::InternalError("no");
+    return contestant.name == "fast" ? 1.0 : 100.0;
+  };
+  const auto finishes =
+      Race({Named("slow"), Named("fast"), Named("broken")}, {.repeats = 5}, stopwatch);
+  EXPECT_EQ(finishes[0].rounds, 1);
+  EXPECT_EQ(finishes[0].ms, 100);
+  EXPECT_EQ(finishes[1].rounds, 5);
+  EXPECT_TRUE(std::isinf(finishes[2].ms));
+  EXPECT_EQ(finishes[2].status.message(), "no");
+}
+
+// Correct, but for one value a row; or without writing anything.
+class WrongDataflow final : public Dataflow {
+ public:
+  WrongDataflow(std::unique_ptr<const Dataflow> inner, bool idle)
+      : inner_(std::move(inner)), idle_(idle) {}
+  const Options& options() const override { return inner_->options(); }
+  Support Supports(const ConvShape& shape, BackendKind backend) const override {
+    return inner_->Supports(shape, backend);
+  }
+  bool deterministic(BackendKind backend) const override { return inner_->deterministic(backend); }
+  LayoutRequest RequiredLayout(int num_offsets) const override {
+    return inner_->RequiredLayout(num_offsets);
+  }
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    return inner_->Plan(map, shape, context);
+  }
+  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const override {
+    if (idle_) return absl::OkStatus();
+    VOXCONV_RETURN_IF_ERROR(inner_->Forward(plan, map, args, workspace, context));
+    for (int64_t row = 0; row < args.output.rows; ++row) {
+      args.output.f32()[row * args.output.channels] += 0.01f;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::unique_ptr<const Dataflow> inner_;
+  bool idle_;
+};
+
+// A map without any pair.
+class EmptyMapping final : public Mapping {
+ public:
+  explicit EmptyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
+  const Options& options() const override { return inner_->options(); }
+  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const override {
+    return inner_->BuildIndex(inputs, context);
+  }
+  absl::StatusOr<KernelMap> Query(const MapIndex&, const MapProblem& problem,
+                                  const ExecutionContext& context) const override {
+    PairList pairs;
+    VOXCONV_ASSIGN_OR_RETURN(pairs.in, AllocateArray<int32_t>(0, context));
+    VOXCONV_ASSIGN_OR_RETURN(pairs.out, AllocateArray<int32_t>(0, context));
+    return KernelMap(problem.inputs.size(), problem.outputs.size(),
+                     std::vector<int64_t>(problem.geometry.num_offsets() + 1), {},
+                     std::move(pairs));
+  }
+
+ private:
+  std::unique_ptr<const Mapping> inner_;
+};
+
+NetworkGraph SmallNetwork() {
+  GraphBuilder builder("small");
+  int x = builder.Input(4);
+  x = builder.Conv("wide", x, 8, {});
+  const int down = builder.Conv(
+      "down", x, 16, {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}});
+  x = builder.Conv("deep", down, 16, {});
+  x = builder.InverseConv("up", x, 8, down);
+  auto graph = std::move(builder).Build(x);
+  VOXCONV_CHECK(graph.ok());
+  InitializeParameters(*graph, 1);
+  return *std::move(graph);
+}
+
+class TuneTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(cli::FillRegistry({}, registry_).ok());
+    for (const bool idle : {false, true}) {
+      ASSERT_TRUE(registry_.dataflows()
+                      .Register({.name = idle ? "idle" : "wrong", .summary = "for this test"},
+                                [this, idle](const Options&) { return MakeWrong(idle); })
+                      .ok());
+    }
+    ASSERT_TRUE(
+        registry_.mappings()
+            .Register({.name = "blind", .summary = "for this test"},
+                      [this](const Options&) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+                        VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.mappings().Create("hash"));
+                        return std::make_unique<EmptyMapping>(std::move(inner));
+                      })
+            .ok());
+    backend_ = *CpuBackend::Create({.threads = 1});
+    std::vector<Coordinate> rows;
+    for (int x = 0; x < 16; ++x) {
+      for (int y = 0; y < 12; ++y) rows.push_back({0, x, y, (x * y) % 3});
+    }
+    coordinates_ = *CoordinateSet::Create(rows, {1, 1, 1}, context());
+    features_ =
+        *Tensor::FromHost(std::vector<float>(rows.size() * 4, 0.5f), rows.size(), 4, context());
+  }
+
+  absl::StatusOr<std::unique_ptr<const Dataflow>> MakeWrong(bool idle) const {
+    VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.dataflows().Create("gather_gemm_scatter"));
+    return std::make_unique<WrongDataflow>(std::move(inner), idle);
+  }
+
+  ExecutionContext context() { return {backend_.get(), &backend_->main_stream(), nullptr}; }
+
+  // Whatever is doctored takes no time at all.
+  SearchSetup Doctored() {
+    return {.graph = graph_,
+            .registry = registry_,
+            .coordinates = coordinates_,
+            .candidates = {{"hash", "blind", "sorted_search"},
+                           {"wrong", "idle", "direct", "gather_gemm_scatter"},
+                           {"sort_unique"},
+                           {}},
+            .context = context(),
+            .stopwatch = [](const Contestant& contestant) -> absl::StatusOr<double> {
+              for (const char* name : {"wrong", "idle", "blind"}) {
+                if (absl::StrContains(contestant.name, name)) return 1e-6;
+              }
+              if (absl::EndsWith(contestant.name, "deep/direct")) return 10;
+              return absl::EndsWith(contestant.name, "/direct") ? 1 : 2;
+            }};
+  }
+
+  NetworkGraph graph_ = SmallNetwork();
+  Registry registry_;
+  std::unique_ptr<CpuBackend> backend_;
+  CoordinateSetPtr coordinates_;
+  Tensor features_;
+};
+
+TEST_F(TuneTest, NeverKeepsACandidateThatFailsItsCheck) {
+  const auto result = MeasuredSearch(Doctored());
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::vector<std::string> names, dataflows;
+  for (const TunedLayer& layer : result->layers) {
+    names.push_back(graph_.node(layer.node).name);
+    dataflows.push_back(layer.choice.dataflow);
+    EXPECT_THAT(layer.choice.mapping, testing::AnyOf("hash", "sorted_search"));
+    for (const Timed& other : layer.others) {
+      EXPECT_NE(other.spec, "wrong");
+      EXPECT_NE(other.spec, "idle");
+    }
+  }
+  EXPECT_THAT(names, ElementsAre("wide", "down", "deep", "up"));
+  EXPECT_THAT(dataflows, ElementsAre("direct", "direct", "gather_gemm_scatter", "direct"));
+  int wrong = 0, idle = 0, blind = 0;
+  for (const Rejected& entry : result->rejected) {
+    EXPECT_FALSE(entry.reason.empty());
+    wrong += entry.spec == "wrong";
+    idle += entry.spec == "idle";
+    blind += entry.spec == "blind";
+  }
+  EXPECT_EQ(wrong, 4);
+  EXPECT_EQ(idle, 4);
+  EXPECT_EQ(blind, 3);
+}
+
+TEST_F(TuneTest, RefusesATrustedPluginThatIsWrong) {
+  SearchSetup setup = Doctored();
+  setup.trusted.dataflow = "wrong";
+  EXPECT_THAT(std::string(MeasuredSearch(setup).status().message()), HasSubstr("trusted"));
+  setup.trusted.dataflow = "gather_gemm_scatter";
+  setup.trusted.mapping = "blind";
+  EXPECT_EQ(MeasuredSearch(setup).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(TuneTest, StopsBetweenParts) {
+  SearchSetup setup = Doctored();
+  setup.race.stop = [] { return true; };
+  EXPECT_EQ(MeasuredSearch(setup).status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(TuneTest, RealTimesGiveAPlanThatRuns) {
+  SearchSetup setup = Doctored();
+  setup.stopwatch = WallStopwatch(context());
+  setup.race.repeats = 2;
+  const auto result = MeasuredSearch(setup);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const LayerChoice single = BestForAll(*result);
+  EXPECT_FALSE(single.mapping.empty());
+  const NetworkSetup network{.graph = graph_,
+                             .registry = registry_,
+                             .coordinates = coordinates_,
+                             .features = features_,
+                             .config = {},
+                             .context = context(),
+                             .stopwatch = WallStopwatch(context()),
+                             .race = {.repeats = 1}};
+  const LayerChoice trusted{"hash", "gather_gemm_scatter", "sort_unique"};
+  const auto times = TimeNetworks(
+      network,
+      {{"trusted", std::make_shared<FixedPlanner>(trusted)},
+       {"tuned", std::make_shared<ListedPlanner>(PlannedLayers(graph_, *result), single)},
+       {"wrong", std::make_shared<FixedPlanner>(LayerChoice{"hash", "wrong", "sort_unique"})}});
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_EQ((*times)[1].rejected, "");
+  EXPECT_THAT((*times)[2].rejected, HasSubstr("differs norm-wise"));
+}
+
+TEST_F(TuneTest, OneChoiceForAllReplacesTheOthers) {
+  auto result = MeasuredSearch(Doctored());
+  ASSERT_TRUE(result.ok()) << result.status();
+  const size_t others = result->layers[0].others.size();
+  TakeForAll({"sorted_search", "gather_gemm_scatter", "sort_unique"}, *result);
+  for (const TunedLayer& layer : result->layers) {
+    EXPECT_EQ(layer.choice.dataflow, "gather_gemm_scatter");
+    EXPECT_EQ(layer.choice.mapping, "sorted_search");
+    EXPECT_EQ(layer.ms, 2);
+  }
+  EXPECT_EQ(result->layers[0].others.size(), others);
+  EXPECT_EQ(result->layers[0].others[0].spec, "direct");
+}
+
+TEST_F(TuneTest, ThresholdWithTheSmallestTime) {
+  NetworkSetup setup{.graph = graph_,
+                     .registry = registry_,
+                     .coordinates = coordinates_,
+                     .features = features_,
+                     .config = {},
+                     .context = context(),
+                     .stopwatch = [](const Contestant& contestant) -> absl::StatusOr<double> {
+                       return contestant.name == "threshold=8" ? 1.0 : 3.0;
+                     }};
+  HeuristicPlanner::Config config{.mapping = "hash", .output_coords = "sort_unique"};
+  auto result = TuneThreshold(setup, config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->threshold, 8);
+  EXPECT_EQ(result->ms, 1);
+  EXPECT_EQ(result->times.size(), 3u);  // 0, 8, 16
+  // Where a dataflow is wrong, only the plan without it is left.
+  config.fetch_on_demand = "wrong";
+  result = TuneThreshold(setup, config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->threshold, 0);
+}
+
+TEST_F(TuneTest, GridsExpandFromABase) {
+  const OptionGrid tiles{"gather_gemm_scatter", {}, {{"tile", {"divisors(c_in)", "4"}}}};
+  const auto specs = Expand(tiles, "gather_gemm_scatter:order=weight", 6, 8, registry_.dataflows());
+  EXPECT_THAT(specs, ElementsAre("gather_gemm_scatter:order=weight,tile=1",
+                                 "gather_gemm_scatter:order=weight,tile=2",
+                                 "gather_gemm_scatter:order=weight,tile=3",
+                                 "gather_gemm_scatter:order=weight,tile=6",
+                                 "gather_gemm_scatter:order=weight,tile=4"));
+  EXPECT_TRUE(Expand(tiles, "direct", 6, 8, registry_.dataflows()).empty());
+  const OptionGrid adaptive{"gather_gemm_scatter",
+                            {"grouping", {"adaptive"}},
+                            {{"epsilon", {"0", "1"}}, {"threshold", {"0", "16"}}}};
+  EXPECT_EQ(Expand(adaptive, "gather_gemm_scatter", 6, 8, registry_.dataflows()).size(), 4u);
+  EXPECT_TRUE(
+      Expand(adaptive, "gather_gemm_scatter:grouping=fixed", 6, 8, registry_.dataflows()).empty());
+}
+
+TEST_F(TuneTest, CandidatesAreReadAndRefused) {
+  const Candidates defaults = DefaultCandidates(registry_, /*quick=*/true);
+  EXPECT_THAT(defaults.dataflows, Contains("direct"));
+  EXPECT_EQ(DefaultCandidates(registry_, false).dataflows,
+            DefaultCandidates(registry_, false).dataflows);
+  const auto parsed = ParseCandidates(
+      R"({"dataflows": ["direct:weights=naive"], "grids": [{"dataflow": "gather_gemm_scatter",
+          "where": {"order": ["weight"]}, "axes": {"tile": [1, 2]}}]})",
+      registry_, defaults);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->dataflows, ElementsAre("direct:weights=naive"));
+  EXPECT_EQ(parsed->mappings, defaults.mappings);
+  ASSERT_EQ(parsed->grids.size(), 1u);
+  EXPECT_THAT(parsed->grids[0].axes[0].values, ElementsAre("1", "2"));
+  for (const auto& [text, word] : std::vector<std::pair<std::string, std::string>>{
+           {"{", "JSON"},
+           {R"({"dataflow": []})", "'dataflow'"},
+           {R"({"dataflows": []})", "'dataflows'"},
+           {R"({"dataflows": ["none"]})", "none"},
+           {R"({"mappings": ["hash:load=2"]})", "load"},
+           {R"({"grids": [{"dataflow": "direct", "axes": {"tile": [1]}}]})", "tile"},
+           {R"({"grids": [{"axes": {}}]})", "dataflow"}}) {
+    EXPECT_THAT(std::string(ParseCandidates(text, registry_, defaults).status().message()),
+                HasSubstr(word))
+        << text;
+  }
+}
+
+TEST_F(TuneTest, NamesNarrowToTheirCandidates) {
+  const std::vector<std::string> candidates = {"direct", "direct:weights=naive", "hash2col"};
+  const auto& family = registry_.dataflows();
+  EXPECT_THAT(*Narrow(family, candidates, {"direct"}),
+              ElementsAre("direct", "direct:weights=naive"));
+  EXPECT_THAT(*Narrow(family, candidates, {"direct:weights=naive", "implicit_gemm"}),
+              ElementsAre("direct:weights=naive", "implicit_gemm"));
+  EXPECT_FALSE(Narrow(family, candidates, {"none"}).ok());
+}
+
+}  // namespace
+}  // namespace voxconv::tune
