@@ -163,7 +163,8 @@ void RegisterCuda(const Request& request, int device, const Registry& registry,
         std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
     if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.dtypes);
     for (const std::string& spec : request.mappings) {
-      for (const MaskOrder order : {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray}) {
+      for (const MaskOrder order :
+           {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray, MaskOrder::kRarest}) {
         bench::AddDeviceMapBenchmark(spec, {.layout = MapLayout::kMaskSorted, .mask_order = order},
                                      scenario, failures);
       }

@@ -264,6 +264,8 @@ absl::string_view ToString(MaskOrder order) {
       return "mask";
     case MaskOrder::kGray:
       return "gray";
+    case MaskOrder::kRarest:
+      return "rarest";
   }
   return "?";
 }

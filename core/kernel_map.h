@@ -15,9 +15,9 @@
 namespace voxconv {
 
 enum class MapLayout { kPairs, kNeighbourTable, kDenseTables, kCodedCsr, kMaskSorted };
-// Order of the output rows in kMaskSorted: as given, by mask value, or by the mask read as a Gray
-// code (neighbours in that order differ in few bits).
-enum class MaskOrder { kNone, kMask, kGray };
+// Order of the output rows in kMaskSorted: as given, by mask value, by the mask read as a Gray code
+// (neighbours in that order differ in few bits), or by its two rarest offsets (core/mask_order.h).
+enum class MaskOrder { kNone, kMask, kGray, kRarest };
 
 absl::string_view ToString(MapLayout layout);
 absl::string_view ToString(MaskOrder order);

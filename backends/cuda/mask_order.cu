@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/bucket_order.h"
 #include "backends/cuda/convert_kernel_map.h"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_primitives.h"
@@ -54,6 +55,12 @@ absl::Status OrderSplit(const MaskSorted& result, int s, MaskOrder order, int64_
   }
   const uint32_t* masks = result.masks.data() + s * rows * result.words;
   const int bits = result.split_ptr[s + 1] - result.split_ptr[s];
+  if (order == MaskOrder::kRarest) {
+    return OrderByRarest(masks, rows, result.words, bits, row_order, context);
+  }
+  if (order == MaskOrder::kMask && bits <= kMaxShortMaskBits && result.words == 1) {
+    return OrderByShortMask(masks, rows, bits, row_order, context);
+  }
   return result.words == 1
              ? OrderRows<uint32_t>(masks, rows, 1, bits, order, row_order, context)
              : OrderRows<uint64_t>(masks, rows, result.words, bits, order, row_order, context);

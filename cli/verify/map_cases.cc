@@ -115,6 +115,8 @@ void AddLayoutCases(Environment& environment, std::vector<Case>& cases) {
       {MapLayout::kMaskSorted, MaskOrder::kMask},
       {MapLayout::kMaskSorted, MaskOrder::kGray},
       {MapLayout::kMaskSorted, MaskOrder::kGray, 2},
+      {MapLayout::kMaskSorted, MaskOrder::kRarest},
+      {MapLayout::kMaskSorted, MaskOrder::kRarest, 3},
   };
   for (const LayoutRequest& request : requests) {
     for (const NamedGeometry& geometry : Geometries()) {

@@ -16,8 +16,10 @@ constexpr int64_t kCpuTile = 6;  // rows of the micro-kernel
 
 OptionSchema Schema() {
   OptionSchema schema;
-  schema.Enum("mask_sort", {"none", "mask", "gray"}, "mask",
-              "order of the output rows: as given, by their offset mask, or by its Gray rank");
+  schema.Enum(
+      "mask_sort", {"none", "mask", "gray", "rarest"}, "mask",
+      "order of the output rows: as given, by their offset mask, by its Gray rank, or by their "
+      "two rarest offsets");
   schema.Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K");
   schema.Int("tile", 0, 0, 256,
              "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one up); "
@@ -35,6 +37,7 @@ MaskOrder MaskOrderOf(const Options& options) {
   const std::string& order = options.GetEnum("mask_sort");
   if (order == "mask") return MaskOrder::kMask;
   if (order == "gray") return MaskOrder::kGray;
+  if (order == "rarest") return MaskOrder::kRarest;
   return MaskOrder::kNone;
 }
 
