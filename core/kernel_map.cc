@@ -201,6 +201,7 @@ class Validator {
     VOXCONV_ASSIGN_OR_RETURN(auto order, CopyToHost(layout.row_order, context_));
     VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks.array(), context_));
     VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table.array(), context_));
+    VOXCONV_RETURN_IF_ERROR(Ordered(layout, order, masks, table));
     for (int64_t s = 0; s < splits; ++s) {
       std::vector<bool> seen(rows, false);
       for (int64_t i = 0; i < rows; ++i) {
@@ -214,6 +215,37 @@ class Validator {
           const uint32_t word = masks[(s * rows + row) * layout.words + bit / 32];
           VOXCONV_RETURN_IF_ERROR(
               CheckBit(row, k, word, bit % 32, table[int64_t{row} * map_.num_offsets() + k]));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What is kept by position a second time.
+  absl::Status Ordered(const MaskSorted& layout, const std::vector<int32_t>& order,
+                       const std::vector<uint32_t>& masks, const std::vector<int32_t>& table) {
+    if (layout.ordered_table.size() == 0 && layout.ordered_masks.size() == 0) {
+      return absl::OkStatus();
+    }
+    const int64_t rows = map_.num_outputs(), offsets = map_.num_offsets();
+    VOXCONV_RETURN_IF_ERROR(
+        CheckSize("ordered_table", layout.ordered_table.size(), rows * offsets));
+    VOXCONV_RETURN_IF_ERROR(
+        CheckSize("ordered_masks", layout.ordered_masks.size(), layout.masks.size()));
+    VOXCONV_ASSIGN_OR_RETURN(auto ordered_table, CopyToHost(layout.ordered_table, context_));
+    VOXCONV_ASSIGN_OR_RETURN(auto ordered_masks, CopyToHost(layout.ordered_masks, context_));
+    for (size_t s = 0; s + 1 < layout.split_ptr.size(); ++s) {
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t at = static_cast<int64_t>(s) * rows, row = order[at + i];
+        for (int32_t k = layout.split_ptr[s]; k < layout.split_ptr[s + 1]; ++k) {
+          if (ordered_table[k * rows + i] != table[row * offsets + k]) {
+            return Invalid(absl::StrCat("ordered_table is wrong at offset ", k, ", position ", i));
+          }
+        }
+        for (int w = 0; w < layout.words; ++w) {
+          if (ordered_masks[(at + i) * layout.words + w] != masks[(at + row) * layout.words + w]) {
+            return Invalid(absl::StrCat("ordered_masks is wrong at position ", i));
+          }
         }
       }
     }
@@ -234,7 +266,8 @@ struct ByteCounter {
     return l.in_ptr.bytes() + l.out_ptr.bytes() + l.in_code.bytes() + l.out_code.bytes();
   }
   int64_t operator()(const MaskSorted& l) const {
-    return l.table.bytes() + l.masks.bytes() + l.row_order.bytes();
+    return l.table.bytes() + l.masks.bytes() + l.row_order.bytes() + l.ordered_table.bytes() +
+           l.ordered_masks.bytes();
   }
 };
 

@@ -75,6 +75,11 @@ struct MaskSorted {
   // [splits, N_out]: position -> output row. May be empty where the mask order is kNone: the rows
   // as given.
   Array<int32_t> row_order;
+  // The same by position, for those who process rows in that order; empty where a backend does not
+  // make them. ordered_table[k * N_out + i]: the input of row row_order[s, i] under offset k, s the
+  // split that has k. ordered_masks[s, i]: the masks of row row_order[s, i].
+  Array<int32_t> ordered_table;
+  Array<uint32_t> ordered_masks;
   int words = 1;
   std::vector<int32_t> split_ptr;  // [splits + 1], host
 };

@@ -66,6 +66,87 @@ absl::Status OrderSplit(const MaskSorted& result, int s, MaskOrder order, int64_
              : OrderRows<uint64_t>(masks, rows, result.words, bits, order, row_order, context);
 }
 
+// What OrderTable reads and writes of one split; all in device memory but for the offsets.
+struct SplitTable {
+  const int32_t* table;  // [rows, K]
+  const uint32_t* masks;
+  const int32_t* order;
+  int32_t* ordered_table;  // [K, rows]
+  uint32_t* ordered_masks;
+  int64_t rows;
+  int num_offsets;  // K
+  int words;
+  int first, last;  // offsets
+};
+
+constexpr int kOrderRows = 64;
+constexpr int kOrderOffsets = 32;
+
+// A block moves kOrderRows rows of kOrderOffsets offsets through shared memory: whole rows in,
+// whole columns out.
+__global__ void __launch_bounds__(kBlock) OrderTable(const __grid_constant__ SplitTable split) {
+  __shared__ int32_t entries[kOrderOffsets][kOrderRows + 1];
+  const int64_t first_position = int64_t{blockIdx.x} * kOrderRows;
+  const int first = split.first + static_cast<int>(blockIdx.y) * kOrderOffsets;
+  constexpr int kWarps = kBlock / 32, kRowsOfWarp = kOrderRows / kWarps;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int32_t rows[kRowsOfWarp], loaded[kRowsOfWarp];
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    const int64_t position = first_position + warp * kRowsOfWarp + j;
+    rows[j] = position < split.rows ? split.order[position] : -1;
+  }
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j) {
+    const bool valid = rows[j] >= 0 && first + lane < split.last;
+    loaded[j] = valid ? split.table[int64_t{rows[j]} * split.num_offsets + first + lane] : -1;
+  }
+  if (blockIdx.y == 0) {
+    for (int j = 0; j < kRowsOfWarp; ++j) {
+      const int64_t position = first_position + warp * kRowsOfWarp + j;
+      for (int w = lane; w < split.words && rows[j] >= 0; w += 32) {
+        split.ordered_masks[position * split.words + w] =
+            split.masks[int64_t{rows[j]} * split.words + w];
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kRowsOfWarp; ++j) entries[lane][warp * kRowsOfWarp + j] = loaded[j];
+  __syncthreads();
+  const int64_t position = first_position + threadIdx.x % kOrderRows;
+  if (position >= split.rows) return;
+  for (int k = threadIdx.x / kOrderRows; k < kOrderOffsets; k += kBlock / kOrderRows) {
+    if (first + k >= split.last) break;
+    split.ordered_table[(first + k) * split.rows + position] = entries[k][threadIdx.x % kOrderRows];
+  }
+}
+
+absl::Status MakeOrderedTable(const KernelMap& map, MaskSorted& result,
+                              const ExecutionContext& context) {
+  const int64_t rows = map.num_outputs();
+  VOXCONV_ASSIGN_OR_RETURN(result.ordered_table,
+                           AllocateArray<int32_t>(result.table.size(), context));
+  VOXCONV_ASSIGN_OR_RETURN(result.ordered_masks,
+                           AllocateArray<uint32_t>(result.masks.size(), context));
+  for (size_t s = 0; s + 1 < result.split_ptr.size(); ++s) {
+    const int64_t at = static_cast<int64_t>(s) * rows;
+    const SplitTable split{.table = result.table.data(),
+                           .masks = result.masks.data() + at * result.words,
+                           .order = result.row_order.data() + at,
+                           .ordered_table = result.ordered_table.data(),
+                           .ordered_masks = result.ordered_masks.data() + at * result.words,
+                           .rows = rows,
+                           .num_offsets = map.num_offsets(),
+                           .words = result.words,
+                           .first = result.split_ptr[s],
+                           .last = result.split_ptr[s + 1]};
+    const dim3 grid(static_cast<unsigned>(CeilDiv(rows, kOrderRows)),
+                    static_cast<unsigned>(CeilDiv(split.last - split.first, kOrderOffsets)));
+    VOXCONV_LAUNCH(OrderTable, grid, kBlock, 0, context, split);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<MaskSorted> ToMaskSorted(const KernelMap& map, const LayoutRequest& request,
@@ -91,6 +172,9 @@ absl::StatusOr<MaskSorted> ToMaskSorted(const KernelMap& map, const LayoutReques
   for (int s = 0; s < request.splits; ++s) {
     VOXCONV_RETURN_IF_ERROR(OrderSplit(result, s, request.mask_order, rows,
                                        result.row_order.data() + s * rows, context));
+  }
+  if (request.mask_order != MaskOrder::kNone) {
+    VOXCONV_RETURN_IF_ERROR(MakeOrderedTable(map, result, context));
   }
   return result;
 }

@@ -20,6 +20,10 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool 
                "r"(valid ? 16 : 0)
                : "memory");
 }
+// 4 bytes.
+__device__ __forceinline__ void CopyAsync4(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(to), "l"(from) : "memory");
+}
 // The copies of this thread since the last commit become one group.
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");

@@ -31,7 +31,7 @@ struct BlockConfig {
   static constexpr int kGroupsPerWarp = kRows / 16 / kWarpsM;
   static constexpr int kWarpChannels = kChannels / kWarpsN;
   static constexpr int kTilesN = kWarpChannels / 8;  // n8 tiles of a warp
-  using Offsets = TileOffsets<kRows, kThreads>;
+  using Offsets = TileOffsets<kRows, kThreads, true>;
 
   static constexpr int kInputBytes = kRows * kDepth * static_cast<int>(sizeof(Element));
   static constexpr int kWeightBytes = kDepth * kChannels * static_cast<int>(sizeof(Element));
@@ -273,14 +273,15 @@ class BlockTile {
   }
 
   __device__ void Store() {
+    WaitCopies<0>();  // the rows'
+    __syncthreads();
     int32_t rows[2 * Config::kGroupsPerWarp];
 #pragma unroll
     for (int r = 0; r < 2 * Config::kGroupsPerWarp; ++r) {
       rows[r] = offsets_.rows[Group(r / 2) * 16 + r % 2 * 8 + lane_ / 4];
     }
     StoreTile<Element, 2 * Config::kGroupsPerWarp, Config::kTilesN>(
-        args_, part_, rows, channel_ + warp_n_ * Config::kWarpChannels + lane_ % 4 * 2,
-        [this](int r, int n) {
+        args_, part_, rows, channel_ + warp_n_ * Config::kWarpChannels, [this](int r, int n) {
           const float(&sum)[4] = sum_[r / 2][n];
           return r % 2 == 0 ? float2{sum[0], sum[1]} : float2{sum[2], sum[3]};
         });

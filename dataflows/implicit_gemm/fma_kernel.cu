@@ -14,7 +14,7 @@ constexpr int kDepth = 16;  // input channels of a step
 constexpr int kThreads = 256;
 constexpr int kLoads = 4;  // elements of the inputs, and of the weights, that a thread loads a step
 constexpr int kPad = 4;    // keeps the threads that store a row's inputs in different banks
-using Offsets = TileOffsets<kRows, kThreads>;
+using Offsets = TileOffsets<kRows, kThreads, false>;
 
 struct Shared {
   Offsets offsets;

@@ -86,8 +86,9 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.input = forward.input.data;
   args.weights = forward.weights.data;
   args.output = forward.output.data;
-  args.table = layout.table.data();
-  args.masks = layout.masks.data();
+  args.ordered = layout.ordered_table.size() > 0;
+  args.table = args.ordered ? layout.ordered_table.data() : layout.table.data();
+  args.masks = args.ordered ? layout.ordered_masks.data() : layout.masks.data();
   args.row_order = layout.row_order.size() > 0 ? layout.row_order.data() : nullptr;
   args.num_outputs = map.num_outputs();
   args.num_offsets = map.num_offsets();
@@ -103,9 +104,8 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.shift = epilogue.shift;
   args.residual = epilogue.residual.data;
   args.relu = epilogue.relu;
-  const int64_t pair_bytes = 2 * plan.element_bytes();
-  args.pair_stores = args.c_out % 2 == 0 && IsAligned(args.output, pair_bytes) &&
-                     IsAligned(args.residual, pair_bytes);
+  args.vector_stores = args.c_out % 8 == 0 && IsAligned(args.output, kVectorBytes) &&
+                       IsAligned(args.residual, kVectorBytes);
   return args;
 }
 

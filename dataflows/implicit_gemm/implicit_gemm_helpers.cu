@@ -46,7 +46,7 @@ __global__ void AddPaddedPairs(const __grid_constant__ ImplicitGemmArgs args, in
   for (int word = 0; word < SplitWords(args, split); ++word) {
     uint32_t any = 0;
     for (int64_t at = first; at < last; ++at) {
-      any |= RowMask(args, split, OutputRow(args, split, at), word);
+      any |= RowMask(args, split, OutputRow(args, split, at), at, word);
     }
     count += __popc(any);
   }

@@ -22,12 +22,15 @@ namespace voxconv {
 struct ImplicitGemmArgs {
   static constexpr int kMaxSplits = 32;
 
-  const void* input = nullptr;         // [N_in, c_in], rows and base of whole 16-byte vectors (*)
-  const void* weights = nullptr;       // [K * c_in, ld_weights], likewise
-  void* output = nullptr;              // [N_out, c_out]
-  float* partial = nullptr;            // [num_parts(), N_out, c_out] where there is more than one
-  const int32_t* table = nullptr;      // [N_out, K]
-  const uint32_t* masks = nullptr;     // [splits, N_out, words]
+  const void* input = nullptr;    // [N_in, c_in], rows and base of whole 16-byte vectors (*)
+  const void* weights = nullptr;  // [K * c_in, ld_weights], likewise
+  void* output = nullptr;         // [N_out, c_out]
+  float* partial = nullptr;       // [num_parts(), N_out, c_out] where there is more than one
+  // Input row of output `row`, at `position` of its split's order, under offset k:
+  // table[row * K + k] or, where the table is ordered, table[k * N_out + position].
+  const int32_t* table = nullptr;
+  const uint32_t* masks = nullptr;  // [splits, N_out, words], by position where ordered
+  bool ordered = false;
   const int32_t* row_order = nullptr;  // [splits, N_out]; null: rows as given
   int64_t num_outputs = 0;
   int num_offsets = 0;
@@ -43,7 +46,7 @@ struct ImplicitGemmArgs {
   const float* shift = nullptr;
   const void* residual = nullptr;  // [N_out, c_out]
   bool relu = false;
-  bool pair_stores = false;  // c_out is even, output and residual are aligned to two elements
+  bool vector_stores = false;  // c_out is a multiple of 8, output and residual of 16 bytes
 
   constexpr int num_parts() const { return splits * k_parts; }
 };

@@ -34,67 +34,111 @@ __device__ __forceinline__ void StorePair(const ImplicitGemmArgs& args, int part
     return;
   }
   Element* to = static_cast<Element*>(args.output) + row * args.c_out + c;
-  to[0] = Narrow<Element>(Finish<Element>(args, row, c, sum.x));
-  if (c + 1 < args.c_out) to[1] = Narrow<Element>(Finish<Element>(args, row, c + 1, sum.y));
+  const Element first = Narrow<Element>(Finish<Element>(args, row, c, sum.x));
+  if (!args.vector_stores) {
+    to[0] = first;
+    if (c + 1 < args.c_out) to[1] = Narrow<Element>(Finish<Element>(args, row, c + 1, sum.y));
+    return;
+  }
+  using Two = Pack<Element, 2>;
+  *reinterpret_cast<Two*>(to) =
+      Two{{first, Narrow<Element>(Finish<Element>(args, row, c + 1, sum.y))}};
 }
 
-// A thread's share of a tile: rows[r] (-1: none), in each the pairs of channels c, c + 8, ...;
-// sum(r, n) gives the n-th pair of row r. What all have in common is asked and loaded once.
-template <typename Element, int kRows, int kPairs, typename Sum>
+// Gives lane q of four the q-th of four pairs of all of them: tiles[t] is this lane's pair of tile
+// t, result[j] is lane j's pair of tile q.
+__device__ __forceinline__ void TransposeQuad(const float2 (&tiles)[4], float2 (&result)[4]) {
+  constexpr unsigned kAllLanes = ~0u;
+  const bool odd = threadIdx.x % 2 != 0, high = threadIdx.x % 4 >= 2;
+  const auto swap = [](float2 value, int with) {
+    return float2{__shfl_xor_sync(kAllLanes, value.x, with),
+                  __shfl_xor_sync(kAllLanes, value.y, with)};
+  };
+  const auto pick = [](bool second, float2 a, float2 b) {
+    return float2{second ? b.x : a.x, second ? b.y : a.y};
+  };
+  float2 kept[2], other[2];  // of tiles 2 * high + 0, 1: this lane's, and that of the lane 2 away
+#pragma unroll
+  for (int t = 0; t < 2; ++t) {
+    kept[t] = pick(high, tiles[t], tiles[t + 2]);
+    other[t] = swap(pick(high, tiles[t + 2], tiles[t]), 2);
+  }
+  const float2 mine = pick(odd, kept[0], kept[1]), across = pick(odd, other[0], other[1]);
+  const float2 next = swap(pick(odd, kept[1], kept[0]), 1);
+  const float2 far = swap(pick(odd, other[1], other[0]), 1);
+  const float2 near_0 = pick(odd, mine, next), near_1 = pick(odd, next, mine);
+  const float2 far_0 = pick(odd, across, far), far_1 = pick(odd, far, across);
+  result[0] = pick(high, near_0, far_0);
+  result[1] = pick(high, near_1, far_1);
+  result[2] = pick(high, far_0, near_0);
+  result[3] = pick(high, far_1, near_1);
+}
+
+// Eight channels of one row, from `channel` on, in whole vectors.
+template <typename Element>
+__device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t row, int channel,
+                                           const float2 (&pairs)[4]) {
+  float value[8] = {pairs[0].x, pairs[0].y, pairs[1].x, pairs[1].y,
+                    pairs[2].x, pairs[2].y, pairs[3].x, pairs[3].y};
+  if (args.scale != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) value[i] *= __ldg(args.scale + channel + i);
+  }
+  if (args.shift != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) value[i] += __ldg(args.shift + channel + i);
+  }
+  constexpr int kVector = 16 / sizeof(Element);
+  using Vector = Pack<Element, kVector>;
+  const int64_t offset = row * args.c_out + channel;
+#pragma unroll
+  for (int v = 0; v < 8 / kVector; ++v) {
+    if (args.residual != nullptr) {
+      const Vector residual = *reinterpret_cast<const Vector*>(
+          static_cast<const Element*>(args.residual) + offset + v * kVector);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) value[v * kVector + i] += Widen(residual.v[i]);
+    }
+    Vector vector;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const float x = value[v * kVector + i];
+      vector.v[i] = Narrow<Element>(args.relu ? fmaxf(x, 0.0f) : x);
+    }
+    *reinterpret_cast<Vector*>(static_cast<Element*>(args.output) + offset + v * kVector) = vector;
+  }
+}
+
+// What a thread of a tile has of the m16n8 fragments of its rows: rows[r] (-1: none), the same for
+// the four lanes of a quad; sum(r, n) is its pair of the n-th fragment, of channels `channel` + 8 n
+// + 2 q. All lanes of a warp call this.
+template <typename Element, int kRows, int kFragments, typename Sum>
 __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part,
-                                          const int32_t (&rows)[kRows], int c, const Sum& sum) {
-  using Two = Pack<Element, 2>;
-  if (!args.pair_stores || args.partial != nullptr) {
+                                          const int32_t (&rows)[kRows], int channel,
+                                          const Sum& sum) {
+  const int q = threadIdx.x % 4;
+  if (kFragments % 4 != 0 || !args.vector_stores || args.partial != nullptr) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (rows[r] < 0) continue;
 #pragma unroll
-      for (int n = 0; n < kPairs; ++n) {
-        StorePair<Element>(args, part, rows[r], c + n * 8, sum(r, n));
+      for (int n = 0; n < kFragments; ++n) {
+        StorePair<Element>(args, part, rows[r], channel + n * 8 + q * 2, sum(r, n));
       }
     }
     return;
   }
-  Element* output = static_cast<Element*>(args.output) + c;
-  const Element* residual = static_cast<const Element*>(args.residual);
-  if (args.scale == nullptr && args.shift == nullptr && residual == nullptr && !args.relu) {
+  if constexpr (kFragments % 4 == 0) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (rows[r] < 0) continue;
-      Element* to = output + int64_t{rows[r]} * args.c_out;
+    for (int n = 0; n + 4 <= kFragments; n += 4) {
 #pragma unroll
-      for (int n = 0; n < kPairs; ++n) {
-        if (c + n * 8 >= args.c_out) break;
-        const float2 value = sum(r, n);
-        *reinterpret_cast<Two*>(to + n * 8) =
-            Two{{Narrow<Element>(value.x), Narrow<Element>(value.y)}};
+      for (int r = 0; r < kRows; ++r) {
+        const float2 tiles[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};
+        float2 pairs[4];
+        TransposeQuad(tiles, pairs);
+        const int first = channel + (n + q) * 8;
+        if (rows[r] >= 0 && first < args.c_out) StoreEight<Element>(args, rows[r], first, pairs);
       }
-    }
-    return;
-  }
-#pragma unroll
-  for (int n = 0; n < kPairs; ++n) {
-    const int at = c + n * 8;
-    if (at >= args.c_out) break;
-    float2 scale = {1.0f, 1.0f}, shift = {0.0f, 0.0f};
-    if (args.scale != nullptr) scale = {args.scale[at], args.scale[at + 1]};
-    if (args.shift != nullptr) shift = {args.shift[at], args.shift[at + 1]};
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (rows[r] < 0) continue;
-      const int64_t offset = int64_t{rows[r]} * args.c_out + n * 8;
-      const float2 value = sum(r, n);
-      float x = value.x * scale.x + shift.x, y = value.y * scale.y + shift.y;
-      if (residual != nullptr) {
-        const Two two = *reinterpret_cast<const Two*>(residual + c + offset);
-        x += Widen(two.v[0]);
-        y += Widen(two.v[1]);
-      }
-      if (args.relu) {
-        x = fmaxf(x, 0.0f);
-        y = fmaxf(y, 0.0f);
-      }
-      *reinterpret_cast<Two*>(output + offset) = Two{{Narrow<Element>(x), Narrow<Element>(y)}};
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/tensor_core.cuh"
 #include "dataflows/implicit_gemm/kernel_args.cuh"
 
 namespace voxconv {
@@ -17,11 +18,22 @@ __device__ __forceinline__ int32_t OutputRow(const ImplicitGemmArgs& args, int s
   return args.row_order[split * args.num_outputs + position];
 }
 
-// Word `word` of a row's mask; no offsets without a row.
+// Word `word` of the mask of the row at `position`; no offsets without a row.
 __device__ __forceinline__ uint32_t RowMask(const ImplicitGemmArgs& args, int split, int32_t row,
-                                            int word) {
-  if (row < 0) return 0;
-  return args.masks[(split * args.num_outputs + row) * args.words + word];
+                                            int64_t position, int word) {
+  if (args.ordered ? position >= args.num_outputs : row < 0) return 0;
+  const int64_t at = args.ordered ? position : row;
+  return args.masks[(split * args.num_outputs + at) * args.words + word];
+}
+
+// Where the row at `position` has its inputs: under offset k at [k * EntryStride(args)].
+__device__ __forceinline__ const int32_t* EntriesOf(const ImplicitGemmArgs& args, int32_t row,
+                                                    int64_t position) {
+  if (args.ordered) return args.table + min(position, args.num_outputs - 1);
+  return args.table + int64_t{max(row, 0)} * args.num_offsets;
+}
+__device__ __forceinline__ int64_t EntryStride(const ImplicitGemmArgs& args) {
+  return args.ordered ? args.num_outputs : 1;
 }
 
 __device__ __forceinline__ int SplitWords(const ImplicitGemmArgs& args, int split) {
@@ -30,7 +42,9 @@ __device__ __forceinline__ int SplitWords(const ImplicitGemmArgs& args, int spli
 
 // In shared memory, for a block of kThreads threads and kRows rows in groups of 16, the M of one
 // mma. Offsets are named by their bit in the current mask word.
-template <int kRows, int kThreads>
+// kAsync: rows of an ordered table, which nobody needs before the end, come by asynchronous copies;
+// callers wait for all of theirs before they read `rows`.
+template <int kRows, int kThreads, bool kAsync>
 struct TileOffsets {
   static constexpr int kGroups = kRows / 16;
   static_assert(kRows % 32 == 0 && kThreads % 32 == 0 && kRows <= kThreads * 2);
@@ -42,9 +56,17 @@ struct TileOffsets {
   int32_t list[32];              // bits that any row has, ascending
   uint32_t group_mask[kGroups];  // bits that any row of the group has
 
+  int64_t first;  // position of rows[0]
+
   __device__ void LoadRows(const ImplicitGemmArgs& args, int split, int64_t first_row) {
+    if (threadIdx.x == 0) first = first_row;
     for (int i = threadIdx.x; i < kRows; i += kThreads) {
-      rows[i] = OutputRow(args, split, first_row + i);
+      const int64_t position = first_row + i;
+      if (kAsync && args.ordered && position < args.num_outputs) {
+        CopyAsync4(SharedAddress(rows + i), args.row_order + split * args.num_outputs + position);
+      } else {
+        rows[i] = OutputRow(args, split, position);
+      }
     }
     __syncthreads();
   }
@@ -54,7 +76,7 @@ struct TileOffsets {
   __device__ int LoadWord(const ImplicitGemmArgs& args, int split, int word) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < kRows; i += kThreads) {
-      uint32_t mask = RowMask(args, split, rows[i], word);
+      uint32_t mask = RowMask(args, split, rows[i], first + i, word);
 #pragma unroll
       for (int step = 1; step < 16; step *= 2) mask |= __shfl_xor_sync(~0u, mask, step);
       if (lane % 16 == 0) group_mask[i / 16] = mask;
@@ -66,14 +88,20 @@ struct TileOffsets {
     if (threadIdx.x < 32 && (any >> lane & 1) != 0) {
       list[__popc(any & ((1u << lane) - 1))] = lane;
     }
-    LoadInputs(args, args.split_ptr[split] + word * 32 + lane, (any >> lane & 1) != 0);
+    const int first_offset = args.split_ptr[split] + word * 32;
+    if (args.ordered) {
+      __syncthreads();
+      LoadColumns(args, first_offset, __popc(any));
+    } else {
+      LoadEntries(args, first_offset + lane, (any >> lane & 1) != 0);
+    }
     __syncthreads();
     return __popc(any);
   }
 
   // Lanes run along the offsets of a row, which lie side by side in the table. All loads of a warp
   // are under way at once.
-  __device__ void LoadInputs(const ImplicitGemmArgs& args, int64_t offset, bool wanted) {
+  __device__ void LoadEntries(const ImplicitGemmArgs& args, int64_t offset, bool wanted) {
     constexpr int kWarps = kThreads / 32, kLoads = kRows / kWarps;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int32_t loaded[kLoads];
@@ -84,6 +112,29 @@ struct TileOffsets {
     }
 #pragma unroll
     for (int j = 0; j < kLoads; ++j) in[lane][warp + j * kWarps] = loaded[j];
+  }
+
+  // Of an ordered table: threads run along the rows, one listed offset after the other.
+  __device__ void LoadColumns(const ImplicitGemmArgs& args, int first_offset, int count) {
+    constexpr int kColumns = kThreads < kRows ? 1 : kThreads / kRows;  // at a time
+    constexpr int kAhead = 4;
+    const int column = kColumns == 1 ? 0 : threadIdx.x / kRows;
+    for (int i = threadIdx.x % kRows; i < kRows; i += kThreads) {
+      const bool valid = first + i < args.num_outputs;
+      const int32_t* entries = args.table + first_offset * args.num_outputs + first + i;
+      for (int at = column; at < count; at += kColumns * kAhead) {
+        int32_t loaded[kAhead];
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          const int entry = at + j * kColumns;
+          loaded[j] = valid && entry < count ? __ldg(entries + list[entry] * args.num_outputs) : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          if (at + j * kColumns < count) in[list[at + j * kColumns]][i] = loaded[j];
+        }
+      }
+    }
   }
 };
 

@@ -97,8 +97,8 @@ class WarpTile {
     __syncthreads();
   }
 
-  // The 16 rows from `first` on, whose row of this lane (lane % 16) and mask word 0 the caller has.
-  __device__ void Run(int32_t row, uint32_t mask) {
+  // The 16 rows of which this lane's (lane % 16) is at `position`; the caller has its mask word 0.
+  __device__ void Run(int32_t row, int64_t position, uint32_t mask) {
     rows_[0] = __shfl_sync(kAllLanes, row, lane_ / 4);
     rows_[1] = __shfl_sync(kAllLanes, row, lane_ / 4 + 8);
 #pragma unroll
@@ -107,11 +107,11 @@ class WarpTile {
       for (int i = 0; i < 4; ++i) sum_[n][i] = 0.0f;
     }
     if constexpr (Config::kQuads) {
-      RunQuads();
+      RunQuads(position - lane_ % 16);
     } else {
       for (int word = 0; word * 32 < num_offsets_; ++word) {
-        if (word > 0) mask = RowMask(args_, split_, row, word);
-        RunOffsets(row, __reduce_or_sync(kAllLanes, mask), word * 32);
+        if (word > 0) mask = RowMask(args_, split_, row, position, word);
+        RunOffsets(row, position, __reduce_or_sync(kAllLanes, mask), word * 32);
       }
     }
     Store();
@@ -163,29 +163,31 @@ class WarpTile {
     }
   }
   // Of rows lane % 16 under the first (lanes 0..15) and second bit.
-  __device__ int32_t PairEntry(const int32_t* entries, const int (&bits)[2]) const {
-    const int bit = lane_ < 16 ? bits[0] : bits[1];
-    return entries != nullptr && bit >= 0 ? __ldg(entries + bit) : -1;
+  __device__ static int32_t PairEntry(const int32_t* entries, int64_t stride,
+                                      const int (&bits)[2]) {
+    const int bit = threadIdx.x % 32 < 16 ? bits[0] : bits[1];
+    return entries != nullptr && bit >= 0 ? __ldg(entries + bit * stride) : -1;
   }
 
   // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
   // multiplied, the inputs of the next are on their way, and the table entries of the one after.
-  __device__ void RunOffsets(int32_t row, uint32_t any, int base) {
+  __device__ void RunOffsets(int32_t row, int64_t position, uint32_t any, int base) {
     if (any == 0) return;
+    const int64_t stride = EntryStride(args_);
     const int32_t* entries =
-        row < 0 ? nullptr : args_.table + int64_t{row} * args_.num_offsets + first_offset_ + base;
+        row < 0 ? nullptr : EntriesOf(args_, row, position) + (first_offset_ + base) * stride;
     int bits[3][2];
     Inputs inputs[2][2];
     TakePair(any, bits[0]);
-    int32_t first = PairEntry(entries, bits[0]);
+    int32_t first = PairEntry(entries, stride, bits[0]);
     TakePair(any, bits[1]);
-    int32_t second = PairEntry(entries, bits[1]);
+    int32_t second = PairEntry(entries, stride, bits[1]);
     GatherPair(first, inputs[0]);
     while (true) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         TakePair(any, bits[2]);
-        const int32_t third = PairEntry(entries, bits[2]);
+        const int32_t third = PairEntry(entries, stride, bits[2]);
         if (bits[1][0] >= 0) GatherPair(second, inputs[1 - i]);
         Multiply((base + bits[0][0]) * Config::kRowElements, inputs[i][0]);
         if (bits[0][1] >= 0) Multiply((base + bits[0][1]) * Config::kRowElements, inputs[i][1]);
@@ -208,17 +210,18 @@ class WarpTile {
     }
   }
 
-  __device__ void RunQuads() {
+  __device__ void RunQuads(int64_t first_position) {
     constexpr int kAhead = 4;
     const int quads = (num_offsets_ + 3) / 4;
     const int q = lane_ % 4;
+    const int64_t stride = EntryStride(args_);
     const int32_t* entries[2];
     int limit[2];  // offsets that the row has
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int32_t row = rows_[half];
-      entries[half] =
-          args_.table + int64_t{row < 0 ? 0 : row} * args_.num_offsets + first_offset_ + q;
+      entries[half] = EntriesOf(args_, row, first_position + lane_ / 4 + half * 8) +
+                      (first_offset_ + q) * stride;
       limit[half] = row < 0 ? 0 : num_offsets_ - q;
     }
     for (int first = 0; first < quads; first += kAhead) {
@@ -229,7 +232,7 @@ class WarpTile {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at = (first + i) * 4;
-          in[i][half] = at < limit[half] ? __ldg(entries[half] + at) : -1;
+          in[i][half] = at < limit[half] ? __ldg(entries[half] + at * stride) : -1;
         }
       }
 #pragma unroll
@@ -296,10 +299,9 @@ class WarpTile {
   }
 
   __device__ void Store() {
-    StoreTile<Element, 2, Config::kTilesN>(
-        args_, split_, rows_, channel_ + lane_ % 4 * 2, [this](int r, int n) {
-          return r == 0 ? float2{sum_[n][0], sum_[n][1]} : float2{sum_[n][2], sum_[n][3]};
-        });
+    StoreTile<Element, 2, Config::kTilesN>(args_, split_, rows_, channel_, [this](int r, int n) {
+      return r == 0 ? float2{sum_[n][0], sum_[n][1]} : float2{sum_[n][2], sum_[n][3]};
+    });
   }
 
   const ImplicitGemmArgs& args_;
@@ -328,8 +330,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
   int64_t group = groups - 1 - (int64_t{threadIdx.x / 32} * gridDim.x + blockIdx.x);
   const auto load = [&](int64_t at, int32_t& row, uint32_t& mask) {
-    row = at < 0 ? -1 : OutputRow(args, split, at * 16 + lane % 16);
-    mask = Config::kQuads ? 0 : RowMask(args, split, row, 0);
+    const int64_t position = at * 16 + lane % 16;
+    row = at < 0 ? -1 : OutputRow(args, split, position);
+    mask = Config::kQuads || at < 0 ? 0 : RowMask(args, split, row, position, 0);
   };
   int32_t row;
   uint32_t mask;
@@ -340,7 +343,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
     int32_t next_row;
     uint32_t next_mask;
     load(group - warps, next_row, next_mask);
-    tile.Run(row, mask);
+    tile.Run(row, group * 16 + lane % 16, mask);
     row = next_row;
     mask = next_mask;
     group -= warps;

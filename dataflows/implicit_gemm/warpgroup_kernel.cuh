@@ -25,7 +25,7 @@ struct WarpgroupConfig {
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
   static constexpr int kThreads = 2 * kRows;
   static constexpr int kAhead = kStages - 1;  // steps loaded before they are multiplied
-  using Offsets = TileOffsets<kRows, kThreads>;
+  using Offsets = TileOffsets<kRows, kThreads, true>;
 
   static constexpr int kRowBytes = 128;
   static constexpr int kInputBytes = kRows * kRowBytes;
@@ -172,12 +172,14 @@ class WarpgroupTile {
   }
 
   __device__ void Store() {
+    WaitCopies<0>();  // the rows'
+    __syncthreads();
     const int lane = threadIdx.x % 32;
     int32_t rows[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows[r] = offsets_.rows[threadIdx.x / 32 * 16 + r * 8 + lane / 4];
     StoreTile<Element, 2, Config::kChannels / 8>(
-        args_, part_, rows, channel_ + lane % 4 * 2, [this](int r, int n) {
+        args_, part_, rows, channel_, [this](int r, int n) {
           return float2{sum_[n * 4 + r * 2], sum_[n * 4 + r * 2 + 1]};
         });
   }
