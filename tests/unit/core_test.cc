@@ -303,9 +303,11 @@ TEST_F(CoordinateSetTest, ValidateFindsSplitsThatDoNotFitTheirWords) {
   const auto make = [&](std::vector<int32_t> split_ptr) {
     const std::vector<int32_t> table(40, -1), order = {0};
     const std::vector<uint32_t> masks = {0};
-    MaskSorted sorted{*CopyToBackend<int32_t>(table, context()),
-                      *CopyToBackend<uint32_t>(masks, context()),
-                      *CopyToBackend<int32_t>(order, context()), 1, std::move(split_ptr)};
+    MaskSorted sorted{.table = *CopyToBackend<int32_t>(table, context()),
+                      .masks = *CopyToBackend<uint32_t>(masks, context()),
+                      .row_order = *CopyToBackend<int32_t>(order, context()),
+                      .words = 1,
+                      .split_ptr = std::move(split_ptr)};
     return KernelMap(1, 1, std::vector<int64_t>(41, 0), {MapLayout::kMaskSorted}, std::move(sorted))
         .Validate(context());
   };
