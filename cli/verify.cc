@@ -78,6 +78,14 @@ po::options_description VerifyOptions() {
   return options;
 }
 
+// Asks the plugins alone: no device is needed.
+absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
+  Registry registry;
+  VOXCONV_RETURN_IF_ERROR(FillRegistry(values["plugin"].as<std::vector<std::string>>(), registry));
+  for (const std::string& line : verify::SupportTable(registry, kind)) std::cout << line << "\n";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunVerify(const std::vector<std::string>& args) {
@@ -85,15 +93,11 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
   options.add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
                            ParseArguments("verify [OPTIONS]", options, {}, args));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  if (values["support"].as<bool>()) return PrintSupport(values, kind);
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  const BackendKind kind = session->backend().kind();
   const int device = values["device"].as<int>();
-  if (values["support"].as<bool>()) {
-    for (const std::string& line : verify::SupportTable(session->registry(), kind)) {
-      std::cout << line << "\n";
-    }
-    return absl::OkStatus();
-  }
   VOXCONV_ASSIGN_OR_RETURN(const std::string mapping, Selected(values["mapping"].as<std::string>(),
                                                                session->registry().mappings()));
   VOXCONV_ASSIGN_OR_RETURN(

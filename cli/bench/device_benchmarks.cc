@@ -64,6 +64,10 @@ absl::StatusOr<DeviceTimes> TimeLaunch(DeviceScenario& scenario, benchmark::Stat
     return absl::OkStatus();
   }));
   state.counters["launch_us"] = times.elapsed / kLaunches;
+  VOXCONV_ASSIGN_OR_RETURN(const DeviceTimes one, scenario.Time([&](const ExecutionContext&) {
+    return backend.FillBytes(word.data(), 0, 4, stream);
+  }));
+  state.counters["one_us"] = one.elapsed;
   return times;
 }
 

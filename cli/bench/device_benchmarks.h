@@ -12,8 +12,9 @@
 
 namespace voxconv::bench {
 
-// copy/device (GB/s read and written), launch/device (an empty fill) and gemm/<dtype>/device
-// (8192 x 8192 x 8192, TFLOP/s): the ceilings of everything else.
+// copy/device (GB/s read and written), launch/device (launch_us: a fill of four bytes among a
+// thousand; one_us: one alone, which is what the events around a measurement add to it and more)
+// and gemm/<dtype>/device (8192 x 8192 x 8192, TFLOP/s): the ceilings of everything else.
 void AddCeilingBenchmarks(std::shared_ptr<DeviceScenario> scenario,
                           const std::vector<DType>& dtypes);
 
@@ -29,8 +30,8 @@ void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& ou
                                std::shared_ptr<DeviceScenario> scenario);
 
 // conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map in the dataflow's layout.
-// Counters: TFLOP/s of the true pairs, floor_us (bytes of the features and the table over `copy`
-// GB/s) and of_floor. Not timed unless the output is close to that of f32.
+// Counters: TFLOP/s of the true pairs; MB of features in, features out and table, for the floor over
+// the rate of `copy`. Not timed unless the output is close to that of f32.
 void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
                             std::shared_ptr<DeviceScenario> scenario,
                             std::shared_ptr<GateFailures> failures);

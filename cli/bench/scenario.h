@@ -96,6 +96,8 @@ class NetworkScenario {
   // The input's own, with so many channels.
   absl::StatusOr<Tensor> Features(int64_t channels, DType dtype) const;
   const std::string& input() const { return input_; }
+  // By network: its output in f32, which the first benchmark fills in.
+  std::map<std::string, std::vector<float>>& expected() { return expected_; }
 
  private:
   absl::Status Load();
@@ -108,6 +110,7 @@ class NetworkScenario {
   std::unique_ptr<Backend> backend_;
   VoxelizedCloud cloud_;
   CoordinateSetPtr coordinates_;
+  std::map<std::string, std::vector<float>> expected_;
 };
 
 // The mapping that all others are compared with: what SpConv's CPU path uses.

@@ -1,4 +1,5 @@
-// What is refused is part of the contract: docs/support_cpu.txt lists it, with the reasons.
+// What is refused is part of the contract: docs/support_cpu.txt and docs/support_cuda.txt list it,
+// with the reasons.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "cli/verify/matrix.h"
+#include "core/backend_support.h"
 #include "tests/support/session.h"
 
 namespace voxconv::testing {
@@ -20,18 +22,25 @@ std::vector<std::string> ReadLines(const std::string& path) {
   return lines;
 }
 
-TEST(SupportTableTest, MatchesTheCommittedTable) {
-  const std::vector<std::string> actual =
-      verify::SupportTable(BuiltinRegistry(), BackendKind::kCpu);
-  std::vector<std::string> committed =
-      ReadLines(std::string(VOXCONV_SOURCE_DIR) + "/docs/support_cpu.txt");
+void ExpectTable(BackendKind backend, const std::string& file) {
+  const std::vector<std::string> actual = verify::SupportTable(BuiltinRegistry(), backend);
+  std::vector<std::string> committed = ReadLines(std::string(VOXCONV_SOURCE_DIR) + "/docs/" + file);
   if (!BuiltinRegistry().mappings().Create("hash:variant=open3d").ok()) {
     std::erase_if(committed, [](const std::string& line) {
       return absl::StrContains(line, "variant=open3d");
     });
   }
-  EXPECT_EQ(actual, committed)
-      << "to renew it: voxconv verify --support --backend cpu > docs/support_cpu.txt";
+  EXPECT_EQ(actual, committed) << "to renew it: voxconv verify --support --backend "
+                               << ToString(backend) << " > docs/" << file;
+}
+
+TEST(SupportTableTest, CpuMatchesTheCommittedTable) {
+  ExpectTable(BackendKind::kCpu, "support_cpu.txt");
+}
+
+TEST(SupportTableTest, CudaMatchesTheCommittedTable) {
+  if (!kHaveCuda) GTEST_SKIP() << "built without CUDA";
+  ExpectTable(BackendKind::kCuda, "support_cuda.txt");
 }
 
 TEST(SupportTableTest, EveryRefusalHasAReason) {
