@@ -47,24 +47,15 @@ int BlockChannels(int64_t asked, int64_t c_out) {
   return 256;
 }
 
-// Few tiles leave multiprocessors idle, unless blocks share a tile's offsets: the number of parts
-// that makes the rounds of resident blocks shortest, each part paying for its pass over the output.
+// Few row tiles leave multiprocessors idle, unless blocks share a tile's offsets.
 int ShareOffsets(const ImplicitGemmChoice& choice, int64_t tiles,
                  const ImplicitGemmDevice& device) {
-  constexpr double kCostOfPart = 0.04;  // of a round of whole tiles
-  const int64_t resident = int64_t{2} * device.multiprocessors;
-  int best = 1;
-  double least = 1.0;
-  if (tiles > resident) return best;
-  for (int parts = 2; parts <= std::min(kMaxParts, choice.num_offsets / 2); ++parts) {
-    const double rounds = static_cast<double>(CeilDiv(tiles * parts, resident));
-    const double cost = rounds / parts + kCostOfPart * parts;
-    if (cost < least) {
-      least = cost;
-      best = parts;
-    }
+  int parts = 1;
+  while (parts < kMaxParts && 2 * parts <= choice.num_offsets &&
+         2 * parts * tiles <= 2 * device.multiprocessors) {
+    parts *= 2;
   }
-  return best;
+  return parts;
 }
 
 }  // namespace
