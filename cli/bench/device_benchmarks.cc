@@ -137,7 +137,7 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
 
 }  // namespace
 
-void AddCeilingBenchmarks(std::shared_ptr<DeviceScenario> scenario,
+void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
                           const std::vector<DType>& dtypes) {
   AddBenchmark("copy/device", [=](benchmark::State& state) { return TimeCopy(*scenario, state); });
   AddBenchmark("launch/device",
@@ -149,8 +149,8 @@ void AddCeilingBenchmarks(std::shared_ptr<DeviceScenario> scenario,
 }
 
 void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layout,
-                           std::shared_ptr<DeviceScenario> scenario,
-                           std::shared_ptr<GateFailures> failures) {
+                           const std::shared_ptr<DeviceScenario>& scenario,
+                           const std::shared_ptr<GateFailures>& failures) {
   AddBenchmark(absl::StrCat("map/", mapping, "/", scenario->input(), "/K27/", LayoutName(layout)),
                [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
                  VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
@@ -170,7 +170,7 @@ void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layo
 }
 
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
-                               std::shared_ptr<DeviceScenario> scenario) {
+                               const std::shared_ptr<DeviceScenario>& scenario) {
   AddBenchmark(absl::StrCat("map/", mapping, "/", output_coords, "/", scenario->input(), "/K8s2"),
                [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
                  const Registry& registry = scenario->registry();
@@ -194,8 +194,8 @@ void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& ou
 }
 
 void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
-                            std::shared_ptr<DeviceScenario> scenario,
-                            std::shared_ptr<GateFailures> failures) {
+                            const std::shared_ptr<DeviceScenario>& scenario,
+                            const std::shared_ptr<GateFailures>& failures) {
   AddBenchmark(absl::StrCat("conv/", dataflow, "/", scenario->input(), "/", channels.name(), "/",
                             ToString(dtype)),
                [=](benchmark::State& state) -> absl::StatusOr<DeviceTimes> {
