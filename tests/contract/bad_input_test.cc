@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/session.h"
 #include "io/npy.h"
 #include "tests/support/session.h"
 
@@ -261,6 +262,27 @@ TEST_F(BadInputTest, TuneOptions) {
   ExpectRefused(small + "--search heuristic --dataflow direct", {"--dataflow", "heuristic"});
   ExpectRefused(small + "--candidates '" + Write("c.json", R"({"dataflows": [1.5]})") + "'",
                 {"c.json", "1.5"});
+}
+
+TEST_F(BadInputTest, NoGpu) {
+  if (cli::MakeBackend({.kind = BackendKind::kCuda}).ok()) {
+    GTEST_SKIP() << "this machine has a GPU";
+  }
+  for (const char* command : {"run --input scene:lidar64", "verify", "bench", "info scene:lidar64",
+                              "ab --input scene:lidar64 --a hash/direct --b grid/direct"}) {
+    ExpectRefused(absl::StrCat(command, " --backend cuda"), {"cuda"});
+  }
+}
+
+TEST_F(BadInputTest, GpuThatIsNotThereOrTooSmall) {
+  if (!cli::MakeBackend({.kind = BackendKind::kCuda}).ok()) {
+    GTEST_SKIP() << "no CUDA device on this machine";
+  }
+  const std::string run = "run --backend cuda --network sparseresnet21 --input scene:lidar64 ";
+  ExpectRefused(run + "--device -1", {"device", "-1"});
+  ExpectRefused(run + "--device 4096", {"device", "4096"});
+  ExpectRefused(run + "--memory-limit-mib 4", {"memory", "4"});
+  ExpectRefused(run + "--dtype f64", {"dtype", "f64"});
 }
 
 TEST_F(BadInputTest, PlansForAnotherUse) {
