@@ -10,7 +10,7 @@
 namespace voxconv::cli {
 
 LayerChoice DefaultLayerChoice(BackendKind backend) {
-  if (backend == BackendKind::kCuda) return {"hash", "implicit_gemm", "fused"};
+  if (backend == BackendKind::kCuda) return {"hash", "implicit_gemm:mask_sort=rarest", "fused"};
   return {"sorted_search", "fetch_on_demand", harness::kDefaultOutputCoords};
 }
 
