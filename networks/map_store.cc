@@ -115,7 +115,7 @@ absl::Status MapStore::BuildAll(const ExecutionContext& context, RunReport& repo
   std::vector<Backend::Branch> builds;
   for (size_t slot = 0; slot < indices_.size(); ++slot) {
     if (indices_[slot] != nullptr) continue;
-    builds.push_back([this, slot, &report](const ExecutionContext& branch) {
+    builds.emplace_back([this, slot, &report](const ExecutionContext& branch) {
       return BuildIndex(static_cast<int>(slot), branch, report);
     });
   }
@@ -129,8 +129,9 @@ absl::Status MapStore::BuildAll(const ExecutionContext& context, RunReport& repo
     families[root].push_back(slot);
   }
   std::vector<Backend::Branch> queries;
+  queries.reserve(families.size());
   for (const auto& family : families) {
-    queries.push_back([this, &slots = family.second, &report](const ExecutionContext& branch) {
+    queries.emplace_back([this, &slots = family.second, &report](const ExecutionContext& branch) {
       LayerReport ignored;
       for (int slot : slots) VOXCONV_RETURN_IF_ERROR(Fill(slot, branch, ignored, report));
       return absl::OkStatus();
