@@ -90,8 +90,7 @@ TEST(StreamForkTest, BranchesRunBetweenWhatWasBeforeAndWhatComesAfter) {
     Array<char> first = *AllocateArray<char>(kBytes, context);
     std::vector<Array<char>> copies;
     for (int i = 0; i < 4; ++i) copies.push_back(*AllocateArray<char>(kBytes, context));
-    const auto copy = [&](const Array<char>& from, Array<char>& to,
-                          const ExecutionContext& on) {
+    const auto copy = [&](const Array<char>& from, Array<char>& to, const ExecutionContext& on) {
       return cuda->backend->Copy(to.data(), to.space(), from.data(), from.space(), kBytes,
                                  *on.stream);
     };
