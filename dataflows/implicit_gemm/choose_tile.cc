@@ -34,7 +34,7 @@ bool ChooseWarp(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, in
   tile = {.kernel = ImplicitGemmKernel::kWarp,
           .rows = kWarpRows,
           .channels = static_cast<int>(channels),
-          .skip_rows = row_bytes <= kVectorBytes ? 0 : kWarpRows,
+          .skip_rows = kWarpRows,
           .padded_c_in = row_bytes / size};
   return true;
 }

@@ -90,12 +90,6 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.table = args.ordered ? layout.ordered_table.data() : layout.table.data();
   args.masks = args.ordered ? layout.ordered_masks.data() : layout.masks.data();
   args.row_order = layout.row_order.size() > 0 ? layout.row_order.data() : nullptr;
-  if (plan.tile().skip_rows == 0) {  // no order helps; as given, rows lie side by side
-    args.ordered = false;
-    args.table = layout.table.data();
-    args.masks = layout.masks.data();
-    args.row_order = nullptr;
-  }
   args.num_outputs = map.num_outputs();
   args.num_offsets = map.num_offsets();
   args.words = layout.words;
@@ -235,10 +229,6 @@ absl::Status ForwardImplicitGemmCuda(const DataflowPlan& base_plan, const Kernel
   Counters* counters = context.counters();
   if (counters == nullptr || !map.counts_known()) return absl::OkStatus();
   counters->Add(plan.counters());
-  if (plan.tile().skip_rows == 0) {
-    counters->padded_pairs += map.num_outputs() * map.num_offsets();
-    return absl::OkStatus();
-  }
   VOXCONV_ASSIGN_OR_RETURN(const int64_t padded,
                            CountPaddedPairs(args, plan.tile().skip_rows, context));
   counters->padded_pairs += padded;

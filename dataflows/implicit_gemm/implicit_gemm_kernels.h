@@ -59,7 +59,7 @@ struct ImplicitGemmTile {
   ImplicitGemmKernel kernel = ImplicitGemmKernel::kBlock;
   int rows = 0;             // output rows of a block; of a warp for kWarp
   int channels = 0;         // output channels of a block
-  int skip_rows = 0;        // rows that share the offsets they run; 0: all rows run all offsets
+  int skip_rows = 0;        // rows that share one set of offsets to multiply
   int64_t padded_c_in = 0;  // channels of an input row as the kernel takes it
   int k_parts = 1;          // ImplicitGemmArgs
 };

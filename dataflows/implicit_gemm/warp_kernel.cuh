@@ -39,8 +39,8 @@ struct WarpConfig {
   static constexpr int kWeightRowBytes = kChannels * kSize;
   // Few registers let more warps wait for their rows at once.
   static constexpr bool kSmall = kChunks * kVectorBytes <= 16 && kChannels <= 32;
-  static constexpr int kThreads = kQuads ? 768 : (kSmall ? 256 : 512);
-  static constexpr int kBlocksPerMultiprocessor = kSmall && !kQuads ? 3 : 1;  // by registers
+  static constexpr int kThreads = kSmall ? 256 : 512;
+  static constexpr int kBlocksPerMultiprocessor = kSmall ? 3 : 1;  // at least, by registers
   static_assert(kChannels % 16 == 0 && (!kQuads || kChunks == 1));
 
   // Rows of weights in shared memory for `offsets` offsets.
@@ -75,8 +75,7 @@ class WarpTile {
     LocateFragments();
   }
 
-  // Starts copying the block's weights to shared memory; all threads take part. The first rows'
-  // inputs are asked for before anybody waits for them.
+  // Copies the block's weights to shared memory; all threads take part.
   static __device__ void LoadWeights(const ImplicitGemmArgs& args, int channel, int split,
                                      char* shared) {
     const int offsets = args.split_ptr[split + 1] - args.split_ptr[split];
@@ -94,14 +93,8 @@ class WarpTile {
       weights += kStep * int64_t{args.ld_weights};
     }
     CommitCopies();
-  }
-
-  // Every warp calls this before it reads weights, and once at least.
-  __device__ void AwaitWeights() {
-    if (weights_there_) return;
     WaitCopies<0>();
     __syncthreads();
-    weights_there_ = true;
   }
 
   // The 16 rows of which this lane's (lane % 16) is at `position`; the caller has its mask word 0.
@@ -196,7 +189,6 @@ class WarpTile {
         TakePair(any, bits[2]);
         const int32_t third = PairEntry(entries, stride, bits[2]);
         if (bits[1][0] >= 0) GatherPair(second, inputs[1 - i]);
-        AwaitWeights();
         Multiply((base + bits[0][0]) * Config::kRowElements, inputs[i][0]);
         if (bits[0][1] >= 0) Multiply((base + bits[0][1]) * Config::kRowElements, inputs[i][1]);
         if (bits[1][0] < 0) return;
@@ -245,7 +237,6 @@ class WarpTile {
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) Gather(in[i][0], in[i][1], inputs[i]);
-      AwaitWeights();
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         if (first + i < quads) Multiply((first + i) * Config::kChunkRows, inputs[i]);
@@ -320,7 +311,6 @@ class WarpTile {
   int first_offset_, num_offsets_;
   int lane_;
   int32_t rows_[2];
-  bool weights_there_ = false;
   uint32_t at_[kFragments];
   float sum_[Config::kTilesN][4];
 };
@@ -358,7 +348,6 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
     mask = next_mask;
     group -= warps;
   }
-  tile.AwaitWeights();
 #endif
 }
 
