@@ -4,6 +4,7 @@
 
 #include <vector_types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -21,6 +22,13 @@ inline int VectorBytes(int limit, std::initializer_list<uint64_t> multiples) {
   for (const uint64_t value : multiples) bits |= value;
   const int widest = static_cast<int>(bits & (~bits + 1));
   return widest < limit ? widest : limit;
+}
+
+// Whether all addresses are multiples of `bytes`; null is.
+inline bool Aligned(std::initializer_list<const void*> pointers, int64_t bytes) {
+  return std::all_of(pointers.begin(), pointers.end(), [bytes](const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  });
 }
 
 template <int kBytes>

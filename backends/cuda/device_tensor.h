@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_vector.h"
 #include "core/types.h"
 
 namespace voxconv {
@@ -40,12 +41,6 @@ __device__ inline __half Narrow<__half>(float value) {
 template <>
 __device__ inline __nv_bfloat16 Narrow<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
-}
-
-inline bool Aligned(std::initializer_list<const void*> pointers, int64_t bytes) {
-  return std::all_of(pointers.begin(), pointers.end(), [bytes](const void* pointer) {
-    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-  });
 }
 
 // Calls run.operator()<T, V>() for the stored type and the widest pack, of 16 bytes or of one

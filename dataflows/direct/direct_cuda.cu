@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/direct/direct_cuda.h"
 
 namespace voxconv {
@@ -74,11 +75,6 @@ class CudaPlan final : public DataflowPlan {
   ConvShape shape_;
   Counters counters_;
 };
-
-template <typename T>
-__device__ __forceinline__ float Widen(T value) {
-  return static_cast<float>(value);
-}
 
 // Luo and Lai's Algorithm 2. Neighbouring threads have neighbouring channels.
 template <typename T>

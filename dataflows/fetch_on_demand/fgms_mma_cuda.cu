@@ -3,9 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <type_traits>
-
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/cuda_vector.h"
+#include "backends/cuda/tensor_core.cuh"
 #include "dataflows/fetch_on_demand/fgms_tile.cuh"
 
 namespace voxconv {
@@ -19,61 +19,34 @@ constexpr int kPairs = 128;
 constexpr int kWarpPairs = 32;
 constexpr int kChunkBytes = 16;
 
-__device__ __forceinline__ unsigned SharedAddress(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-// Zeros where not `valid`; `from` is then not read.
-__device__ __forceinline__ void CopyChunkAsync(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(to)),
-               "l"(from), "r"(valid ? kChunkBytes : 0)
-               : "memory");
-}
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::); }
-template <int kGroups>
-__device__ __forceinline__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kGroups) : "memory");
-}
-
 // 16-bit types: a step is two matrices deep.
 template <typename T>
 struct Fragments {
   static constexpr int kDepth = 16;
-  unsigned a[2][4];
+  uint32_t a[2][4];
 
   __device__ void LoadInputs(const char* rows, int stride, int depth) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       const char* from = rows + (m * 16 + lane % 16) * stride + depth * 2 + lane / 16 * 16;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                   : "=r"(a[m][0]), "=r"(a[m][1]), "=r"(a[m][2]), "=r"(a[m][3])
-                   : "r"(SharedAddress(from)));
+      LoadMatrices(SharedAddress(from), a[m]);
     }
   }
   // Output channels [channel, channel + 16).
   __device__ void LoadWeights(const char* rows, int stride, int depth, int channel,
-                              unsigned (&b)[2][2]) const {
+                              uint32_t (&b)[2][2]) const {
     const int lane = threadIdx.x % 32;
     const char* from = rows + (depth + lane % 16) * stride + channel * 2 + lane / 16 * 16;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
-                 : "r"(SharedAddress(from)));
+    uint32_t r[4];
+    LoadMatricesTransposed(SharedAddress(from), r);
+    b[0][0] = r[0];
+    b[0][1] = r[1];
+    b[1][0] = r[2];
+    b[1][1] = r[3];
   }
-  __device__ void Multiply(int m, const unsigned (&b)[2], float (&c)[4]) const {
-    if constexpr (std::is_same_v<T, __half>) {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-          "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
-    } else {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-          "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
-    }
+  __device__ void Multiply(int m, const uint32_t (&b)[2], float (&c)[4]) const {
+    Mma<T>(c, a[m], b[0], b[1]);
   }
 };
 
@@ -81,12 +54,10 @@ struct Fragments {
 template <>
 struct Fragments<float> {
   static constexpr int kDepth = 8;
-  unsigned a[2][4];
+  uint32_t a[2][4];
 
-  static __device__ unsigned Round(const char* from) {
-    unsigned bits;
-    asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(*reinterpret_cast<const float*>(from)));
-    return bits;
+  static __device__ uint32_t Round(const char* from) {
+    return RoundToTf32(*reinterpret_cast<const uint32_t*>(from));
   }
   __device__ void LoadInputs(const char* rows, int stride, int depth) {
     const int lane = threadIdx.x % 32;
@@ -100,7 +71,7 @@ struct Fragments<float> {
     }
   }
   __device__ void LoadWeights(const char* rows, int stride, int depth, int channel,
-                              unsigned (&b)[2][2]) const {
+                              uint32_t (&b)[2][2]) const {
     const int lane = threadIdx.x % 32;
     const char* from = rows + (depth + lane % 4) * stride + (channel + lane / 4) * 4;
 #pragma unroll
@@ -109,12 +80,8 @@ struct Fragments<float> {
       b[n][1] = Round(from + n * 32 + 4 * stride);
     }
   }
-  __device__ void Multiply(int m, const unsigned (&b)[2], float (&c)[4]) const {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b[0]), "r"(b[1]));
+  __device__ void Multiply(int m, const uint32_t (&b)[2], float (&c)[4]) const {
+    Mma<float>(c, a[m], b[0], b[1]);
   }
 };
 
@@ -141,7 +108,7 @@ struct MmaTile {
   static __device__ void CopyChunk(char* to, const T* row, int64_t i, int64_t size, bool valid) {
     if constexpr (kVector) {
       valid = valid && i < size;
-      CopyChunkAsync(to, valid ? row + i : row, valid);
+      CopyAsync16(SharedAddress(to), valid ? row + i : row, valid);
     } else {
       T values[kChunk];
 #pragma unroll
@@ -193,7 +160,7 @@ struct MmaTile {
       fragments.LoadInputs(inputs, kInputStride, d);
 #pragma unroll
       for (int n = 0; n < kWarpChannels / 8; n += 2) {
-        unsigned weights[2][2];
+        uint32_t weights[2][2];
         fragments.LoadWeights(stage + kInputBytes, kWeightStride, d, channel + n * 8, weights);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
@@ -259,7 +226,7 @@ __global__ void __launch_bounds__(MmaTile<T, kChannels, kVector>::kThreads)
   }
   load = kStages - 1;
   for (int64_t depth = 0; depth < c_in; depth += Tile::kStep, next += Tile::kStep) {
-    WaitForCopies<kStages - 2>();
+    WaitCopies<kStages - 2>();
     __syncthreads();
     if (next < c_in) {
       Tile::Load(shared + load * Tile::kStageBytes, operands, rows, weights, channel, next);
@@ -289,8 +256,7 @@ absl::Status LaunchType(const FgmsTile& tile, const FgmsSegments& segments,
                         const FgmsOperands& operands, const ExecutionContext& context) {
   constexpr int64_t kChunk = kChunkBytes / sizeof(T);
   const bool vector = operands.c_in % kChunk == 0 && operands.c_out % kChunk == 0 &&
-                      IsAligned(operands.input, kChunkBytes) &&
-                      IsAligned(operands.weights, kChunkBytes);
+                      Aligned({operands.input, operands.weights}, kChunkBytes);
   VOXCONV_CHECK(tile.pairs == kPairs);
   switch (tile.channels) {
     case 16:

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/fetch_on_demand/fgms_tile.cuh"
 
 namespace voxconv {
@@ -12,11 +13,6 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kDepth = 16;  // input channels of a step
-
-template <typename T>
-__device__ __forceinline__ float Widen(T value) {
-  return static_cast<float>(value);
-}
 
 // Elements [i, i + 4) of a row of `size`, widened; zeros behind its end. kVector: size is a
 // multiple of 4 and the row 16-byte aligned.
@@ -200,7 +196,7 @@ absl::Status LaunchFgmsSimt(const FgmsTile& tile, const FgmsSegments& segments,
     return LaunchTile<__nv_bfloat16, 32, false>(segments, operands, context);
   }
   const bool vector = operands.c_in % 4 == 0 && operands.c_out % 4 == 0 &&
-                      IsAligned(operands.input, 16) && IsAligned(operands.weights, 16);
+                      Aligned({operands.input, operands.weights}, 16);
   return vector ? LaunchF32<true>(tile, segments, operands, context)
                 : LaunchF32<false>(tile, segments, operands, context);
 }

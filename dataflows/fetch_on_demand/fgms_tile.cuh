@@ -76,10 +76,6 @@ __device__ __forceinline__ void WriteToRow(const FgmsOperands& operands, float* 
   }
 }
 
-inline bool IsAligned(const void* pointer, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 }  // namespace voxconv
 
 #endif  // VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_TILE_CUH_

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_vector.h"
 #include "core/integer.h"
 #include "core/version.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
@@ -17,10 +18,6 @@ namespace {
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kIndexBytes = sizeof(int32_t);
 constexpr int64_t kFloatBytes = sizeof(float);
-
-bool IsAligned(const void* pointer, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
 
 class CudaPlan final : public DataflowPlan {
  public:
@@ -104,8 +101,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.shift = epilogue.shift;
   args.residual = epilogue.residual.data;
   args.relu = epilogue.relu;
-  args.vector_stores = args.c_out % 8 == 0 && IsAligned(args.output, kVectorBytes) &&
-                       IsAligned(args.residual, kVectorBytes);
+  args.vector_stores = args.c_out % 8 == 0 && Aligned({args.output, args.residual}, kVectorBytes);
   return args;
 }
 
@@ -118,8 +114,8 @@ class PaddedOperands {
 
   absl::Status Replace(const ExecutionContext& context, ImplicitGemmArgs& args) {
     if (!plan_.tensor_cores()) return absl::OkStatus();
-    const bool input = plan_.pads_input() || !IsAligned(args.input, kVectorBytes);
-    const bool weights = plan_.pads_weights() || !IsAligned(args.weights, kVectorBytes);
+    const bool input = plan_.pads_input() || !Aligned({args.input}, kVectorBytes);
+    const bool weights = plan_.pads_weights() || !Aligned({args.weights}, kVectorBytes);
     if (!input && !weights) return absl::OkStatus();
     StageScope stage(context, Stage::kConvert);
     const ConvShape& shape = plan_.shape();
