@@ -1,4 +1,5 @@
-// Keys by which kMaskSorted orders output rows.
+// Keys by which kMaskSorted orders output rows, on the host and in device code. The order is this
+// project's own: docs/decisions/2026-11-21-rows-by-their-rarest-offsets.md.
 #ifndef VOXCONV_CORE_MASK_ORDER_H_
 #define VOXCONV_CORE_MASK_ORDER_H_
 

@@ -1,4 +1,5 @@
-// Orders of output rows (core/mask_order.h) that a counting sort finds.
+// Orders of output rows (core/mask_order.h) that a counting sort finds. Queued on context.stream,
+// never synchronised; kResourceExhausted where the temporary memory is not there.
 #ifndef VOXCONV_BACKENDS_CUDA_BUCKET_ORDER_H_
 #define VOXCONV_BACKENDS_CUDA_BUCKET_ORDER_H_
 
