@@ -35,6 +35,29 @@ class Stream {
 
 struct ExecutionContext;
 
+// Work beside that of one stream, the trunk: what several lanes hold may run at the same time, and
+// the trunk waits for a piece of it only where it says so. The host never waits.
+//
+// Memory that work allocates is its lane's: others of the lane may use it, and the trunk after
+// Wait. What it uses of the trunk's must live until Wait or Join.
+class Branches {
+ public:
+  using Work = std::function<absl::Status(const ExecutionContext&)>;
+
+  virtual ~Branches() = default;  // joins
+  // All that Run is given from now on comes after what is queued on the trunk by now. Done once
+  // when branches are opened.
+  virtual absl::Status Follow() = 0;
+  // Calls `work` with a context whose stream comes after earlier work of the same lane, and as
+  // Follow says. Any lane >= 0; lanes may share streams. Returns the number that Wait takes, or the
+  // error of `work`.
+  virtual absl::StatusOr<int> Run(int lane, const Work& work) = 0;
+  // What is queued on the trunk from now on comes after the work of this number.
+  virtual absl::Status Wait(int number) = 0;
+  // The same for all work, also for what ended in an error.
+  virtual absl::Status Join() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -74,12 +97,9 @@ class Backend {
   // layout (KernelMap::EnsureCounts). Synchronises the stream.
   virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                           const ExecutionContext& context) = 0;
-  // Independent pieces of work: calls each with a context whose stream comes after what is queued
-  // on the given one, and before what is queued there later. A backend with several streams may run
-  // them at the same time. The first error, once all of them have been called.
-  using Branch = std::function<absl::Status(const ExecutionContext&)>;
-  virtual absl::Status RunBranches(absl::Span<const Branch> branches,
-                                   const ExecutionContext& context);
+  // Opens branches of the context's stream; one set of them at a time. By default all of them run
+  // in that stream.
+  virtual absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context);
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
 };
@@ -92,13 +112,6 @@ struct ExecutionContext {
 
   Counters* counters() const { return profile == nullptr ? nullptr : &profile->counters; }
 };
-
-inline absl::Status Backend::RunBranches(absl::Span<const Branch> branches,
-                                         const ExecutionContext& context) {
-  absl::Status status;
-  for (const Branch& branch : branches) status.Update(branch(context));
-  return status;
-}
 
 // Times one visit of a stage for as long as it lives.
 class StageScope {

@@ -32,9 +32,9 @@ struct RunConfig {
   // Maps outlive a run and serve later runs on the same CoordinateSet; they are freed after their
   // last layer otherwise.
   bool keep_maps = false;
-  // On CUDA, and where stages are not profiled, all maps are built at the start of a run, those
-  // that do not depend on each other on parallel streams; where memory does not suffice for all of
-  // them at once, and otherwise, each is built when its first layer comes.
+  // On CUDA, and where stages are not profiled, maps are built ahead of their layers, on streams
+  // beside the one that computes, which waits for a map where its first layer comes; where memory
+  // does not suffice for that, and otherwise, each is built when its first layer comes.
   bool parallel_maps = true;
   // Each layer's stages are timed and its counters kept, and Run waits for the results. Otherwise
   // Run queues the work, waits only where a size must be known on the host, and reports no layers.

@@ -1,6 +1,7 @@
 #include "networks/executor.h"
 
 #include <algorithm>
+#include <climits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ class Execution {
     // Never resized afterwards: backends may write into a profile until FlushStages.
     if (profiled_) report_.layers.resize(graph_.nodes().size() - 1);
     absl::Status status = RunNodes(features);
+    status.Update(maps_.FinishBuilding());
     if (status.ok() && profiled_) status = FinishReport();
     if (!status.ok()) {
       // Stages in flight still point into the report.
@@ -57,14 +59,16 @@ class Execution {
   void RecordInto(Profile& profile) { context_.profile = profiled_ ? &profile : nullptr; }
 
   absl::Status RunNodes(const TensorView& features) {
+    const bool cuda = context_.backend->kind() == BackendKind::kCuda;
+    if (cuda && !profiled_ && network_.config.parallel_maps) {
+      VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
+      // The first layers' maps are built while the host waits for the other sets.
+      VOXCONV_RETURN_IF_ERROR(BuildMaps(INT_MAX));
+    }
     RecordInto(input_profile_);
     VOXCONV_RETURN_IF_ERROR(TakeFeatures(features));
-    if (context_.backend->kind() == BackendKind::kCuda) {
-      VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
-      if (!profiled_ && network_.config.parallel_maps) {
-        VOXCONV_RETURN_IF_ERROR(maps_.BuildAll(context_, report_));
-      }
-    }
+    if (cuda) VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+    VOXCONV_RETURN_IF_ERROR(maps_.FollowCoordinates());
     for (int id : schedule_.order) {
       RecordInto(Report(id).profile);
       if (profiled_) Describe(id);
@@ -74,6 +78,17 @@ class Execution {
         report_.peak_map_bytes = std::max(report_.peak_map_bytes, maps_.bytes());
       }
       FreeAfter(id);
+      // One map a layer, so that the device has a layer to compute while the host queues the map.
+      VOXCONV_RETURN_IF_ERROR(BuildMaps(1));
+    }
+    return absl::OkStatus();
+  }
+
+  // At most that many, before their layers come.
+  absl::Status BuildMaps(int most) {
+    for (int i = 0; i < most; ++i) {
+      VOXCONV_ASSIGN_OR_RETURN(const bool built, maps_.BuildNext(report_));
+      if (!built) break;
     }
     return absl::OkStatus();
   }
@@ -123,7 +138,6 @@ class Execution {
 
   absl::Status RunNode(int id) {
     const Node& node = graph_.node(id);
-    Describe(id);
     switch (node.op) {
       case Op::kInput:
         VOXCONV_CHECK(false);

@@ -1,13 +1,21 @@
 #include "networks/map_store.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
 namespace voxconv {
 
-MapStore::MapStore(const CompiledNetwork& network) : network_(network) { Clear(); }
+MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
+  std::vector<bool> listed(network.maps.maps.size(), false);
+  for (int node : network.schedule.order) {
+    const int slot = network.maps.map_of_node[node];
+    if (slot < 0 || listed[slot]) continue;
+    listed[slot] = true;
+    build_order_.push_back(slot);
+  }
+  Clear();
+}
 
 void MapStore::Start(const CoordinateSetPtr& input) {
   const bool same = coordinates_[0] != nullptr && coordinates_[0]->id() == input->id();
@@ -54,6 +62,14 @@ absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
   const int slot = network_.maps.map_of_node[node];
   VOXCONV_CHECK(slot >= 0);
   layer.map_origin = MapOrigin::kReused;
+  while (maps_[slot] == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(const bool built, BuildNext(report));
+    if (!built) break;
+  }
+  if (branches_ != nullptr && piece_[slot] >= 0) {
+    VOXCONV_RETURN_IF_ERROR(branches_->Wait(piece_[slot]));
+    piece_[slot] = -1;
+  }
   VOXCONV_RETURN_IF_ERROR(Fill(slot, context, layer, report));
   return maps_[slot];
 }
@@ -110,39 +126,68 @@ absl::Status MapStore::BuildIndex(int slot, const ExecutionContext& context, Run
   return absl::OkStatus();
 }
 
-absl::Status MapStore::BuildAll(const ExecutionContext& context, RunReport& report) {
-  // First every index, then every queried map with all that is made of it.
-  std::vector<Backend::Branch> builds;
-  for (size_t slot = 0; slot < indices_.size(); ++slot) {
-    if (indices_[slot] != nullptr) continue;
-    builds.emplace_back([this, slot, &report](const ExecutionContext& branch) {
-      return BuildIndex(static_cast<int>(slot), branch, report);
-    });
+absl::Status MapStore::StartBuilding(const ExecutionContext& context) {
+  VOXCONV_CHECK(branches_ == nullptr);
+  next_build_ = 0;
+  piece_.assign(maps_.size(), -1);
+  VOXCONV_ASSIGN_OR_RETURN(branches_, context.backend->OpenBranches(context));
+  return absl::OkStatus();
+}
+
+absl::Status MapStore::FollowCoordinates() {
+  return branches_ == nullptr ? absl::OkStatus() : branches_->Follow();
+}
+
+const MapSlot& MapStore::RootOf(int slot) const {
+  const std::vector<MapSlot>& maps = network_.maps.maps;
+  while (maps[slot].origin != MapSlot::Origin::kQuery) slot = maps[slot].source;
+  return maps[slot];
+}
+
+absl::StatusOr<bool> MapStore::BuildNext(RunReport& report) {
+  if (branches_ == nullptr) return false;
+  while (next_build_ < build_order_.size() && maps_[build_order_[next_build_]] != nullptr) {
+    ++next_build_;
   }
-  std::map<int, std::vector<int>> families;  // by queried map
-  for (int slot = 0; slot < static_cast<int>(maps_.size()); ++slot) {
-    if (maps_[slot] != nullptr) continue;
-    int root = slot;
-    while (network_.maps.maps[root].origin != MapSlot::Origin::kQuery) {
-      root = network_.maps.maps[root].source;
-    }
-    families[root].push_back(slot);
+  if (next_build_ == build_order_.size()) return false;
+  const int slot = build_order_[next_build_];
+  const MapSlot& root = RootOf(slot);
+  const int inputs = network_.maps.indices[root.index].coordinates;
+  const int outputs = network_.graph.node(root.node).coordinates;
+  if (coordinates_[inputs] == nullptr || coordinates_[outputs] == nullptr) return false;
+  const absl::Status status = BuildOnBranch(slot, report);
+  if (!absl::IsResourceExhausted(status)) {
+    VOXCONV_RETURN_IF_ERROR(InLayer(network_.graph.node(root.node), status));
+    ++next_build_;
+    return true;
   }
-  std::vector<Backend::Branch> queries;
-  queries.reserve(families.size());
-  for (const auto& family : families) {
-    queries.emplace_back([this, &slots = family.second, &report](const ExecutionContext& branch) {
-      LayerReport ignored;
-      for (int slot : slots) VOXCONV_RETURN_IF_ERROR(Fill(slot, branch, ignored, report));
-      return absl::OkStatus();
-    });
-  }
-  absl::Status status = context.backend->RunBranches(builds, context);
-  if (status.ok()) status = context.backend->RunBranches(queries, context);
-  if (!absl::IsResourceExhausted(status)) return status;
+  VOXCONV_RETURN_IF_ERROR(AbandonBuilding());
+  return false;
+}
+
+// All that comes of one index goes into one lane, so that none has to wait for another.
+absl::Status MapStore::BuildOnBranch(int slot, RunReport& report) {
+  const auto build = [&](const ExecutionContext& branch) {
+    LayerReport ignored;
+    return Fill(slot, branch, ignored, report);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(piece_[slot], branches_->Run(RootOf(slot).index, build));
+  return absl::OkStatus();
+}
+
+absl::Status MapStore::AbandonBuilding() {
+  VOXCONV_RETURN_IF_ERROR(FinishBuilding());
+  for (auto& plan : plans_) plan = nullptr;
   for (auto& map : maps_) map = nullptr;
   for (auto& index : indices_) index = nullptr;
   return absl::OkStatus();
+}
+
+absl::Status MapStore::FinishBuilding() {
+  if (branches_ == nullptr) return absl::OkStatus();
+  const absl::Status status = branches_->Join();
+  branches_ = nullptr;
+  return status;
 }
 
 absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionContext& context,

@@ -30,13 +30,21 @@ class MapStore {
   absl::Status MakeChain(const CoordinateChain& chain, const ExecutionContext& context);
   // Computes the node's output coordinates if no earlier node or chain has.
   absl::Status MakeOutputCoordinates(int node, const ExecutionContext& context);
-  // The node's map in the layout that it needs; its coordinates are made already. Counts what was
-  // built in `report`.
+  // The node's map in the layout that it needs, for work queued on the context's stream; its
+  // coordinates are made already. Counts what was built in `report`.
   absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int node, const ExecutionContext& context,
                                                        LayerReport& layer, RunReport& report);
-  // Makes all maps, on as many streams as the backend has for it; all coordinates are made already.
-  // Where memory runs out there are none afterwards, and no error.
-  absl::Status BuildAll(const ExecutionContext& context, RunReport& report);
+  // From now on until FinishBuilding, maps are built before their layers come, beside what runs in
+  // the context's stream: it waits for a map only where Map is called for it. Where memory runs out
+  // all are dropped, and each is built when its layer comes.
+  absl::Status StartBuilding(const ExecutionContext& context);
+  // Maps that are queued from now on may use the sets that are queued by now.
+  absl::Status FollowCoordinates();
+  // Queues the next map in the order of layers. False where there is none whose coordinates are
+  // made, or maps are not built before their layers.
+  absl::StatusOr<bool> BuildNext(RunReport& report);
+  // The context's stream waits for whatever is still being built.
+  absl::Status FinishBuilding();
   // The plan of the node's dataflow for `map`, which is the node's.
   absl::StatusOr<const DataflowPlan*> Plan(int node, const KernelMap& map,
                                            const ExecutionContext& context);
@@ -53,13 +61,22 @@ class MapStore {
   absl::StatusOr<KernelMap> Query(const MapSlot& slot, const ExecutionContext& context,
                                   RunReport& report);
 
+  // The queried map that map `slot` is made of.
+  const MapSlot& RootOf(int slot) const;
+  absl::Status BuildOnBranch(int slot, RunReport& report);
+  absl::Status AbandonBuilding();
+
   const CompiledNetwork& network_;
+  std::vector<int> build_order_;  // slots that layers read, in the order of the first of these
   std::vector<CoordinateSetPtr> coordinates_;
   // Declared after the coordinates: an index must not outlive its set.
   std::vector<std::unique_ptr<MapIndex>> indices_;
   // Shared, because a conversion to the layout that a map has already is the map itself.
   std::vector<std::shared_ptr<const KernelMap>> maps_;
   std::vector<std::unique_ptr<const DataflowPlan>> plans_;
+  std::unique_ptr<Branches> branches_;  // null: maps are built when their layers come
+  std::vector<int> piece_;              // by slot: what to wait for; -1: nothing
+  size_t next_build_ = 0;               // in build_order_
 };
 
 }  // namespace voxconv

@@ -6,91 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/block_cache.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_gemm.h"
+#include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/cuda_tensor_ops.h"
 #include "backends/cuda/probe_device.h"
-#include "backends/cuda/stream_fork.h"
 #include "nvtx3/nvToolsExt.h"
 
 namespace voxconv {
-
-// Owns the memory allocated on it in the sense that freeing is queued there.
-class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
- public:
-  explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
-  ~CudaStream() override {
-    if (stream_ == nullptr) return;
-    ReleaseCached();
-    std::erase(backend_.streams_, this);
-    cudaStreamSynchronize(stream_);
-    if (order_ != nullptr) cudaEventDestroy(order_);
-    cudaStreamDestroy(stream_);
-  }
-
-  absl::Status Initialise() {
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
-    backend_.streams_.push_back(this);
-    return absl::OkStatus();
-  }
-  absl::Status Synchronize() override {
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
-    return absl::OkStatus();
-  }
-  void* native_handle() override { return stream_; }
-  cudaStream_t get() const { return stream_; }
-
-  void Free(void* data, int64_t bytes) override {
-    backend_.in_use_ -= bytes;
-    if (!backend_.options_.reuse_blocks) {
-      FollowMainStream();
-      cudaFreeAsync(data, stream_);
-      return;
-    }
-    const int64_t size = BlockCache::BlockSize(bytes);
-    cache_.Put(data, size);
-    backend_.cached_ += size;
-    // Frames whose sizes drift leave blocks behind that nobody asks for again.
-    constexpr int64_t kAlwaysKept = int64_t{256} << 20;
-    if (backend_.cached_ > std::max(kAlwaysKept, backend_.peak_)) backend_.ReleaseCached();
-  }
-
-  // Null where no freed block fits.
-  void* TakeCached(int64_t bytes) {
-    if (!backend_.options_.reuse_blocks) return nullptr;
-    const int64_t size = BlockCache::BlockSize(bytes);
-    void* block = cache_.Take(size);
-    if (block != nullptr) backend_.cached_ -= size;
-    return block;
-  }
-  // Back to the pool, which can cut and join them.
-  void ReleaseCached() {
-    FollowMainStream();
-    cache_.Clear([this](void* block, int64_t size) {
-      cudaFreeAsync(block, stream_);
-      backend_.cached_ -= size;
-    });
-  }
-
- private:
-  // What a fork allocated on a side stream is read on the main one, perhaps only later: before it
-  // goes back to the pool, the side stream has to come to that point. Blocks that the side stream
-  // keeps need no such thing, since the next fork begins with it. Errors here are those of earlier
-  // work and come back from the next Synchronize.
-  void FollowMainStream() {
-    CudaStream* main = backend_.stream_.get();
-    if (main == nullptr || main == this || order_ == nullptr) return;
-    cudaEventRecord(order_, main->stream_);
-    cudaStreamWaitEvent(stream_, order_, 0);
-  }
-
-  CudaBackend& backend_;
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t order_ = nullptr;
-  BlockCache cache_;
-};
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   if (const char* set = std::getenv("VOXCONV_CUDA_REUSE_BLOCKS")) {
@@ -148,8 +71,10 @@ CudaBackend::~CudaBackend() {
     if (stage.end != nullptr) cudaEventDestroy(stage.end);
   }
   for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+  for (cudaEvent_t event : free_order_events_) cudaEventDestroy(event);
   for (const auto& [stream, event] : side_streams_) cudaEventDestroy(event);
   side_streams_.clear();
+  lanes_.clear();
   gemm_.reset();
   stream_.reset();
   if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
@@ -251,6 +176,17 @@ cudaEvent_t CudaBackend::TakeEvent() {
   return event;
 }
 
+absl::StatusOr<cudaEvent_t> CudaBackend::TakeOrderEvent() {
+  cudaEvent_t event = nullptr;
+  if (!free_order_events_.empty()) {
+    event = free_order_events_.back();
+    free_order_events_.pop_back();
+  } else {
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  return event;
+}
+
 int64_t CudaBackend::BeginStage(Stage stage, Stream& stream) {
   nvtxRangePushA(ToString(stage).data());
   const cudaEvent_t event = TakeEvent();
@@ -286,20 +222,6 @@ absl::Status CudaBackend::FlushStages() {
     if (pending.end != nullptr) free_events_.push_back(pending.end);
   }
   pending_.clear();
-  return status;
-}
-
-absl::Status CudaBackend::RunBranches(absl::Span<const Branch> branches,
-                                      const ExecutionContext& context) {
-  constexpr size_t kMostStreams = 6;
-  if (branches.empty()) return absl::OkStatus();
-  StreamFork fork(context);
-  VOXCONV_RETURN_IF_ERROR(fork.Open(static_cast<int>(std::min(kMostStreams, branches.size()))));
-  absl::Status status;
-  for (size_t i = 0; i < branches.size(); ++i) {
-    status.Update(branches[i](fork.branch(static_cast<int>(i) % fork.size())));
-  }
-  status.Update(fork.Join());
   return status;
 }
 

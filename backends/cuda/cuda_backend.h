@@ -6,8 +6,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -72,9 +75,8 @@ class CudaBackend final : public Backend {
                                                const ExecutionContext& context) override;
   absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                   const ExecutionContext& context) override;
-  // On side streams, with StreamFork: a branch must not fork again.
-  absl::Status RunBranches(absl::Span<const Branch> branches,
-                           const ExecutionContext& context) override;
+  // Of the main stream (checked), on streams of their own. A branch's work may use StreamFork.
+  absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
   TensorOps& tensor_ops() override;
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
@@ -84,6 +86,14 @@ class CudaBackend final : public Backend {
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   CudaGemm& gemm() { return *gemm_; }
 
+  // What has been found out about kernels on this device, by those who launch them
+  // (cuda_launch.h): those that may use all shared memory, and resident blocks on a multiprocessor,
+  // 0 where nobody has asked yet.
+  std::set<const void*>& large_kernels() { return large_kernels_; }
+  int& resident_blocks(const void* kernel, int threads, size_t shared_bytes) {
+    return resident_blocks_[{kernel, threads, shared_bytes}];
+  }
+
   // Bytes held by live buffers: now, and at most since the last ResetPeak.
   int64_t BytesInUse() const { return in_use_; }
   int64_t PeakBytes() const { return peak_; }
@@ -91,6 +101,7 @@ class CudaBackend final : public Backend {
 
  private:
   class CudaStream;
+  class CudaBranches;
   struct PendingStage {
     cudaEvent_t begin, end;
     Stage stage;
@@ -102,6 +113,8 @@ class CudaBackend final : public Backend {
   absl::Status Exhausted(int64_t bytes) const;
   void ReleaseCached();
   cudaEvent_t TakeEvent();
+  absl::StatusOr<cudaEvent_t> TakeOrderEvent();
+  absl::StatusOr<CudaStream*> LaneStream(int index);
 
   CudaOptions options_;
   cudaDeviceProp properties_{};
@@ -112,11 +125,16 @@ class CudaBackend final : public Backend {
   std::vector<CudaStream*> streams_;  // all there are
   std::unique_ptr<CudaStream> stream_;
   std::vector<std::pair<std::unique_ptr<CudaStream>, cudaEvent_t>> side_streams_;
+  std::vector<std::unique_ptr<CudaStream>> lanes_;  // of branches
+  bool branches_open_ = false;
   std::vector<cudaEvent_t> free_events_;
+  std::vector<cudaEvent_t> free_order_events_;  // without times
   std::vector<PendingStage> pending_;
   absl::Status stage_status_;
   std::unique_ptr<TensorOps> tensor_ops_;
   std::unique_ptr<CudaGemm> gemm_;
+  std::set<const void*> large_kernels_;
+  std::map<std::tuple<const void*, int, size_t>, int> resident_blocks_;
 };
 
 // The backend of a context that runs on CUDA (checked).

@@ -21,16 +21,46 @@ inline dim3 GridFor(int64_t items, int block) {
   return dim3(static_cast<unsigned>(CeilDiv(items, block)));
 }
 
+// Lets the kernel use all the shared memory that a block can have beyond the 48 KiB that need no
+// leave: asked of the driver once a kernel.
+inline cudaError_t AllowLargeSharedMemory(const void* kernel, CudaBackend& cuda) {
+  if (cuda.large_kernels().contains(kernel)) return cudaSuccess;
+  cudaFuncAttributes attributes{};
+  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           cuda.max_shared_memory() - static_cast<int>(attributes.sharedSizeBytes));
+  if (error == cudaSuccess) cuda.large_kernels().insert(kernel);
+  return error;
+}
+
+constexpr size_t kSharedMemoryWithoutLeave = 48 * 1024;
+
+// Blocks of the kernel that a multiprocessor holds at once; asked of the driver once a kernel and
+// size.
+inline absl::StatusOr<int> ResidentBlocks(const void* kernel, int threads, size_t shared_bytes,
+                                          const ExecutionContext& context) {
+  CudaBackend& cuda = AsCuda(context);
+  int& blocks = cuda.resident_blocks(kernel, threads, shared_bytes);
+  if (blocks > 0) return blocks;
+  if (shared_bytes > kSharedMemoryWithoutLeave) {
+    VOXCONV_RETURN_IF_CUDA_ERROR(AllowLargeSharedMemory(kernel, cuda));
+  }
+  VOXCONV_RETURN_IF_CUDA_ERROR(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes));
+  return blocks;
+}
+
 // Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
 // queues nothing. Raises the kernel's dynamic shared memory limit where it needs more than 48 KiB.
 template <typename... Params, typename... Args>
 cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
                          const ExecutionContext& context, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
-  if (shared_bytes > 48 * 1024) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(shared_bytes));
+  if (shared_bytes > kSharedMemoryWithoutLeave) {
+    const cudaError_t error =
+        AllowLargeSharedMemory(reinterpret_cast<const void*>(kernel), AsCuda(context));
     if (error != cudaSuccess) return error;
   }
   kernel<<<grid, block, shared_bytes, CudaStreamOf(context)>>>(std::forward<Args>(args)...);

@@ -358,14 +358,9 @@ absl::Status LaunchWarp(const ImplicitGemmArgs& args, const ExecutionContext& co
     most = std::max(most, args.split_ptr[s + 1] - args.split_ptr[s]);
   }
   const int64_t shared = Config::SharedBytes(most);
-  if (shared > 48 * 1024) {  // or the question below counts no block
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-        reinterpret_cast<const void*>(&ImplicitGemmWarp<Config>),
-        cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
-  }
-  int resident = 0;
-  VOXCONV_RETURN_IF_CUDA_ERROR(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, ImplicitGemmWarp<Config>, Config::kThreads, static_cast<size_t>(shared)));
+  VOXCONV_ASSIGN_OR_RETURN(const int resident,
+                           ResidentBlocks(reinterpret_cast<const void*>(&ImplicitGemmWarp<Config>),
+                                          Config::kThreads, static_cast<size_t>(shared), context));
   const int64_t blocks = int64_t{std::max(resident, 1)} * AsCuda(context).num_multiprocessors();
   const int64_t groups = CeilDiv(args.num_outputs, 16);
   const dim3 grid(static_cast<unsigned>(std::min(blocks, CeilDiv(groups, Config::kThreads / 32))),

@@ -1,0 +1,120 @@
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_check.h"
+#include "backends/cuda/cuda_stream.h"
+
+namespace voxconv {
+namespace {
+
+constexpr int kMaxLanes = 6;
+
+}  // namespace
+
+// Lanes are streams that the backend keeps. A lane's memory is read on the main stream too, so that
+// a block freed outside of the lane's own work is not for work that only Follow orders after those
+// readers: lanes hold such blocks until then.
+class CudaBackend::CudaBranches final : public Branches {
+ public:
+  CudaBranches(CudaBackend& backend, const ExecutionContext& trunk)
+      : backend_(backend), trunk_(trunk) {
+    VOXCONV_CHECK(trunk.stream == backend.stream_.get() && !backend.branches_open_);
+    backend_.branches_open_ = true;
+  }
+  ~CudaBranches() override {
+    Join().IgnoreError();
+    // A wait is for what an event recorded before it: all of them may serve again.
+    for (const Piece& piece : pieces_) backend_.free_order_events_.push_back(piece.end);
+    if (fork_ != nullptr) backend_.free_order_events_.push_back(fork_);
+    backend_.branches_open_ = false;
+  }
+
+  absl::Status Follow() override {
+    if (fork_ == nullptr) {
+      VOXCONV_ASSIGN_OR_RETURN(fork_, backend_.TakeOrderEvent());
+    }
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(fork_, CudaStreamOf(trunk_)));
+    behind_.fill(true);
+    // No lane allocates before it has waited for the fork.
+    for (const auto& lane : backend_.lanes_) lane->UseHeld();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> Run(int lane, const Work& work) override {
+    VOXCONV_CHECK(lane >= 0);
+    lane %= kMaxLanes;
+    VOXCONV_ASSIGN_OR_RETURN(CudaStream* const stream, backend_.LaneStream(lane));
+    if (behind_[lane]) {
+      VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream->get(), fork_));
+      behind_[lane] = false;
+    }
+    VOXCONV_ASSIGN_OR_RETURN(const cudaEvent_t end, backend_.TakeOrderEvent());
+    pieces_.push_back({end, lane, false});
+    ExecutionContext branch = trunk_;
+    branch.stream = stream;
+    stream->Hold(false);
+    absl::Status status = work(branch);
+    stream->Hold(true);
+    // Also where the work failed: some of it may be queued.
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(end, stream->get()));
+    VOXCONV_RETURN_IF_ERROR(status);
+    return static_cast<int>(pieces_.size()) - 1;
+  }
+
+  absl::Status Wait(int number) override {
+    VOXCONV_CHECK(number >= 0 && number < static_cast<int>(pieces_.size()));
+    if (pieces_[number].joined) return absl::OkStatus();
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(CudaStreamOf(trunk_), pieces_[number].end));
+    // With it, all that its lane did before.
+    for (int i = 0; i <= number; ++i) {
+      if (pieces_[i].lane == pieces_[number].lane) pieces_[i].joined = true;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Join() override {
+    absl::Status status;
+    for (int i = static_cast<int>(pieces_.size()) - 1; i >= 0; --i) status.Update(Wait(i));
+    return status;
+  }
+
+ private:
+  struct Piece {
+    cudaEvent_t end;
+    int lane;
+    bool joined;  // the trunk has waited for it
+  };
+
+  CudaBackend& backend_;
+  ExecutionContext trunk_;
+  cudaEvent_t fork_ = nullptr;
+  std::array<bool, kMaxLanes> behind_{};  // lanes that have not waited for the fork
+  std::vector<Piece> pieces_;
+};
+
+absl::StatusOr<CudaBackend::CudaStream*> CudaBackend::LaneStream(int index) {
+  while (static_cast<int>(lanes_.size()) <= index) {
+    // Maps first: the main stream's kernels fill the device and go on for longer.
+    int least = 0, greatest = 0;
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    if (std::getenv("CO_NOPRIO") != nullptr) greatest = 0;
+    auto stream = std::make_unique<CudaStream>(*this);
+    VOXCONV_RETURN_IF_ERROR(stream->Initialise(greatest));
+    stream->Hold(true);
+    lanes_.push_back(std::move(stream));
+  }
+  return lanes_[index].get();
+}
+
+absl::StatusOr<std::unique_ptr<Branches>> CudaBackend::OpenBranches(
+    const ExecutionContext& context) {
+  auto branches = std::make_unique<CudaBranches>(*this, context);
+  VOXCONV_RETURN_IF_ERROR(branches->Follow());
+  return branches;
+}
+
+}  // namespace voxconv

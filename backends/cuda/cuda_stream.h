@@ -1,0 +1,110 @@
+// The streams of the CUDA backend and the memory that is freed on them.
+#ifndef VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
+#define VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/block_cache.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_check.h"
+
+namespace voxconv {
+
+// Owns the memory allocated on it in the sense that freeing is queued there.
+class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
+ public:
+  explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
+  ~CudaStream() override {
+    if (stream_ == nullptr) return;
+    ReleaseCached();
+    std::erase(backend_.streams_, this);
+    cudaStreamSynchronize(stream_);
+    if (order_ != nullptr) cudaEventDestroy(order_);
+    cudaStreamDestroy(stream_);
+  }
+
+  // `priority` as CUDA has it: 0, or less for work that goes first.
+  absl::Status Initialise(int priority = 0) {
+    VOXCONV_RETURN_IF_CUDA_ERROR(
+        cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
+    backend_.streams_.push_back(this);
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override {
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+    return absl::OkStatus();
+  }
+  void* native_handle() override { return stream_; }
+  cudaStream_t get() const { return stream_; }
+
+  void Free(void* data, int64_t bytes) override {
+    backend_.in_use_ -= bytes;
+    if (!backend_.options_.reuse_blocks) {
+      FollowMainStream();
+      cudaFreeAsync(data, stream_);
+      return;
+    }
+    const int64_t size = BlockCache::BlockSize(bytes);
+    if (holding_) {
+      held_.emplace_back(data, size);
+    } else {
+      cache_.Put(data, size);
+    }
+    backend_.cached_ += size;
+    // Frames whose sizes drift leave blocks behind that nobody asks for again.
+    constexpr int64_t kAlwaysKept = int64_t{256} << 20;
+    if (backend_.cached_ > std::max(kAlwaysKept, backend_.peak_)) backend_.ReleaseCached();
+  }
+
+  // Null where no freed block fits.
+  void* TakeCached(int64_t bytes) {
+    if (!backend_.options_.reuse_blocks) return nullptr;
+    const int64_t size = BlockCache::BlockSize(bytes);
+    void* block = cache_.Take(size);
+    if (block != nullptr) backend_.cached_ -= size;
+    return block;
+  }
+  // Back to the pool, which can cut and join them.
+  void ReleaseCached() {
+    FollowMainStream();
+    UseHeld();
+    cache_.Clear([this](void* block, int64_t size) {
+      cudaFreeAsync(block, stream_);
+      backend_.cached_ -= size;
+    });
+  }
+
+  // While a stream holds, what is freed on it may still be read on another stream, and serves here
+  // again only after UseHeld: by then this stream must be made to wait for that one.
+  void Hold(bool holding) { holding_ = holding; }
+  void UseHeld() {
+    for (const auto& [block, size] : held_) cache_.Put(block, size);
+    held_.clear();
+  }
+
+ private:
+  // What was allocated on a side stream or a lane is read on the main stream, perhaps only later:
+  // before it goes back to the pool, this stream has to come to that point. Errors here are those
+  // of earlier work and come back from the next Synchronize.
+  void FollowMainStream() {
+    CudaStream* main = backend_.stream_.get();
+    if (main == nullptr || main == this || order_ == nullptr) return;
+    cudaEventRecord(order_, main->stream_);
+    cudaStreamWaitEvent(stream_, order_, 0);
+  }
+
+  CudaBackend& backend_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t order_ = nullptr;
+  BlockCache cache_;
+  bool holding_ = false;
+  std::vector<std::pair<void*, int64_t>> held_;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
