@@ -51,7 +51,7 @@ po::options_description BenchOptions() {
       ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
        "of networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
       ("serial-maps", po::bool_switch(),
-       "networks build maps one by one, not all at the start on parallel streams (CUDA)")  //
+       "networks build maps one by one, not ahead of their layers on further streams (CUDA)")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }

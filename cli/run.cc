@@ -237,7 +237,7 @@ po::options_description ConfigurationOptions() {
       ("output-coords", po::value<std::string>(),
        "output coordinate plugin (sort_unique, fused)")  //
       ("serial-maps", po::bool_switch(),
-       "frames build maps one by one, not all at the start on parallel streams (CUDA)")  //
+       "frames build maps one by one, not ahead of their layers on further streams (CUDA)")  //
       ("frames", po::value<int>(),
        "frames timed as a whole, without stage times (0 on the CPU, 20 on CUDA)")       //
       ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //

@@ -1,5 +1,4 @@
 #include <array>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -98,12 +97,8 @@ class CudaBackend::CudaBranches final : public Branches {
 
 absl::StatusOr<CudaBackend::CudaStream*> CudaBackend::LaneStream(int index) {
   while (static_cast<int>(lanes_.size()) <= index) {
-    // Maps first: the main stream's kernels fill the device and go on for longer.
-    int least = 0, greatest = 0;
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    if (std::getenv("CO_NOPRIO") != nullptr) greatest = 0;
     auto stream = std::make_unique<CudaStream>(*this);
-    VOXCONV_RETURN_IF_ERROR(stream->Initialise(greatest));
+    VOXCONV_RETURN_IF_ERROR(stream->Initialise());
     stream->Hold(true);
     lanes_.push_back(std::move(stream));
   }

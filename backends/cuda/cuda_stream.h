@@ -26,10 +26,8 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     cudaStreamDestroy(stream_);
   }
 
-  // `priority` as CUDA has it: 0, or less for work that goes first.
-  absl::Status Initialise(int priority = 0) {
-    VOXCONV_RETURN_IF_CUDA_ERROR(
-        cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
+  absl::Status Initialise() {
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
     backend_.streams_.push_back(this);
     return absl::OkStatus();

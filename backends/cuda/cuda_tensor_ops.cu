@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <utility>
 
 #include "backends/cuda/cuda_gemm.h"
@@ -98,57 +97,6 @@ absl::Status AddBias(const Array<float>& sums, const float* bias, const TensorVi
   return absl::OkStatus();
 }
 
-constexpr int64_t kGemmVector = 8;  // 2-byte elements of 16 bytes
-
-// [rows, channels] -> [rows, row_length], zeros behind.
-__global__ void PadRows(const uint16_t* from, int64_t rows, int64_t channels, int64_t row_length,
-                        uint16_t* to) {
-  for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
-    for (int64_t c = threadIdx.x; c < row_length; c += blockDim.x) {
-      to[row * row_length + c] = c < channels ? from[row * channels + c] : uint16_t{0};
-    }
-  }
-}
-
-// y = the first channels of x, plus bias where there is one.
-template <typename T>
-__global__ void CutRows(const float* x, int64_t row_length, const float* bias, int64_t rows,
-                        int64_t channels, T* y) {
-  for (int64_t c = threadIdx.x; c < channels; c += blockDim.x) {
-    const float b = bias == nullptr ? 0.0f : bias[c];
-    for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
-      y[row * channels + c] = Narrow<T>(x[row * row_length + c] + b);
-    }
-  }
-}
-
-// The product with as many channels as fill whole vectors, cut afterwards: cuBLASLt has no tensor
-// core kernel for rows of 2-byte elements that start off a vector's address. `args`: of the product
-// as it is.
-template <typename T>
-absl::Status PaddedLinear(GemmArgs args, const float* bias, const TensorView& y,
-                          const ExecutionContext& context) {
-  const int64_t row_length = CeilDiv(args.n, kGemmVector) * kGemmVector;
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint16_t> weights,
-                           AllocateArray<uint16_t>(args.k * row_length, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<float> sums, AllocateArray<float>(args.m * row_length, context));
-  const RowLaunch pad(args.k, row_length, context);
-  VOXCONV_LAUNCH(PadRows, pad.grid, pad.block, 0, context, static_cast<const uint16_t*>(args.b),
-                 args.k, args.n, row_length, weights.data());
-  args.n = row_length;
-  args.b = weights.data();
-  args.c = sums.data();
-  args.c_dtype = DType::kF32;
-  VOXCONV_RETURN_IF_ERROR(AsCuda(context).gemm().Run(args, context));
-  const RowLaunch cut(y.rows, y.channels, context);
-  VOXCONV_LAUNCH(CutRows<T>, cut.grid, cut.block, 0, context, sums.data(), row_length, bias, y.rows,
-                 y.channels, static_cast<T*>(y.data));
-  return absl::OkStatus();
-}
-
-// From how many rows on the launch more, and the longer sums, pay.
-constexpr int64_t kMinPaddedRows = 16384;
-
 class CudaTensorOps final : public TensorOps {
  public:
   absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
@@ -214,11 +162,6 @@ class CudaTensorOps final : public TensorOps {
                   .c = y.data,
                   .dtype = x.dtype,
                   .c_dtype = x.dtype};
-    if (SizeOf(x.dtype) == 2 && y.channels % kGemmVector != 0 && x.rows >= kMinPaddedRows &&
-        std::getenv("CO_NOPAD") == nullptr) {
-      return x.dtype == DType::kF16 ? PaddedLinear<__half>(args, bias, y, context)
-                                    : PaddedLinear<__nv_bfloat16>(args, bias, y, context);
-    }
     CudaGemm& gemm = AsCuda(context).gemm();
     if (bias == nullptr) return gemm.Run(args, context);
     if (x.dtype == DType::kF32 || x.dtype == DType::kTf32) {
