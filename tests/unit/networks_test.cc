@@ -249,6 +249,37 @@ TEST_F(NetworksTest, KeptMapsServeLaterRunsOnTheSameCoordinates) {
   EXPECT_EQ(runner->Run(coordinates, input.view())->report.maps_queried, 9);
 }
 
+TEST_F(NetworksTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
+  auto runner = *NetworkRunner::Create(SmallUNet(), Config(), registry_, *backend_);
+  const CompiledNetwork& network = runner->network();
+  MapStore maps(network);
+  maps.Start(Coordinates(Scene(12)));
+  RunReport report;
+  EXPECT_FALSE(*maps.BuildNext(report)) << "not started";
+  ASSERT_TRUE(maps.StartBuilding(context_).ok());
+  while (*maps.BuildNext(report)) {
+  }
+  EXPECT_EQ(report.maps_queried, 1) << "that of the input's own coordinates";
+  for (const CoordinateChain& chain : network.chains) {
+    ASSERT_TRUE(maps.MakeChain(chain, context_).ok());
+  }
+  ASSERT_TRUE(maps.FollowCoordinates().ok());
+  while (*maps.BuildNext(report)) {
+  }
+  const int queried = report.maps_queried;
+  EXPECT_GT(queried, 1);
+  for (int node : network.schedule.order) {
+    if (network.maps.map_of_node[node] < 0) continue;
+    LayerReport layer;
+    ASSERT_TRUE(maps.Map(node, context_, layer, report).ok());
+    EXPECT_EQ(layer.map_origin, MapOrigin::kReused);
+    maps.Release(node);
+  }
+  EXPECT_EQ(report.maps_queried, queried);
+  EXPECT_TRUE(maps.FinishBuilding().ok());
+  EXPECT_EQ(maps.bytes(), 0);
+}
+
 TEST_F(NetworksTest, FoldedBatchNormGivesTheSameResult) {
   RunConfig config = Config();
   config.fold_batch_norm = true;
