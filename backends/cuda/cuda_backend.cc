@@ -84,6 +84,10 @@ std::string CudaBackend::DeviceName() const { return properties_.name; }
 
 Stream& CudaBackend::main_stream() { return *stream_; }
 
+CudaTicket* CudaBackend::ticket(Stream& stream) {
+  return static_cast<CudaStream&>(stream).ticket();
+}
+
 absl::StatusOr<std::unique_ptr<Stream>> CudaBackend::MakeStream() {
   auto stream = std::make_unique<CudaStream>(*this);
   VOXCONV_RETURN_IF_ERROR(stream->Initialise());

@@ -29,6 +29,14 @@ struct CudaOptions {
   bool reuse_blocks = true;
 };
 
+// In device memory, for kernels whose blocks take their work one piece after the other: how many
+// pieces were taken beyond one a block, and how many blocks have finished. Zeros before a kernel
+// and after it, which the kernel sees to; each stream has one, because its kernels follow each
+// other.
+struct CudaTicket {
+  uint32_t taken, finished;
+};
+
 // Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:
 // one thread drives a backend. Buffers and streams must not outlive it.
 class CudaBackend final : public Backend {
@@ -85,6 +93,8 @@ class CudaBackend final : public Backend {
   // 10 * major + minor.
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   CudaGemm& gemm() { return *gemm_; }
+
+  CudaTicket* ticket(Stream& stream);
 
   // What has been found out about kernels on this device, by those who launch them
   // (cuda_launch.h): those that may use all shared memory, and resident blocks on a multiprocessor,

@@ -21,6 +21,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     if (stream_ == nullptr) return;
     ReleaseCached();
     std::erase(backend_.streams_, this);
+    if (ticket_ != nullptr) cudaFreeAsync(ticket_, stream_);
     cudaStreamSynchronize(stream_);
     if (order_ != nullptr) cudaEventDestroy(order_);
     cudaStreamDestroy(stream_);
@@ -29,6 +30,9 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   absl::Status Initialise() {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
+    VOXCONV_RETURN_IF_CUDA_ERROR(
+        cudaMallocFromPoolAsync(&ticket_, sizeof(CudaTicket), backend_.pool_, stream_));
+    VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(ticket_, 0, sizeof(CudaTicket), stream_));
     backend_.streams_.push_back(this);
     return absl::OkStatus();
   }
@@ -38,6 +42,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
   void* native_handle() override { return stream_; }
   cudaStream_t get() const { return stream_; }
+  CudaTicket* ticket() { return static_cast<CudaTicket*>(ticket_); }
 
   void Free(void* data, int64_t bytes) override {
     backend_.in_use_ -= bytes;
@@ -98,6 +103,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   CudaBackend& backend_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t order_ = nullptr;
+  void* ticket_ = nullptr;
   BlockCache cache_;
   bool holding_ = false;
   std::vector<std::pair<void*, int64_t>> held_;

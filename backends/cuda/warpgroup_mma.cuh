@@ -21,13 +21,17 @@ namespace voxconv {
 #if VOXCONV_WARPGROUP_MMA
 
 // Names a tile at shared-memory address `address` (PTX ISA, matrix descriptor). Rows of 128 bytes
-// whose 16-byte columns are swizzled by the row's index modulo 8; `group_bytes`: from eight rows to
-// the next eight; `atom_bytes`: from 128 bytes of the contiguous dimension to the next.
-__device__ __forceinline__ uint64_t SwizzledTile(uint32_t address, uint32_t atom_bytes,
-                                                 uint32_t group_bytes) {
+// whose 16-byte columns are swizzled by the row's index modulo 8, eight rows after the next;
+// `atom_bytes`: from 128 bytes of the contiguous dimension to the next. A name is moved by adding
+// bytes / 16.
+__device__ __forceinline__ uint32_t SwizzledTile(uint32_t address, uint32_t atom_bytes) {
+  return (address & 0x3FFFF) >> 4 | (atom_bytes >> 4) << 16;
+}
+// The whole descriptor. Its upper half is the same for all such tiles.
+__device__ __forceinline__ uint64_t TileDescriptor(uint32_t tile) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  return kSwizzle128 | (address & 0x3FFFF) >> 4 | uint64_t{atom_bytes >> 4} << 16 |
-         uint64_t{group_bytes >> 4} << 32;
+  constexpr uint64_t kEightRowBytes = 1024;
+  return kSwizzle128 | kEightRowBytes >> 4 << 32 | tile;
 }
 
 // Before the first product of a batch: registers and shared memory written before are seen.
@@ -48,19 +52,19 @@ __device__ __forceinline__ void ShowToProducts() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-// sum[64, kN] += a[64, 16] * b[16, kN]; depth is contiguous in a, kN in b.
+// sum[64, kN] += a[64, 16] * b[16, kN] of tiles a and b; depth is contiguous in a, kN in b.
 template <typename Element, int kN>
-__device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint64_t a, uint64_t b);
+__device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b);
 
 // The instruction for one width and both element types; `name` is PTX's for the type.
 #define VOXCONV_WARPGROUP_MMA_OF(N, Type, name, registers, a, b, ...)                           \
   template <>                                                                                   \
-  __device__ __forceinline__ void WarpgroupMma<Type, N>(float(&d)[N / 2], uint64_t tile_a,      \
-                                                        uint64_t tile_b) {                      \
+  __device__ __forceinline__ void WarpgroupMma<Type, N>(float(&d)[N / 2], uint32_t tile_a,      \
+                                                        uint32_t tile_b) {                      \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." name "." name " {" registers \
                  "}, %" #a ", %" #b ", 1, 1, 1, 0, 1;\n"                                        \
                  : __VA_ARGS__                                                                  \
-                 : "l"(tile_a), "l"(tile_b));                                                   \
+                 : "l"(TileDescriptor(tile_a)), "l"(TileDescriptor(tile_b)));                   \
   }
 #define VOXCONV_SUMS_8(i)                                                                     \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \

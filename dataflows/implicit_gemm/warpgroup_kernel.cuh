@@ -2,15 +2,21 @@
 // compute capability 9.0.
 //
 // As the block kernel, but 64 rows (the M of one wgmma) share one set of offsets, operands are read
-// from shared memory by the tensor cores themselves. A warpgroup owns 64 rows and all channels of
-// its block.
+// from shared memory by the tensor cores themselves, and copying and multiplying are different
+// warps' work: the last warpgroup of a block gathers inputs and has the tensor memory accelerator
+// bring weights, each of the others multiplies 64 rows by all channels of the block. They meet at
+// the barriers of a ring of slots alone. A block stays and takes one tile after the other, so that
+// the copies for the next are under way while the one before is stored.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 
+#include <algorithm>
 #include <cstdint>
 
+#include "backends/cuda/async_barrier.cuh"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/tensor_core.cuh"
+#include "backends/cuda/tensor_map.h"
 #include "backends/cuda/warpgroup_mma.cuh"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
@@ -23,204 +29,470 @@ struct WarpgroupConfig {
   static constexpr int kRows = kRowsValue, kChannels = kChannelsValue, kStages = kStagesValue;
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
-  static constexpr int kThreads = 2 * kRows;
-  static constexpr int kAhead = kStages - 1;  // steps loaded before they are multiplied
-  using Offsets = TileOffsets<kRows, kThreads, true>;
+  static constexpr int kGroups = kRows / 64;
+  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;
+  static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
   static constexpr int kRowBytes = 128;
   static constexpr int kInputBytes = kRows * kRowBytes;
   static constexpr int kAtoms = (kChannels + 63) / 64;  // of 64 output channels
   static constexpr int kAtomBytes = kDepth * kRowBytes;
   static constexpr int kStageBytes = kInputBytes + kAtoms * kAtomBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Offsets));
-  static_assert(kAhead >= 1);
+
+  // What is to be multiplied for one word of the masks of one tile.
+  struct Segment {
+    uint32_t tile;
+    int32_t word;
+    uint32_t offsets;         // bits of the word, this part's share of them
+    uint32_t group[kGroups];  // those that each group of 64 rows has
+  };
+  static constexpr int kSegments = 2;  // one multiplied, one copied
+
+  // Behind the slots.
+  struct Control {
+    int32_t entries[32][kRows];  // input row of each row under each bit, -1 = none
+    uint64_t full[kStages], empty[kStages];
+    uint64_t segment_full[kSegments], segment_empty[kSegments];
+    Segment segments[kSegments];
+    uint32_t warp_masks[kRows / 32];  // of 32 rows each
+    uint32_t taken;                   // tile
+  };
+  static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Control));
+};
+
+// A tile: rows of one part, and channels. The tiles with the most offsets, which the orders put
+// last, are numbered first.
+template <typename Config>
+struct OutputTile {
+  static constexpr int64_t kRows = Config::kRows, kChannels = Config::kChannels;
+
+  __host__ __device__ static int64_t Count(const ImplicitGemmArgs& args) {
+    return (args.num_outputs + kRows - 1) / kRows * ((args.c_out + kChannels - 1) / kChannels) *
+           args.num_parts();
+  }
+
+  __device__ OutputTile(const ImplicitGemmArgs& args, uint32_t number) {
+    const uint32_t tiles_n = (args.c_out + kChannels - 1) / kChannels;
+    const uint32_t tiles_m = (args.num_outputs + kRows - 1) / kRows;
+    const uint32_t parts = args.num_parts();
+    const uint32_t rest = number / tiles_n;
+    channel = static_cast<int>((number - rest * tiles_n) * kChannels);
+    first_row = (tiles_m - 1 - rest / parts) * kRows;
+    part = static_cast<int>(rest % parts);
+    split = part / args.k_parts;
+    words = SplitWords(args, split);
+  }
+
+  int64_t first_row;
+  int channel;
+  int part, split;
+  int words;
 };
 
 #if VOXCONV_WARPGROUP_MMA
 
+// A slot of a ring and the parity of the phase it is in.
+template <int kSlots>
+struct RingSlot {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void Advance() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+// Shared-memory addresses of the ring and its barriers.
 template <typename Config>
-class WarpgroupTile {
-  using Element = typename Config::Element;
-  static constexpr int kVector = 8;         // elements in 16 bytes
-  static constexpr int kGroupBytes = 1024;  // eight rows
-  static constexpr int kInputVectors = Config::kDepth / kVector;
-  static constexpr int kWeightVectors = Config::kChannels / kVector;
+struct WarpgroupRing {
+  using Control = typename Config::Control;
 
- public:
-  __device__ WarpgroupTile(const ImplicitGemmArgs& args, char* shared, int64_t first_row,
-                           int channel, int part)
-      : args_(args),
-        shared_(SharedAddress(shared)),
-        offsets_(*reinterpret_cast<typename Config::Offsets*>(shared + Config::kStages *
-                                                                           Config::kStageBytes)),
-        channel_(channel),
-        part_(part),
-        split_(part / args.k_parts),
-        chunks_((args.c_in + Config::kDepth - 1) / Config::kDepth),
-        warpgroup_(threadIdx.x / 128) {
-    offsets_.LoadRows(args, split_, first_row);
-  }
+  __device__ explicit WarpgroupRing(char* shared)
+      : slots(SharedAddress(shared)),
+        control(*reinterpret_cast<Control*>(shared + Config::kStages * Config::kStageBytes)) {}
 
-  __device__ void Run() {
-    for (int word = 0; word < SplitWords(args_, split_); ++word) {
-      first_offset_ = args_.split_ptr[split_] + word * 32;
-      const int count = offsets_.LoadWord(args_, split_, word);
-      mine_ = 0;
-#pragma unroll
-      for (int g = 0; g < 4; ++g) mine_ |= offsets_.group_mask[warpgroup_ * 4 + g];
-      const int share = part_ % args_.k_parts;
-      Pipeline(count * share / args_.k_parts, count * (share + 1) / args_.k_parts);
-    }
-    Store();
-  }
-
- private:
-  // Offsets list[first] to list[last - 1]. A slot is filled again in the step after its products:
-  // by then every warpgroup has waited for them and met the barrier.
-  __device__ void Pipeline(int first, int last) {
-    const int steps = (last - first) * chunks_;
-    load_entry_ = first;
-    load_chunk_ = 0;
-#pragma unroll
-    for (int s = 0; s < Config::kAhead; ++s) {
-      if (s < steps) Load(s);
-      CommitCopies();
-    }
-    int slot = 0, chunk = 0, entry = first;
-    for (int step = 0; step < steps; ++step) {
-      WaitCopies<Config::kAhead - 1>();
-      ShowToProducts();
-      __syncthreads();
-      if (step + Config::kAhead < steps) Load(slot == 0 ? Config::kAhead : slot - 1);
-      CommitCopies();
-      if ((mine_ >> offsets_.list[entry] & 1) != 0) Multiply(slot);
-      slot = slot + 1 == Config::kStages ? 0 : slot + 1;
-      if (++chunk == chunks_) {
-        chunk = 0;
-        ++entry;
+  __device__ void Init() {
+    if (threadIdx.x == 0) {
+      constexpr int kMultiplyWarps = Config::kGroups * 4;
+      for (int s = 0; s < Config::kStages; ++s) {
+        InitBarrier(Full(s), Config::kCopyThreads + 1);
+        InitBarrier(Empty(s), kMultiplyWarps);
       }
+      for (int s = 0; s < Config::kSegments; ++s) {
+        InitBarrier(SegmentFull(s), 1);
+        InitBarrier(SegmentEmpty(s), kMultiplyWarps);
+      }
+      FenceBarriers();
     }
-    WaitCopies<0>();
     __syncthreads();
   }
 
-  __device__ void Load(int slot) {
-    const int bit = offsets_.list[load_entry_];
-    const int depth = load_chunk_ * Config::kDepth;
-    const uint32_t to = shared_ + slot * Config::kStageBytes;
-    LoadInputs(bit, depth, to);
-    LoadWeights(first_offset_ + bit, depth, to + Config::kInputBytes);
-    if (++load_chunk_ == chunks_) {
-      load_chunk_ = 0;
-      ++load_entry_;
+  __device__ uint32_t Inputs(int slot) const { return slots + slot * Config::kStageBytes; }
+  __device__ uint32_t Weights(int slot) const { return Inputs(slot) + Config::kInputBytes; }
+  __device__ uint32_t Full(int slot) const { return SharedAddress(&control.full[slot]); }
+  __device__ uint32_t Empty(int slot) const { return SharedAddress(&control.empty[slot]); }
+  __device__ uint32_t SegmentFull(int s) const { return SharedAddress(&control.segment_full[s]); }
+  __device__ uint32_t SegmentEmpty(int s) const { return SharedAddress(&control.segment_empty[s]); }
+
+  uint32_t slots;
+  Control& control;
+};
+
+// The warpgroup that copies. A thread looks up rows thread + 128 i of the tile; it copies vector
+// thread % 8 of rows thread / 8 * 4 + 0, 1, 2, 3 of each group of 64.
+template <typename Config>
+class TileCopier {
+  using Element = typename Config::Element;
+  using Segment = typename Config::Segment;
+  static constexpr int kVectorBytes = 16;
+  static constexpr int kVector = kVectorBytes / sizeof(Element);
+  static constexpr int kRowVectors = Config::kDepth / kVector;  // of a step
+  static constexpr int kRowsAtOnce = 4;
+  static constexpr int kRowStep = Config::kCopyThreads / kRowVectors * kRowsAtOnce;
+  static_assert(64 % kRowStep == 0);
+  static constexpr int kLookUps = Config::kRows / Config::kCopyThreads;
+  static constexpr int kCopyBarrier = 1;
+
+ public:
+  __device__ TileCopier(const ImplicitGemmArgs& args, const CUtensorMap& weights,
+                        CudaTicket* ticket, const WarpgroupRing<Config>& ring)
+      : args_(args),
+        weights_(weights),
+        ticket_(ticket),
+        ring_(ring),
+        thread_(threadIdx.x % Config::kCopyThreads) {
+    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      to_[i] = (row + i) * Config::kRowBytes + (v ^ ((row + i) & 7)) * kVectorBytes;
     }
   }
 
-  static __device__ uint32_t Swizzled(int row, int v) {
-    return row * Config::kRowBytes + (v ^ (row & 7)) * 16;
+  __device__ void Run() {
+    const uint32_t tiles = static_cast<uint32_t>(OutputTile<Config>::Count(args_));
+    for (uint32_t number = blockIdx.x; number < tiles;) {
+      const OutputTile<Config> tile(args_, number);
+      for (int word = 0; word < tile.words; ++word) {
+        LoadMasks(tile, word);
+        const Segment segment = Publish(tile, number, word);
+        LoadEntries(tile, word, segment.offsets);
+        CopySegment(tile, segment);
+      }
+      number = Broadcast(taken_);
+    }
+    Send({.tile = tiles});
+    if (thread_ == 0) Leave();
   }
 
-  __device__ void LoadInputs(int bit, int depth, uint32_t to) {
-    constexpr int kRowStep = Config::kThreads / kInputVectors;
-    const int row = threadIdx.x / kInputVectors, v = threadIdx.x % kInputVectors;
+ private:
+  __device__ void MeetCopiers() const {
+    asm volatile("bar.sync %0, %1;\n" ::"n"(kCopyBarrier), "n"(Config::kCopyThreads) : "memory");
+  }
+
+  // Asks for the number of a tile that no other block has. As late as it can without a wait: a
+  // tile taken early would stay behind a block's costly one while other blocks have nothing to do.
+  __device__ void Take() {
+    if (thread_ == 0) taken_ = gridDim.x + atomicAdd(&ticket_->taken, 1);
+  }
+  __device__ uint32_t Broadcast(uint32_t taken) const {
+    if (thread_ == 0) ring_.control.taken = taken;
+    MeetCopiers();
+    return ring_.control.taken;
+  }
+  // The last block to leave makes the ticket new.
+  __device__ void Leave() const {
+    __threadfence();
+    if (atomicAdd(&ticket_->finished, 1) + 1 < gridDim.x) return;
+    ticket_->taken = 0;
+    ticket_->finished = 0;
+  }
+
+  // Of this thread's rows, for Publish.
+  __device__ void LoadMasks(const OutputTile<Config>& tile, int word) {
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const int64_t position = tile.first_row + i * Config::kCopyThreads + thread_;
+      rows_[i] = args_.ordered ? 0 : OutputRow(args_, tile.split, position);
+      masks_[i] = RowMask(args_, tile.split, rows_[i], position, word);
+    }
+  }
+
+  // The offsets that the rows have, for all warps. Every copier has finished with the segment
+  // before when this returns.
+  __device__ Segment Publish(const OutputTile<Config>& tile, uint32_t number, int word) {
+    uint32_t(&warp_masks)[Config::kRows / 32] = ring_.control.warp_masks;
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const uint32_t any = __reduce_or_sync(~0u, masks_[i]);
+      if (thread_ % 32 == 0) warp_masks[i * (Config::kCopyThreads / 32) + thread_ / 32] = any;
+    }
+    MeetCopiers();
+    Segment segment{.tile = number, .word = word};
+    uint32_t offsets = 0;
+#pragma unroll
+    for (int g = 0; g < Config::kGroups; ++g) {
+      segment.group[g] = warp_masks[2 * g] | warp_masks[2 * g + 1];
+      offsets |= segment.group[g];
+    }
+    segment.offsets = ShareOf(offsets, tile.part % args_.k_parts);
+    Send(segment);
+    return segment;
+  }
+
+  __device__ void Send(const Segment& segment) {
+    if (thread_ == 0) {
+      AwaitPhase(ring_.SegmentEmpty(segment_slot_.slot), segment_slot_.parity ^ 1);
+      ring_.control.segments[segment_slot_.slot] = segment;
+      Arrive(ring_.SegmentFull(segment_slot_.slot));
+    }
+    segment_slot_.Advance();
+  }
+
+  // The share-th of k_parts ranges of the set bits.
+  __device__ uint32_t ShareOf(uint32_t offsets, int share) const {
+    if (args_.k_parts == 1) return offsets;
+    const int count = __popc(offsets);
+    const int first = count * share / args_.k_parts, last = count * (share + 1) / args_.k_parts;
+    uint32_t mine = 0;
+    for (int i = 0; i < last; ++i) {
+      const uint32_t lowest = offsets & -offsets;
+      if (i >= first) mine |= lowest;
+      offsets ^= lowest;
+    }
+    return mine;
+  }
+
+  // All of the segment, so that the table's latency is met once.
+  __device__ void LoadEntries(const OutputTile<Config>& tile, int word, uint32_t left) {
+    const int64_t first_offset = args_.split_ptr[tile.split] + word * 32;
+    const int64_t stride = EntryStride(args_);
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const int row = i * Config::kCopyThreads + thread_;
+      const int64_t position = tile.first_row + row;
+      const bool valid = args_.ordered ? position < args_.num_outputs : rows_[i] >= 0;
+      const int32_t* entries = EntriesOf(args_, rows_[i], position) + first_offset * stride;
+      for (uint32_t bits = left; bits != 0; bits &= bits - 1) {
+        const int bit = __ffs(bits) - 1;
+        int32_t* to = &ring_.control.entries[bit][row];
+        if (valid) {
+          CopyAsync4(SharedAddress(to), entries + bit * stride);
+        } else {
+          *to = -1;
+        }
+      }
+    }
+    CommitCopies();
+    WaitCopies<0>();
+    MeetCopiers();
+  }
+
+  __device__ void CopySegment(const OutputTile<Config>& tile, const Segment& segment) {
+    const int first_offset = args_.split_ptr[tile.split] + segment.word * 32;
+    const bool last_word = segment.word + 1 == tile.words;
+    if (last_word && segment.offsets == 0) Take();
+    for (uint32_t left = segment.offsets; left != 0; left &= left - 1) {
+      const int bit = __ffs(left) - 1;
+      if (last_word && (left & (left - 1)) == 0) Take();
+      for (int depth = 0; depth < args_.c_in; depth += Config::kDepth) {
+        AwaitPhase(ring_.Empty(slot_.slot), slot_.parity ^ 1);
+        if (thread_ == 0) CopyWeights(tile.channel, depth, first_offset + bit);
+        CopyInputs(segment, bit, depth);
+        ArriveAfterCopies(ring_.Full(slot_.slot));
+        slot_.Advance();
+      }
+    }
+  }
+
+  __device__ void CopyWeights(int channel, int depth, int offset) const {
+    const uint32_t full = ring_.Full(slot_.slot);
+    ArriveExpecting(full, Config::kAtoms * Config::kAtomBytes);
+#pragma unroll
+    for (int a = 0; a < Config::kAtoms; ++a) {
+      CopyBox(ring_.Weights(slot_.slot) + a * Config::kAtomBytes, weights_, channel + a * 64, depth,
+              offset, full);
+    }
+  }
+
+  __device__ void CopyInputs(const Segment& segment, int bit, int depth) const {
+    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+    if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
     const int c = depth + v * kVector;
-    const Element* input = static_cast<const Element*>(args_.input) + c;
     const bool inside = c < args_.c_in;
-    const int32_t* in = &offsets_.in[bit][row];
-    to += Swizzled(row, v);
+    const uint32_t row_bytes = args_.c_in * sizeof(Element);
+    uint64_t input = reinterpret_cast<uint64_t>(args_.input) + c * sizeof(Element);
+    asm volatile("" : "+l"(input));  // one sum: an address is then one multiply-add
+    const uint32_t slot = ring_.Inputs(slot_.slot);
+    const int32_t* entries = ring_.control.entries[bit] + row;
 #pragma unroll
-    for (int i = 0; i < Config::kRows / kRowStep; ++i) {
-      const int32_t from = in[i * kRowStep];
-      CopyAsync16(to + i * kRowStep * Config::kRowBytes, input + int64_t{from} * args_.c_in,
-                  inside && from >= 0);
+    for (int g = 0; g < Config::kGroups; ++g) {
+      if ((segment.group[g] >> bit & 1) == 0) continue;
+#pragma unroll
+      for (int r = g * 64; r < g * 64 + 64; r += kRowStep) {
+        const int4 four = *reinterpret_cast<const int4*>(entries + r);
+        const int32_t from[kRowsAtOnce] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce; ++i) {
+          const uint64_t row_input = uint64_t{static_cast<uint32_t>(from[i])} * row_bytes + input;
+          CopyAsync16(slot + to_[i] + r * Config::kRowBytes,
+                      reinterpret_cast<const void*>(row_input), inside && from[i] >= 0);
+        }
+      }
     }
   }
 
-  __device__ void LoadWeights(int offset, int depth, uint32_t to) {
-    constexpr int kColumns = kWeightVectors == 12 ? 16 : kWeightVectors;
-    constexpr int kRowStep = Config::kThreads / kColumns;
-    static_assert(kRowStep % 8 == 0 && Config::kDepth % kRowStep == 0);
-    const int row = threadIdx.x / kColumns, v = threadIdx.x % kColumns;
-    if (kColumns != kWeightVectors && v >= kWeightVectors) return;
-    const int n = channel_ + v * kVector;
-    const Element* weights = static_cast<const Element*>(args_.weights) +
-                             (int64_t{offset} * args_.c_in + depth + row) * args_.ld_weights + n;
-    const int rows = n < args_.ld_weights ? args_.c_in - depth - row : 0;
-    to += v / 8 * Config::kAtomBytes + Swizzled(row, v % 8);
+  const ImplicitGemmArgs& args_;
+  const CUtensorMap& weights_;
+  CudaTicket* ticket_;
+  const WarpgroupRing<Config>& ring_;
+  int thread_;
+  uint32_t to_[kRowsAtOnce];  // where this thread's vectors go in a slot
+  uint32_t masks_[kLookUps];
+  int32_t rows_[kLookUps];  // output rows, where the table goes by them
+  uint32_t taken_ = 0;      // tile, of the first thread
+  RingSlot<Config::kStages> slot_;
+  RingSlot<Config::kSegments> segment_slot_;
+};
+
+// A warpgroup that multiplies.
+template <typename Config>
+class TileMultiplier {
+  using Element = typename Config::Element;
+  using Segment = typename Config::Segment;
+
+ public:
+  __device__ TileMultiplier(const ImplicitGemmArgs& args, const WarpgroupRing<Config>& ring)
+      : args_(args), ring_(ring), group_(__shfl_sync(~0u, threadIdx.x / 128, 0)) {
+    rows_ = SwizzledTile(ring.Inputs(0) + group_ * 64 * Config::kRowBytes, 16);
+    weights_ = SwizzledTile(ring.Weights(0), Config::kAtomBytes);
+  }
+
+  __device__ void Run() {
+    const uint32_t tiles = static_cast<uint32_t>(OutputTile<Config>::Count(args_));
+    for (;;) {
+      Segment segment = Receive();
+      if (segment.tile >= tiles) return;
+      const OutputTile<Config> tile(args_, segment.tile);
+      const int64_t position = tile.first_row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+      const int32_t rows[2] = {OutputRow(args_, tile.split, position),
+                               OutputRow(args_, tile.split, position + 8)};
 #pragma unroll
-    for (int i = 0; i < Config::kDepth / kRowStep; ++i) {
-      CopyAsync16(to + i * kRowStep * Config::kRowBytes, weights, i * kRowStep < rows);
-      weights += kRowStep * int64_t{args_.ld_weights};
+      for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] = 0;
+      for (;;) {
+        MultiplySegment(segment);
+        if (segment.word + 1 == tile.words) break;
+        segment = Receive();
+      }
+      StoreTile<Element, 2, Config::kChannels / 8>(
+          args_, tile.part, rows, tile.channel, [this](int r, int n) {
+            return float2{sum_[n * 4 + r * 2], sum_[n * 4 + r * 2 + 1]};
+          });
     }
+  }
+
+ private:
+  __device__ Segment Receive() {
+    AwaitPhase(ring_.SegmentFull(segment_slot_.slot), segment_slot_.parity);
+    const Segment segment = ring_.control.segments[segment_slot_.slot];
+    Release(ring_.SegmentEmpty(segment_slot_.slot));
+    segment_slot_.Advance();
+    return segment;
+  }
+
+  __device__ void MultiplySegment(const Segment& segment) {
+    // The same for all lanes, as the compiler should know: what follows then costs the lanes less.
+    const uint32_t mine = __reduce_or_sync(~0u, Mine(segment));
+    for (uint32_t left = __reduce_or_sync(~0u, segment.offsets); left != 0; left &= left - 1) {
+      const bool wanted = (mine & left & -left) != 0;
+      for (int depth = args_.c_in; depth > 0; depth -= Config::kDepth) {
+        AwaitPhase(ring_.Full(slot_.slot), slot_.parity);
+        if (wanted) {
+          if (depth > Config::kDepth / 2) {
+            Multiply<Config::kDepth>();
+          } else {
+            Multiply<Config::kDepth / 2>();
+          }
+        }
+        Release(ring_.Empty(slot_.slot));
+        slot_.Advance();
+      }
+    }
+  }
+
+  __device__ uint32_t Mine(const Segment& segment) const {
+    uint32_t mine = segment.group[0];
+#pragma unroll
+    for (int g = 1; g < Config::kGroups; ++g) {
+      if (g == group_) mine = segment.group[g];
+    }
+    return mine;
+  }
+
+  // This warp has finished with what the barrier guards.
+  __device__ void Release(uint32_t barrier) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) Arrive(barrier);
   }
 
   // Channels past the input's are zeros. Waits for the products: the compiler would make those that
   // are under way across a branch wait one for the other. Other warpgroups fill the gap.
-  __device__ void Multiply(int slot) {
-    const uint32_t inputs = shared_ + slot * Config::kStageBytes;
-    const uint32_t weights = inputs + Config::kInputBytes;
-    const uint32_t rows = inputs + warpgroup_ * 64 * Config::kRowBytes;
+  template <int kDepth>
+  __device__ void Multiply() {
+    const uint32_t slot = slot_.slot * (Config::kStageBytes / 16);
+    const uint32_t rows = rows_ + slot, weights = weights_ + slot;
+    ShowToProducts();
     BeginProducts();
 #pragma unroll
-    for (int k = 0; k < Config::kDepth / 16; ++k) {
-      WarpgroupMma<Element, Config::kChannels>(
-          sum_, SwizzledTile(rows + k * 32, 16, kGroupBytes),
-          SwizzledTile(weights + k * 16 * Config::kRowBytes, Config::kAtomBytes, kGroupBytes));
+    for (int k = 0; k < kDepth / 16; ++k) {
+      WarpgroupMma<Element, Config::kChannels>(sum_, rows + k * (32 / 16),
+                                               weights + k * Config::kRowBytes);
     }
     CommitProducts();
     WaitProducts<0>();
   }
 
-  __device__ void Store() {
-    WaitCopies<0>();  // the rows'
-    __syncthreads();
-    const int lane = threadIdx.x % 32;
-    int32_t rows[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) rows[r] = offsets_.rows[threadIdx.x / 32 * 16 + r * 8 + lane / 4];
-    StoreTile<Element, 2, Config::kChannels / 8>(
-        args_, part_, rows, channel_, [this](int r, int n) {
-          return float2{sum_[n * 4 + r * 2], sum_[n * 4 + r * 2 + 1]};
-        });
-  }
-
   const ImplicitGemmArgs& args_;
-  uint32_t shared_;
-  typename Config::Offsets& offsets_;
-  int channel_;
-  int part_;
-  int split_;
-  int chunks_;  // steps of an offset
-  int warpgroup_;
-  int first_offset_ = 0;
-  uint32_t mine_ = 0;  // offsets of the warpgroup's rows
-  int load_entry_ = 0, load_chunk_ = 0;
-  float sum_[Config::kChannels / 2] = {};
+  const WarpgroupRing<Config>& ring_;
+  int group_;
+  uint32_t rows_, weights_;  // tiles of the first slot
+  RingSlot<Config::kStages> slot_;
+  RingSlot<Config::kSegments> segment_slot_;
+  float sum_[Config::kChannels / 2];
 };
 
 #endif  // VOXCONV_WARPGROUP_MMA
 
-// Grid: as of the block kernel.
+// Grid: any number of blocks up to that of the tiles, which they share out.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
-    ImplicitGemmWarpgroup(const __grid_constant__ ImplicitGemmArgs args) {
+    ImplicitGemmWarpgroup(const __grid_constant__ ImplicitGemmArgs args,
+                          const __grid_constant__ CUtensorMap weights, CudaTicket* ticket) {
 #if VOXCONV_WARPGROUP_MMA
   extern __shared__ __align__(1024) char shared[];
-  const unsigned tiles_n = (args.c_out + Config::kChannels - 1) / Config::kChannels;
-  const int64_t tile = gridDim.x / tiles_n - 1 - blockIdx.x / tiles_n;
-  const int channel = static_cast<int>(blockIdx.x % tiles_n) * Config::kChannels;
-  WarpgroupTile<Config>(args, shared, tile * Config::kRows, channel, static_cast<int>(blockIdx.y))
-      .Run();
+  WarpgroupRing<Config> ring(shared);
+  ring.Init();
+  if (threadIdx.x >= Config::kGroups * 128) {
+    TileCopier<Config>(args, weights, ticket, ring).Run();
+  } else {
+    TileMultiplier<Config>(args, ring).Run();
+  }
 #endif
 }
 
 template <typename Config>
 absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContext& context) {
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_outputs, Config::kRows) *
-                                        CeilDiv(args.c_out, Config::kChannels)),
-                  static_cast<unsigned>(args.num_parts()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const CUtensorMap weights,
+      DescribeBoxes(args.weights, args.num_offsets, args.c_in, args.ld_weights, Config::kDepth));
+  CudaBackend& cuda = AsCuda(context);
+  const int64_t blocks = int64_t{cuda.num_multiprocessors()} * Config::kBlocksPerMultiprocessor;
+  static const bool stay = getenv("VOXCONV_GRID") == nullptr;
+  const int64_t tiles = OutputTile<Config>::Count(args);
+  const dim3 grid(static_cast<unsigned>(stay ? std::min(blocks, tiles) : tiles));
   VOXCONV_LAUNCH(ImplicitGemmWarpgroup<Config>, grid, Config::kThreads, Config::kSharedBytes,
-                 context, args);
+                 context, args, weights, cuda.ticket(*context.stream));
   return absl::OkStatus();
 }
 
