@@ -30,11 +30,13 @@ struct CudaOptions {
 };
 
 // In device memory, for kernels whose blocks take their work one piece after the other: how many
-// pieces were taken beyond one a block, and how many blocks have finished. Zeros before a kernel
-// and after it, which the kernel sees to; each stream has one, because its kernels follow each
-// other.
+// pieces were taken beyond one a block, how many blocks have finished, and how many have brought
+// their share of a piece. Zeros before a kernel and after it, which the kernel sees to; each stream
+// has one, because its kernels follow each other.
 struct CudaTicket {
+  static constexpr int kMaxShared = 1024;
   uint32_t taken, finished;
+  uint32_t arrived[kMaxShared];
 };
 
 // Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:

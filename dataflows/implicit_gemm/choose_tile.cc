@@ -58,6 +58,18 @@ int ShareOffsets(const ImplicitGemmChoice& choice, int64_t tiles,
   return parts;
 }
 
+// The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
+// has few, the costliest would go on when all others are done. Adding up costs a pass over the
+// tile.
+void ShareTiles(int64_t tiles, const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+  constexpr int kMaxShares = 4;
+  const int64_t resident = int64_t{device.multiprocessors} * (tile.rows == 128 ? 2 : 1);
+  if (2 * tiles > 3 * resident) return;
+  tile.shares =
+      static_cast<int>(std::clamp<int64_t>((resident + tiles / 2) / tiles, 2, kMaxShares));
+  tile.shared_tiles = static_cast<int>(std::min(tiles, resident));
+}
+
 }  // namespace
 
 ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
@@ -84,7 +96,9 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
     tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
     tile.skip_rows = kWarpgroupRows;
     tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
-    tile.k_parts = ShareOffsets(choice, CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device);
+    if (choice.splits == 1 && choice.num_offsets <= 32 && choice.num_outputs > 0) {
+      ShareTiles(CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device, tile);
+    }
     return tile;
   }
   tile.kernel = ImplicitGemmKernel::kBlock;

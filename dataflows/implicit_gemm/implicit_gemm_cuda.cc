@@ -32,6 +32,8 @@ class CudaPlan final : public DataflowPlan {
       weights_slot_ = booking_.Book(
           pads_weights() ? map.num_offsets() * tile.padded_c_in * ld_weights_ * size_ : 0);
     }
+    shared_slot_ =
+        booking_.Book<float>(int64_t{tile.shared_tiles} * tile.shares * tile.rows * tile.channels);
     partial_slot_ = booking_.Book<float>(parts_ > 1 ? parts_ * map.num_outputs() * shape.c_out : 0);
     if (map.counts_known()) Count(map, splits);
   }
@@ -49,6 +51,7 @@ class CudaPlan final : public DataflowPlan {
 
   int input_slot() const { return input_slot_; }
   int weights_slot() const { return weights_slot_; }
+  int shared_slot() const { return shared_slot_; }    // ImplicitGemmArgs::shared_sums
   int partial_slot() const { return partial_slot_; }  // [parts, N_out, c_out]
 
  private:
@@ -74,7 +77,7 @@ class CudaPlan final : public DataflowPlan {
   int64_t ld_weights_ = 0;
   int64_t parts_ = 1;
   Counters counters_;
-  int input_slot_ = 0, weights_slot_ = 0, partial_slot_ = 0;
+  int input_slot_ = 0, weights_slot_ = 0, shared_slot_ = 0, partial_slot_ = 0;
 };
 
 ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const ForwardArgs& forward) {
@@ -95,13 +98,16 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.ld_weights = static_cast<int>(plan.ld_weights());
   args.splits = static_cast<int>(layout.split_ptr.size()) - 1;
   args.k_parts = plan.tile().k_parts;
+  args.shares = plan.tile().shares;
+  args.shared_tiles = plan.tile().shared_tiles;
   std::copy(layout.split_ptr.begin(), layout.split_ptr.end(), args.split_ptr);
   const Epilogue& epilogue = forward.epilogue;
   args.scale = epilogue.scale;
   args.shift = epilogue.shift;
   args.residual = epilogue.residual.data;
   args.relu = epilogue.relu;
-  args.vector_stores = args.c_out % 8 == 0 && Aligned({args.output, args.residual}, kVectorBytes);
+  args.vector_stores = args.c_out % 8 == 0 &&
+                       Aligned({args.output, args.residual, args.scale, args.shift}, kVectorBytes);
   return args;
 }
 
@@ -214,6 +220,7 @@ absl::Status ForwardImplicitGemmCuda(const DataflowPlan& base_plan, const Kernel
   ImplicitGemmArgs args = ArgsOf(plan, map, forward);
   PaddedOperands padded_operands(plan, map, workspace);
   VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
+  if (args.shared_tiles > 0) args.shared_sums = workspace.Get<float>(plan.shared_slot());
   if (plan.parts() > 1) args.partial = workspace.Get<float>(plan.partial_slot());
   {
     StageScope stage(context, Stage::kFused);

@@ -40,13 +40,20 @@ struct ImplicitGemmArgs {
   int ld_weights = 0;  // >= c_out
   int splits = 1;
   int k_parts = 1;  // blocks that share the offsets of one tile of a split; block kernel only
+  // Warpgroup kernel only: up to `shares` blocks share the offsets of each of the first
+  // `shared_tiles` tiles, and add up through shared_sums, [shared_tiles, shares, rows of a tile,
+  // channels of a tile].
+  int shares = 1;
+  int shared_tiles = 0;
+  float* shared_sums = nullptr;
   int32_t split_ptr[kMaxSplits + 1] = {};
   // core/dataflow.h, Epilogue; not applied to partial sums.
   const float* scale = nullptr;
   const float* shift = nullptr;
   const void* residual = nullptr;  // [N_out, c_out]
   bool relu = false;
-  bool vector_stores = false;  // c_out is a multiple of 8, output and residual of 16 bytes
+  // c_out is a multiple of 8; output, residual, scale and shift are of 16 bytes.
+  bool vector_stores = false;
 
   constexpr int num_parts() const { return splits * k_parts; }
 };
@@ -61,7 +68,9 @@ struct ImplicitGemmTile {
   int channels = 0;         // output channels of a block
   int skip_rows = 0;        // rows that share one set of offsets to multiply
   int64_t padded_c_in = 0;  // channels of an input row as the kernel takes it
-  int k_parts = 1;          // ImplicitGemmArgs
+  int k_parts = 1;          // these three: see ImplicitGemmArgs
+  int shares = 1;
+  int shared_tiles = 0;
 };
 
 struct ImplicitGemmChoice {

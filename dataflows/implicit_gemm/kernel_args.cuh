@@ -3,6 +3,7 @@
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_KERNEL_ARGS_CUH_
 
 #include <cstdint>
+#include <cstring>
 
 #include "backends/cuda/device_tensor.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
@@ -45,33 +46,77 @@ __device__ __forceinline__ void StorePair(const ImplicitGemmArgs& args, int part
       Two{{first, Narrow<Element>(Finish<Element>(args, row, c + 1, sum.y))}};
 }
 
-// Gives lane q of four the q-th of four pairs of all of them: tiles[t] is this lane's pair of tile
-// t, result[j] is lane j's pair of tile q.
-__device__ __forceinline__ void TransposeQuad(const float2 (&tiles)[4], float2 (&result)[4]) {
-  constexpr unsigned kAllLanes = ~0u;
+__device__ __forceinline__ float2 FromLane(float2 value, int across) {
+  return float2{__shfl_xor_sync(~0u, value.x, across), __shfl_xor_sync(~0u, value.y, across)};
+}
+__device__ __forceinline__ uint32_t FromLane(uint32_t value, int across) {
+  return __shfl_xor_sync(~0u, value, across);
+}
+
+// Gives lane q of four the q-th of four values of all of them: tiles[t] is this lane's value of
+// tile t, result[j] is lane j's value of tile q.
+template <typename T>
+__device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4]) {
   const bool odd = threadIdx.x % 2 != 0, high = threadIdx.x % 4 >= 2;
-  const auto swap = [](float2 value, int with) {
-    return float2{__shfl_xor_sync(kAllLanes, value.x, with),
-                  __shfl_xor_sync(kAllLanes, value.y, with)};
-  };
-  const auto pick = [](bool second, float2 a, float2 b) {
-    return float2{second ? b.x : a.x, second ? b.y : a.y};
-  };
-  float2 kept[2], other[2];  // of tiles 2 * high + 0, 1: this lane's, and that of the lane 2 away
+  T kept[2], other[2];  // of tiles 2 * high + 0, 1: this lane's, and that of the lane 2 away
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
-    kept[t] = pick(high, tiles[t], tiles[t + 2]);
-    other[t] = swap(pick(high, tiles[t + 2], tiles[t]), 2);
+    kept[t] = high ? tiles[t + 2] : tiles[t];
+    other[t] = FromLane(high ? tiles[t] : tiles[t + 2], 2);
   }
-  const float2 mine = pick(odd, kept[0], kept[1]), across = pick(odd, other[0], other[1]);
-  const float2 next = swap(pick(odd, kept[1], kept[0]), 1);
-  const float2 far = swap(pick(odd, other[1], other[0]), 1);
-  const float2 near_0 = pick(odd, mine, next), near_1 = pick(odd, next, mine);
-  const float2 far_0 = pick(odd, across, far), far_1 = pick(odd, far, across);
-  result[0] = pick(high, near_0, far_0);
-  result[1] = pick(high, near_1, far_1);
-  result[2] = pick(high, far_0, near_0);
-  result[3] = pick(high, far_1, near_1);
+  const T mine = odd ? kept[1] : kept[0], across = odd ? other[1] : other[0];
+  const T next = FromLane(odd ? kept[0] : kept[1], 1);
+  const T far = FromLane(odd ? other[0] : other[1], 1);
+  const T near_0 = odd ? next : mine, near_1 = odd ? mine : next;
+  const T far_0 = odd ? far : across, far_1 = odd ? across : far;
+  result[0] = high ? far_0 : near_0;
+  result[1] = high ? far_1 : near_1;
+  result[2] = high ? near_0 : far_0;
+  result[3] = high ? near_1 : far_1;
+}
+
+// Finishes four pairs of sums of row `row` (-1: none) where they are: pair t is of channels
+// channel + 8 t + 2 q. Halves of pairs travel as one word.
+template <typename Element>
+__device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int64_t row, int channel,
+                                            float2 (&sums)[4], uint32_t (&finished)[4]) {
+  static_assert(sizeof(Element) == 2);
+  using Two = Pack<Element, 2>;
+  // Channels past the end are nobody's: any in range will do.
+  const auto at = [&](int t) {
+    return min(channel + t * 8, args.c_out - 8) + static_cast<int>(threadIdx.x % 4) * 2;
+  };
+  if (args.scale != nullptr) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const float2 scale = __ldg(reinterpret_cast<const float2*>(args.scale + at(t)));
+      sums[t] = {sums[t].x * scale.x, sums[t].y * scale.y};
+    }
+  }
+  if (args.shift != nullptr) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const float2 shift = __ldg(reinterpret_cast<const float2*>(args.shift + at(t)));
+      sums[t] = {sums[t].x + shift.x, sums[t].y + shift.y};
+    }
+  }
+  if (args.residual != nullptr && row >= 0) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const Two residual = *reinterpret_cast<const Two*>(
+          static_cast<const Element*>(args.residual) + row * args.c_out + at(t));
+      sums[t] = {sums[t].x + Widen(residual.v[0]), sums[t].y + Widen(residual.v[1])};
+    }
+  }
+  if (args.relu) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) sums[t] = {fmaxf(sums[t].x, 0.0f), fmaxf(sums[t].y, 0.0f)};
+  }
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const Two two{{Narrow<Element>(sums[t].x), Narrow<Element>(sums[t].y)}};
+    memcpy(&finished[t], &two, sizeof(two));
+  }
 }
 
 // Eight channels of one row, from `channel` on, in whole vectors.
@@ -128,9 +173,27 @@ __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part
     }
     return;
   }
-  if constexpr (kFragments % 4 == 0) {
+  if constexpr (kFragments % 4 == 0 && sizeof(Element) == 2) {
+    // Finished where they are: halves then travel between lanes, not floats.
 #pragma unroll
-    for (int n = 0; n + 4 <= kFragments; n += 4) {
+    for (int n = 0; n < kFragments; n += 4) {
+      if (channel + n * 8 >= args.c_out) return;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float2 sums[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};
+        uint32_t tiles[4], pairs[4];
+        FinishPairs<Element>(args, rows[r], channel + n * 8, sums, tiles);
+        TransposeQuad(tiles, pairs);
+        const int first = channel + (n + q) * 8;
+        if (rows[r] < 0 || first >= args.c_out) continue;
+        *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) +
+                                  int64_t{rows[r]} * args.c_out +
+                                  first) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+      }
+    }
+  } else if constexpr (kFragments % 4 == 0) {
+#pragma unroll
+    for (int n = 0; n < kFragments; n += 4) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const float2 tiles[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};

@@ -41,9 +41,10 @@ struct WarpgroupConfig {
 
   // What is to be multiplied for one word of the masks of one tile.
   struct Segment {
-    uint32_t tile;
+    uint32_t piece;
     int32_t word;
-    uint32_t offsets;         // bits of the word, this part's share of them
+    int32_t shares;           // of the tile
+    uint32_t offsets;         // bits of the word, this piece's share of them
     uint32_t group[kGroups];  // those that each group of 64 rows has
   };
   static constexpr int kSegments = 2;  // one multiplied, one copied
@@ -55,34 +56,47 @@ struct WarpgroupConfig {
     uint64_t segment_full[kSegments], segment_empty[kSegments];
     Segment segments[kSegments];
     uint32_t warp_masks[kRows / 32];  // of 32 rows each
-    uint32_t taken;                   // tile
+    uint32_t taken;                   // piece
+    uint32_t last[kGroups];           // whether the group's sums are the last of its tile's
   };
   static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Control));
 };
 
-// A tile: rows of one part, and channels. The tiles with the most offsets, which the orders put
-// last, are numbered first.
+// A piece of work: a tile (rows of one part, and channels) or a share of its offsets. The tiles
+// with the most offsets, which the orders put last, are numbered first, and they alone are shared.
 template <typename Config>
-struct OutputTile {
+struct TilePiece {
   static constexpr int64_t kRows = Config::kRows, kChannels = Config::kChannels;
+  static constexpr int kMinOffsets = 4;  // of a share: fewer cost more to add up than to multiply
 
   __host__ __device__ static int64_t Count(const ImplicitGemmArgs& args) {
     return (args.num_outputs + kRows - 1) / kRows * ((args.c_out + kChannels - 1) / kChannels) *
-           args.num_parts();
+               args.num_parts() +
+           args.shared_tiles * (args.shares - 1);
   }
 
-  __device__ OutputTile(const ImplicitGemmArgs& args, uint32_t number) {
+  __device__ TilePiece(const ImplicitGemmArgs& args, uint32_t number) {
     const uint32_t tiles_n = (args.c_out + kChannels - 1) / kChannels;
     const uint32_t tiles_m = (args.num_outputs + kRows - 1) / kRows;
-    const uint32_t parts = args.num_parts();
-    const uint32_t rest = number / tiles_n;
-    channel = static_cast<int>((number - rest * tiles_n) * kChannels);
+    const uint32_t parts = args.num_parts(), shared = args.shared_tiles * args.shares;
+    max_shares = number < shared ? args.shares : 1;
+    tile = number < shared ? number / args.shares : number - shared + args.shared_tiles;
+    share = number < shared ? number % args.shares : 0;
+    const uint32_t rest = tile / tiles_n;
+    channel = static_cast<int>((tile - rest * tiles_n) * kChannels);
     first_row = (tiles_m - 1 - rest / parts) * kRows;
     part = static_cast<int>(rest % parts);
-    split = part / args.k_parts;
+    split = part;
     words = SplitWords(args, split);
   }
 
+  // Into how many shares a tile with these offsets goes: as many pieces of it have work.
+  __device__ int SharesOf(uint32_t offsets) const {
+    return max(min(max_shares, __popc(offsets) / kMinOffsets), 1);
+  }
+
+  uint32_t tile;
+  int share, max_shares;
   int64_t first_row;
   int channel;
   int part, split;
@@ -171,18 +185,23 @@ class TileCopier {
   }
 
   __device__ void Run() {
-    const uint32_t tiles = static_cast<uint32_t>(OutputTile<Config>::Count(args_));
-    for (uint32_t number = blockIdx.x; number < tiles;) {
-      const OutputTile<Config> tile(args_, number);
-      for (int word = 0; word < tile.words; ++word) {
-        LoadMasks(tile, word);
-        const Segment segment = Publish(tile, number, word);
-        LoadEntries(tile, word, segment.offsets);
-        CopySegment(tile, segment);
+    const uint32_t pieces = static_cast<uint32_t>(TilePiece<Config>::Count(args_));
+    for (uint32_t number = blockIdx.x; number < pieces;) {
+      const TilePiece<Config> piece(args_, number);
+      for (int word = 0; word < piece.words; ++word) {
+        LoadMasks(piece, word);
+        const Segment segment = FindOffsets(piece, number, word);
+        if (piece.share >= segment.shares) {
+          Take();
+          break;
+        }
+        Send(segment);
+        LoadEntries(piece, word, segment.offsets);
+        CopySegment(piece, segment);
       }
       number = Broadcast(taken_);
     }
-    Send({.tile = tiles});
+    Send({.piece = pieces});
     if (thread_ == 0) Leave();
   }
 
@@ -209,19 +228,19 @@ class TileCopier {
     ticket_->finished = 0;
   }
 
-  // Of this thread's rows, for Publish.
-  __device__ void LoadMasks(const OutputTile<Config>& tile, int word) {
+  // Of this thread's rows, for FindOffsets.
+  __device__ void LoadMasks(const TilePiece<Config>& piece, int word) {
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
-      const int64_t position = tile.first_row + i * Config::kCopyThreads + thread_;
-      rows_[i] = args_.ordered ? 0 : OutputRow(args_, tile.split, position);
-      masks_[i] = RowMask(args_, tile.split, rows_[i], position, word);
+      const int64_t position = piece.first_row + i * Config::kCopyThreads + thread_;
+      rows_[i] = args_.ordered ? 0 : OutputRow(args_, piece.split, position);
+      masks_[i] = RowMask(args_, piece.split, rows_[i], position, word);
     }
   }
 
-  // The offsets that the rows have, for all warps. Every copier has finished with the segment
-  // before when this returns.
-  __device__ Segment Publish(const OutputTile<Config>& tile, uint32_t number, int word) {
+  // The offsets that the rows have. Every copier has finished with the segment before when this
+  // returns.
+  __device__ Segment FindOffsets(const TilePiece<Config>& piece, uint32_t number, int word) {
     uint32_t(&warp_masks)[Config::kRows / 32] = ring_.control.warp_masks;
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
@@ -229,15 +248,15 @@ class TileCopier {
       if (thread_ % 32 == 0) warp_masks[i * (Config::kCopyThreads / 32) + thread_ / 32] = any;
     }
     MeetCopiers();
-    Segment segment{.tile = number, .word = word};
+    Segment segment{.piece = number, .word = word};
     uint32_t offsets = 0;
 #pragma unroll
     for (int g = 0; g < Config::kGroups; ++g) {
       segment.group[g] = warp_masks[2 * g] | warp_masks[2 * g + 1];
       offsets |= segment.group[g];
     }
-    segment.offsets = ShareOf(offsets, tile.part % args_.k_parts);
-    Send(segment);
+    segment.shares = piece.SharesOf(offsets);
+    segment.offsets = ShareOf(offsets, piece.share, segment.shares);
     return segment;
   }
 
@@ -250,11 +269,11 @@ class TileCopier {
     segment_slot_.Advance();
   }
 
-  // The share-th of k_parts ranges of the set bits.
-  __device__ uint32_t ShareOf(uint32_t offsets, int share) const {
-    if (args_.k_parts == 1) return offsets;
+  // The share-th of `shares` ranges of the set bits.
+  static __device__ uint32_t ShareOf(uint32_t offsets, int share, int shares) {
+    if (shares == 1) return offsets;
     const int count = __popc(offsets);
-    const int first = count * share / args_.k_parts, last = count * (share + 1) / args_.k_parts;
+    const int first = count * share / shares, last = count * (share + 1) / shares;
     uint32_t mine = 0;
     for (int i = 0; i < last; ++i) {
       const uint32_t lowest = offsets & -offsets;
@@ -265,13 +284,13 @@ class TileCopier {
   }
 
   // All of the segment, so that the table's latency is met once.
-  __device__ void LoadEntries(const OutputTile<Config>& tile, int word, uint32_t left) {
-    const int64_t first_offset = args_.split_ptr[tile.split] + word * 32;
+  __device__ void LoadEntries(const TilePiece<Config>& piece, int word, uint32_t left) {
+    const int64_t first_offset = args_.split_ptr[piece.split] + word * 32;
     const int64_t stride = EntryStride(args_);
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
       const int row = i * Config::kCopyThreads + thread_;
-      const int64_t position = tile.first_row + row;
+      const int64_t position = piece.first_row + row;
       const bool valid = args_.ordered ? position < args_.num_outputs : rows_[i] >= 0;
       const int32_t* entries = EntriesOf(args_, rows_[i], position) + first_offset * stride;
       for (uint32_t bits = left; bits != 0; bits &= bits - 1) {
@@ -289,16 +308,16 @@ class TileCopier {
     MeetCopiers();
   }
 
-  __device__ void CopySegment(const OutputTile<Config>& tile, const Segment& segment) {
-    const int first_offset = args_.split_ptr[tile.split] + segment.word * 32;
-    const bool last_word = segment.word + 1 == tile.words;
+  __device__ void CopySegment(const TilePiece<Config>& piece, const Segment& segment) {
+    const int first_offset = args_.split_ptr[piece.split] + segment.word * 32;
+    const bool last_word = segment.word + 1 == piece.words;
     if (last_word && segment.offsets == 0) Take();
     for (uint32_t left = segment.offsets; left != 0; left &= left - 1) {
       const int bit = __ffs(left) - 1;
       if (last_word && (left & (left - 1)) == 0) Take();
       for (int depth = 0; depth < args_.c_in; depth += Config::kDepth) {
         AwaitPhase(ring_.Empty(slot_.slot), slot_.parity ^ 1);
-        if (thread_ == 0) CopyWeights(tile.channel, depth, first_offset + bit);
+        if (thread_ == 0) CopyWeights(piece.channel, depth, first_offset + bit);
         CopyInputs(segment, bit, depth);
         ArriveAfterCopies(ring_.Full(slot_.slot));
         slot_.Advance();
@@ -316,14 +335,20 @@ class TileCopier {
     }
   }
 
+  // One instruction, which the compiler does not find.
+  static __device__ uint64_t MultiplyAdd(uint32_t a, uint32_t b, uint64_t c) {
+    uint64_t sum;
+    asm("mad.wide.u32 %0, %1, %2, %3;\n" : "=l"(sum) : "r"(a), "r"(b), "l"(c));
+    return sum;
+  }
+
   __device__ void CopyInputs(const Segment& segment, int bit, int depth) const {
     const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
     if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
     const int c = depth + v * kVector;
     const bool inside = c < args_.c_in;
     const uint32_t row_bytes = args_.c_in * sizeof(Element);
-    uint64_t input = reinterpret_cast<uint64_t>(args_.input) + c * sizeof(Element);
-    asm volatile("" : "+l"(input));  // one sum: an address is then one multiply-add
+    const uint64_t input = reinterpret_cast<uint64_t>(args_.input) + c * sizeof(Element);
     const uint32_t slot = ring_.Inputs(slot_.slot);
     const int32_t* entries = ring_.control.entries[bit] + row;
 #pragma unroll
@@ -335,7 +360,7 @@ class TileCopier {
         const int32_t from[kRowsAtOnce] = {four.x, four.y, four.z, four.w};
 #pragma unroll
         for (int i = 0; i < kRowsAtOnce; ++i) {
-          const uint64_t row_input = uint64_t{static_cast<uint32_t>(from[i])} * row_bytes + input;
+          const uint64_t row_input = MultiplyAdd(from[i], row_bytes, input);
           CopyAsync16(slot + to_[i] + r * Config::kRowBytes,
                       reinterpret_cast<const void*>(row_input), inside && from[i] >= 0);
         }
@@ -363,36 +388,80 @@ class TileMultiplier {
   using Segment = typename Config::Segment;
 
  public:
-  __device__ TileMultiplier(const ImplicitGemmArgs& args, const WarpgroupRing<Config>& ring)
-      : args_(args), ring_(ring), group_(__shfl_sync(~0u, threadIdx.x / 128, 0)) {
+  __device__ TileMultiplier(const ImplicitGemmArgs& args, CudaTicket* ticket,
+                            const WarpgroupRing<Config>& ring)
+      : args_(args), ticket_(ticket), ring_(ring), group_(__shfl_sync(~0u, threadIdx.x / 128, 0)) {
     rows_ = SwizzledTile(ring.Inputs(0) + group_ * 64 * Config::kRowBytes, 16);
     weights_ = SwizzledTile(ring.Weights(0), Config::kAtomBytes);
   }
 
   __device__ void Run() {
-    const uint32_t tiles = static_cast<uint32_t>(OutputTile<Config>::Count(args_));
+    const uint32_t pieces = static_cast<uint32_t>(TilePiece<Config>::Count(args_));
     for (;;) {
       Segment segment = Receive();
-      if (segment.tile >= tiles) return;
-      const OutputTile<Config> tile(args_, segment.tile);
-      const int64_t position = tile.first_row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-      const int32_t rows[2] = {OutputRow(args_, tile.split, position),
-                               OutputRow(args_, tile.split, position + 8)};
+      if (segment.piece >= pieces) return;
+      const TilePiece<Config> piece(args_, segment.piece);
+      const int64_t position = piece.first_row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+      const int32_t rows[2] = {OutputRow(args_, piece.split, position),
+                               OutputRow(args_, piece.split, position + 8)};
 #pragma unroll
       for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] = 0;
       for (;;) {
         MultiplySegment(segment);
-        if (segment.word + 1 == tile.words) break;
+        if (segment.word + 1 == piece.words) break;
         segment = Receive();
       }
+      if (segment.shares > 1 && !AddShares(piece, segment.shares)) continue;
       StoreTile<Element, 2, Config::kChannels / 8>(
-          args_, tile.part, rows, tile.channel, [this](int r, int n) {
+          args_, piece.part, rows, piece.channel, [this](int r, int n) {
             return float2{sum_[n * 4 + r * 2], sum_[n * 4 + r * 2 + 1]};
           });
     }
   }
 
  private:
+  // Leaves this piece's sums for the others; the warpgroup that comes last has them all then, added
+  // up in the order of the shares whichever came last. True for that one.
+  __device__ bool AddShares(const TilePiece<Config>& piece, int shares) {
+    constexpr int kThreads = Config::kGroups * 128, kVectors = Config::kChannels / 8;
+    float4* const sums = reinterpret_cast<float4*>(args_.shared_sums) +
+                         int64_t{piece.tile} * args_.shares * kVectors * kThreads + threadIdx.x;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      sums[(piece.share * kVectors + v) * kThreads] = {sum_[v * 4], sum_[v * 4 + 1],
+                                                       sum_[v * 4 + 2], sum_[v * 4 + 3]};
+    }
+    __threadfence();
+    MeetWarpgroup();
+    uint32_t& last = ring_.control.last[group_];
+    if (threadIdx.x % 128 == 0) {
+      uint32_t& arrived = ticket_->arrived[piece.tile * Config::kGroups + group_];
+      last = atomicAdd(&arrived, 1) + 1 == shares;
+      if (last != 0) arrived = 0;
+      __threadfence();
+    }
+    MeetWarpgroup();
+    if (last == 0) return false;
+#pragma unroll
+    for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] = 0;
+    for (int share = 0; share < shares; ++share) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const float4 more = __ldcg(sums + (share * kVectors + v) * kThreads);
+        sum_[v * 4] += more.x;
+        sum_[v * 4 + 1] += more.y;
+        sum_[v * 4 + 2] += more.z;
+        sum_[v * 4 + 3] += more.w;
+      }
+    }
+    return true;
+  }
+
+  __device__ void MeetWarpgroup() const {
+    constexpr int kFirstBarrier = 2;
+    asm volatile("bar.sync %0, 128;\n" ::"r"(kFirstBarrier + group_) : "memory");
+  }
+
   __device__ Segment Receive() {
     AwaitPhase(ring_.SegmentFull(segment_slot_.slot), segment_slot_.parity);
     const Segment segment = ring_.control.segments[segment_slot_.slot];
@@ -454,6 +523,7 @@ class TileMultiplier {
   }
 
   const ImplicitGemmArgs& args_;
+  CudaTicket* ticket_;
   const WarpgroupRing<Config>& ring_;
   int group_;
   uint32_t rows_, weights_;  // tiles of the first slot
@@ -476,7 +546,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   if (threadIdx.x >= Config::kGroups * 128) {
     TileCopier<Config>(args, weights, ticket, ring).Run();
   } else {
-    TileMultiplier<Config>(args, ring).Run();
+    TileMultiplier<Config>(args, ticket, ring).Run();
   }
 #endif
 }
@@ -486,11 +556,10 @@ absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContex
   VOXCONV_ASSIGN_OR_RETURN(
       const CUtensorMap weights,
       DescribeBoxes(args.weights, args.num_offsets, args.c_in, args.ld_weights, Config::kDepth));
+  VOXCONV_CHECK(args.k_parts == 1 && args.shared_tiles * Config::kGroups <= CudaTicket::kMaxShared);
   CudaBackend& cuda = AsCuda(context);
   const int64_t blocks = int64_t{cuda.num_multiprocessors()} * Config::kBlocksPerMultiprocessor;
-  static const bool stay = getenv("VOXCONV_GRID") == nullptr;
-  const int64_t tiles = OutputTile<Config>::Count(args);
-  const dim3 grid(static_cast<unsigned>(stay ? std::min(blocks, tiles) : tiles));
+  const dim3 grid(static_cast<unsigned>(std::min(blocks, TilePiece<Config>::Count(args))));
   VOXCONV_LAUNCH(ImplicitGemmWarpgroup<Config>, grid, Config::kThreads, Config::kSharedBytes,
                  context, args, weights, cuda.ticket(*context.stream));
   return absl::OkStatus();
