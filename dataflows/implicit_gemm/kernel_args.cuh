@@ -75,11 +75,12 @@ __device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4
   result[3] = high ? near_1 : far_1;
 }
 
-// Finishes four pairs of sums of row `row` (-1: none) where they are: pair t is of channels
-// channel + 8 t + 2 q. Halves of pairs travel as one word.
+// Finishes four pairs of sums of one row where they are: pair t is of channels channel + 8 t + 2 q.
+// `residual` has what to add to them, two elements in a word, as `finished` gets them.
 template <typename Element>
-__device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int64_t row, int channel,
-                                            float2 (&sums)[4], uint32_t (&finished)[4]) {
+__device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int channel,
+                                            const uint32_t (&residual)[4], float2 (&sums)[4],
+                                            uint32_t (&finished)[4]) {
   static_assert(sizeof(Element) == 2);
   using Two = Pack<Element, 2>;
   // Channels past the end are nobody's: any in range will do.
@@ -100,12 +101,12 @@ __device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int64_
       sums[t] = {sums[t].x + shift.x, sums[t].y + shift.y};
     }
   }
-  if (args.residual != nullptr && row >= 0) {
+  if (args.residual != nullptr) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      const Two residual = *reinterpret_cast<const Two*>(
-          static_cast<const Element*>(args.residual) + row * args.c_out + at(t));
-      sums[t] = {sums[t].x + Widen(residual.v[0]), sums[t].y + Widen(residual.v[1])};
+      Two more;
+      memcpy(&more, &residual[t], sizeof(more));
+      sums[t] = {sums[t].x + Widen(more.v[0]), sums[t].y + Widen(more.v[1])};
     }
   }
   if (args.relu) {
@@ -180,15 +181,26 @@ __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part
       if (channel + n * 8 >= args.c_out) return;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
+        const int first = channel + (n + q) * 8;
+        const bool valid = rows[r] >= 0 && first < args.c_out;
+        const int64_t offset = int64_t{rows[r]} * args.c_out + first;
+        uint32_t residual[4] = {};
+        if (args.residual != nullptr) {
+          uint4 vector = {};
+          if (valid) {
+            vector = *reinterpret_cast<const uint4*>(static_cast<const Element*>(args.residual) +
+                                                     offset);
+          }
+          const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+          TransposeQuad(words, residual);
+        }
         float2 sums[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};
         uint32_t tiles[4], pairs[4];
-        FinishPairs<Element>(args, rows[r], channel + n * 8, sums, tiles);
+        FinishPairs<Element>(args, channel + n * 8, residual, sums, tiles);
         TransposeQuad(tiles, pairs);
-        const int first = channel + (n + q) * 8;
-        if (rows[r] < 0 || first >= args.c_out) continue;
-        *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) +
-                                  int64_t{rows[r]} * args.c_out +
-                                  first) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+        if (!valid) continue;
+        *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) + offset) = {
+            pairs[0], pairs[1], pairs[2], pairs[3]};
       }
     }
   } else if constexpr (kFragments % 4 == 0) {
