@@ -100,6 +100,9 @@ class Backend {
   // Opens branches of the context's stream; one set of them at a time. By default all of them run
   // in that stream.
   virtual absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context);
+  // The rows of a coordinate set as four arrays b | x | y | z, one after the other. O(N).
+  virtual absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
+                                                          const ExecutionContext& context) = 0;
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
 };

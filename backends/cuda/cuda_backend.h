@@ -75,6 +75,8 @@ class CudaBackend final : public Backend {
                                                const ExecutionContext& context) override;
   absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                   const ExecutionContext& context) override;
+  absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
+                                                  const ExecutionContext& context) override;
   // Of the main stream (checked), on streams of their own. A branch's work may use StreamFork.
   absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
   TensorOps& tensor_ops() override;
