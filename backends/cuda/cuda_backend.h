@@ -79,6 +79,9 @@ class CudaBackend final : public Backend {
                                                   const ExecutionContext& context) override;
   // Of the main stream (checked), on streams of their own. A branch's work may use StreamFork.
   absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
+  // As a CUDA graph. Waits for all streams first. The work may use StreamFork, but no branches.
+  absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
+                                                    const Work& work) override;
   TensorOps& tensor_ops() override;
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
@@ -104,6 +107,7 @@ class CudaBackend final : public Backend {
  private:
   class CudaStream;
   class CudaBranches;
+  class CudaRecording;
   struct PendingStage {
     cudaEvent_t begin, end;
     Stage stage;
@@ -113,6 +117,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options);
   absl::Status Initialise();
   absl::Status Exhausted(int64_t bytes) const;
+  cudaError_t TakeBlock(int64_t bytes, CudaStream& owner, void*& data);
   void ReleaseCached();
   cudaEvent_t TakeEvent();
   absl::StatusOr<cudaEvent_t> TakeOrderEvent();
@@ -121,6 +126,7 @@ class CudaBackend final : public Backend {
   CudaOptions options_;
   cudaDeviceProp properties_{};
   cudaMemPool_t pool_ = nullptr;
+  CudaRecording* recording_ = nullptr;  // while work is recorded
   int64_t in_use_ = 0;
   int64_t peak_ = 0;
   int64_t cached_ = 0;                // bytes of freed blocks that streams keep
