@@ -52,6 +52,8 @@ po::options_description BenchOptions() {
        "of networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
       ("serial-maps", po::bool_switch(),
        "networks build maps one by one, not ahead of their layers on further streams (CUDA)")  //
+      ("graph", po::bool_switch(),
+       "frames of networks whose maps are kept also as replays of a CUDA graph (CUDA)")  //
       ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
   return options;
 }
@@ -182,7 +184,8 @@ void RegisterCuda(const Request& request, int device, const Registry& registry,
   }
 }
 
-// Every network with every configuration and dtype, maps built anew and kept.
+// Every network with every configuration and dtype, maps built anew and kept, and if asked for as a
+// graph.
 absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variables_map& values,
                                                               BackendKind backend,
                                                               const Request& request,
@@ -200,10 +203,13 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
     for (const std::string& name : names) {
       VOXCONV_ASSIGN_OR_RETURN(const auto configuration, harness::ResolveConfig(name, registry));
       for (const DType dtype : dtypes) {
-        for (const bool keep_maps : {false, true}) {
-          specs.push_back(
-              {network, name, configuration, dtype, keep_maps, !values["serial-maps"].as<bool>()});
-        }
+        bench::NetworkSpec spec{network, name, configuration, dtype};
+        spec.parallel_maps = !values["serial-maps"].as<bool>();
+        specs.push_back(spec);
+        spec.keep_maps = true;
+        specs.push_back(spec);
+        spec.graph = true;
+        if (values["graph"].as<bool>()) specs.push_back(spec);
       }
     }
   }
@@ -232,6 +238,9 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
                            ParseBackendKind(values["backend"].as<std::string>()));
   const BackendChoice choice{
       .kind = kind, .device = values["device"].as<int>(), .threads = request.threads.front()};
+  if (values["graph"].as<bool>() && kind != BackendKind::kCuda) {
+    return absl::InvalidArgumentError("--graph: only --backend cuda has graphs");
+  }
   // Refused once, not by every benchmark.
   VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
   if (kind == BackendKind::kCpu) {

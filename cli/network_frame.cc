@@ -1,13 +1,35 @@
 #include "cli/network_frame.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cli/verify/matrix.h"
 #include "experiments/harness/preset.h"
+#include "reference_cpu/layers.h"
 
 namespace voxconv::cli {
+namespace {
+
+// Times `queue`, and then until what it queued is done.
+template <typename Queue>
+absl::StatusOr<FrameTime> Time(const Queue& queue, const ExecutionContext& context) {
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  FrameTime time;
+  const Clock::time_point start = Clock::now();
+  VOXCONV_RETURN_IF_ERROR(queue());
+  time.queued_ms = since(start);
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  time.wall_ms = since(start);
+  return time;
+}
+
+}  // namespace
 
 LayerChoice DefaultLayerChoice(BackendKind backend) {
   if (backend == BackendKind::kCuda) return {"hash", "implicit_gemm:mask_sort=rarest", "fused"};
@@ -17,18 +39,33 @@ LayerChoice DefaultLayerChoice(BackendKind backend) {
 absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
                                     const TensorView& features, const ExecutionContext& context,
                                     RunResult& result) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  RunResult outcome;
+  const auto run = [&]() -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(outcome, runner.Run(coordinates, features));
+    return absl::OkStatus();
   };
-  FrameTime time;
-  const Clock::time_point start = Clock::now();
-  VOXCONV_ASSIGN_OR_RETURN(RunResult outcome, runner.Run(coordinates, features));
-  time.queued_ms = since(start);
-  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  time.wall_ms = since(start);
+  VOXCONV_ASSIGN_OR_RETURN(const FrameTime time, Time(run, context));
   result = std::move(outcome);  // what it replaces is freed outside of the time
   return time;
+}
+
+absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context) {
+  return Time([&] { return frame.Replay(); }, context);
+}
+
+absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, replayed.ToHost(context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> expected, run.ToHost(context));
+  const auto& dataflows = runner.network().dataflows;
+  const bool bitwise = std::all_of(dataflows.begin(), dataflows.end(), [&](const auto& dataflow) {
+    return dataflow.second->deterministic(context.backend->kind());
+  });
+  const double bound = bitwise ? 0 : NetworkBound(runner.graph(), runner.network().config.dtype);
+  const double error = reference::RelativeError(output, expected);
+  if (error <= bound) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the replayed frame differs norm-wise by ", error,
+                                          " from the one that was run, past ", bound));
 }
 
 double NetworkBound(const NetworkGraph& graph, DType dtype) {

@@ -22,6 +22,14 @@ absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPt
                                     const TensorView& features, const ExecutionContext& context,
                                     RunResult& result);
 
+// Likewise of one replay.
+absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context);
+
+// Whether `replayed` is what a run of the network gave: bitwise if all its dataflows are
+// deterministic, else norm-wise within NetworkBound.
+absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
+                         const ExecutionContext& context);
+
 // On the norm-wise difference of two runs of `graph` in `dtype`, each off by as much. Rounding
 // errors of the layers are independent, so their squares add up.
 double NetworkBound(const NetworkGraph& graph, DType dtype);

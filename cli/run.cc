@@ -60,7 +60,9 @@ void PrintLayerTable(const RunReport& report) {
 struct Frames {
   int count = 0;
   double wall_ms = 0;
-  double queued_ms = 0;  // how long the host was busy queueing
+  double queued_ms = 0;    // how long the host was busy queueing
+  double replayed_ms = 0;  // wall time of replays of a CUDA graph; 0: there were none
+  double replay_queued_ms = 0;
 
   std::string wall_name() const {
     if (count == 0) return "wall time";
@@ -80,6 +82,11 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
     std::cout << absl::StrFormat(" %s %.2f ms (%.0f %%)", ToString(stages[i]),
                                  report.total.Time(stages[i]),
                                  100 * report.total.Time(stages[i]) / report.total.Total());
+  }
+  if (frames.replayed_ms > 0) {
+    std::cout << absl::StrFormat(
+        "\nreplayed as a CUDA graph: %.2f ms (queued in %.2f ms), %.2f times as fast",
+        frames.replayed_ms, frames.replay_queued_ms, frames.wall_ms / frames.replayed_ms);
   }
   constexpr double kMib = 1 << 20;
   std::cout << absl::StrFormat(
@@ -147,6 +154,9 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
           {"wall_ms", frames.wall_ms},
           {"frames", frames.count},
           {"queued_ms", frames.queued_ms},
+          {"keep_maps", values["keep-maps"].as<bool>()},
+          {"replayed_ms", frames.replayed_ms},
+          {"replay_queued_ms", frames.replay_queued_ms},
           {"layers", layers},
           {"counters", harness::ToJson(report.total.counters)},
           {"provenance", harness::DescribeProvenance(backend)}};
@@ -238,6 +248,9 @@ po::options_description ConfigurationOptions() {
        "output coordinate plugin (sort_unique, fused)")  //
       ("serial-maps", po::bool_switch(),
        "frames build maps one by one, not ahead of their layers on further streams (CUDA)")  //
+      ("keep-maps", po::bool_switch(), "later runs use the maps of the first")               //
+      ("graph", po::bool_switch(),
+       "replay the frames as a CUDA graph too; needs --keep-maps (CUDA)")  //
       ("frames", po::value<int>(),
        "frames timed as a whole, without stage times (0 on the CPU, 20 on CUDA)")       //
       ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //
@@ -272,6 +285,44 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
   return Frames{count, harness::Quantile(wall, 0.5), harness::Quantile(queued, 0.5)};
 }
 
+// What can be said before anything runs.
+absl::Status CheckGraph(const po::variables_map& values, BackendKind backend, int num_frames) {
+  if (!values["graph"].as<bool>()) return absl::OkStatus();
+  if (backend != BackendKind::kCuda) {
+    return absl::InvalidArgumentError(
+        "--graph: only --backend cuda has graphs; the CPU does work when it is queued");
+  }
+  if (!values["keep-maps"].as<bool>()) {
+    return absl::InvalidArgumentError(
+        "--graph: a frame that builds its maps anew cannot be replayed, as their sizes are known "
+        "only while it runs; --keep-maps is needed");
+  }
+  if (num_frames == 0) {
+    return absl::InvalidArgumentError("--graph: --frames 0 leaves nothing to compare it with");
+  }
+  return absl::OkStatus();
+}
+
+// Once the first replay has given what a run gives.
+absl::Status TimeReplays(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                         const TensorView& features, const ExecutionContext& context,
+                         Frames& frames) {
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult expected, runner.Run(coordinates, features));
+  VOXCONV_ASSIGN_OR_RETURN(const auto frame, runner.Record(coordinates, features));
+  VOXCONV_RETURN_IF_ERROR(frame->Replay());
+  VOXCONV_RETURN_IF_ERROR(
+      CheckReplay(runner, frame->result().features, expected.features, context));
+  std::vector<double> wall, queued;
+  for (int i = 0; i < frames.count; ++i) {
+    VOXCONV_ASSIGN_OR_RETURN(const FrameTime time, TimeReplay(*frame, context));
+    wall.push_back(time.wall_ms);
+    queued.push_back(time.queued_ms);
+  }
+  frames.replayed_ms = harness::Quantile(wall, 0.5);
+  frames.replay_queued_ms = harness::Quantile(queued, 0.5);
+  return absl::OkStatus();
+}
+
 absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
@@ -283,10 +334,12 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
         absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
   }
   VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
+  VOXCONV_RETURN_IF_ERROR(CheckGraph(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
   RunConfig config{.planner = harness::MakePlanner(configuration),
                    .dtype = dtype,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
+                   .keep_maps = values["keep-maps"].as<bool>(),
                    .parallel_maps = !values["serial-maps"].as<bool>()};
   VOXCONV_ASSIGN_OR_RETURN(
       auto runner,
@@ -310,6 +363,9 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   if (num_frames > 0) {
     VOXCONV_ASSIGN_OR_RETURN(
         frames, TimeFrames(*runner, coordinates, features.view(), context, num_frames));
+  }
+  if (values["graph"].as<bool>()) {
+    VOXCONV_RETURN_IF_ERROR(TimeReplays(*runner, coordinates, features.view(), context, frames));
   }
 
   PrintLayerTable(result.report);

@@ -58,8 +58,18 @@ class Branches {
   virtual absl::Status Join() = 0;
 };
 
+// Work that was recorded once, to be queued any number of times (Backend::Record).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Queues all of it on the stream that it was recorded for.
+  virtual absl::Status Replay() = 0;
+};
+
 class Backend {
  public:
+  using Work = std::function<absl::Status(const ExecutionContext&)>;
+
   virtual ~Backend() = default;
 
   virtual BackendKind kind() const = 0;
@@ -100,6 +110,16 @@ class Backend {
   // Opens branches of the context's stream; one set of them at a time. By default all of them run
   // in that stream.
   virtual absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context);
+  // Calls `work` once; what it queues on the context's stream is not run but recorded, with the
+  // addresses that it was queued with. What work allocates and frees is the recording's own; what
+  // it still holds in the end, and all else that it reads and writes, must outlive the recording.
+  // kFailedPrecondition for work in which the host waits for the device or copies from or to its
+  // own memory; kUnimplemented, the default, where work is done at once.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
+                                                            const Work& work);
+  // The rows of a coordinate set as four arrays b | x | y | z, one after the other. O(N).
+  virtual absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
+                                                          const ExecutionContext& context) = 0;
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
 };

@@ -16,11 +16,12 @@ namespace {
 // One run: node by node, each timed into its own report where the network is profiled.
 class Execution {
  public:
-  Execution(const CompiledNetwork& network, MapStore& maps, Workspace& workspace, Backend& backend)
+  Execution(const CompiledNetwork& network, bool profiled, MapStore& maps, Workspace& workspace,
+            Backend& backend)
       : network_(network),
         graph_(network.graph),
         schedule_(network.schedule),
-        profiled_(network.config.profile_stages),
+        profiled_(profiled),
         maps_(maps),
         workspace_(workspace),
         context_{&backend, &backend.main_stream(), nullptr},
@@ -433,9 +434,34 @@ absl::StatusOr<RunResult> NetworkRunner::Run(const CoordinateSetPtr& coordinates
                                      backend_.memory_space()));
   maps_.Start(coordinates);
   absl::StatusOr<RunResult> result =
-      Execution(*network_, maps_, workspace_, backend_).Run(features);
+      Execution(*network_, network_->config.profile_stages, maps_, workspace_, backend_)
+          .Run(features);
   if (!network_->config.keep_maps) maps_.Clear();
   return result;
+}
+
+absl::StatusOr<std::unique_ptr<RecordedFrame>> NetworkRunner::Record(
+    const CoordinateSetPtr& coordinates, const TensorView& features) {
+  if (!network_->config.keep_maps) {
+    return absl::FailedPreconditionError(
+        "a frame that builds its maps anew cannot be recorded, as their sizes are known only while "
+        "it runs; keep_maps is needed");
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckInput(network_->graph, coordinates, features, network_->config.dtype,
+                                     backend_.memory_space()));
+  std::unique_ptr<RecordedFrame> frame(new RecordedFrame(*network_));
+  frame->maps_.Start(coordinates);
+  const auto run = [&](const ExecutionContext&) -> absl::Status {
+    Execution execution(*network_, /*profiled=*/false, frame->maps_, frame->workspace_, backend_);
+    VOXCONV_ASSIGN_OR_RETURN(frame->result_, execution.Run(features));
+    return absl::OkStatus();
+  };
+  const ExecutionContext context{&backend_, &backend_.main_stream(), nullptr};
+  // Makes the maps and plans, and the workspace as large as it gets.
+  VOXCONV_RETURN_IF_ERROR(run(context));
+  frame->result_ = RunResult();
+  VOXCONV_ASSIGN_OR_RETURN(frame->recording_, backend_.Record(context, run));
+  return frame;
 }
 
 }  // namespace voxconv

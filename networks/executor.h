@@ -23,6 +23,25 @@ struct RunResult {
   RunReport report;
 };
 
+// One frame of a runner, recorded: replays compute it anew from whatever its features are by then,
+// on the same coordinates. Must not outlive its runner.
+class RecordedFrame {
+ public:
+  // Queues the frame on the backend's main stream.
+  absl::Status Replay() { return recording_->Replay(); }
+  // Of the last replay that has been queued, at the same address each time; without a report.
+  const RunResult& result() const { return result_; }
+
+ private:
+  friend class NetworkRunner;
+  explicit RecordedFrame(const CompiledNetwork& network) : maps_(network) {}
+
+  MapStore maps_;
+  Workspace workspace_;
+  RunResult result_;
+  std::unique_ptr<Recording> recording_;  // the last: it refers to all the memory above
+};
+
 // A network ready to run any number of times. Parameters are uploaded once, when it is made. Not
 // thread-safe: one runner a stream.
 class NetworkRunner {
@@ -46,6 +65,13 @@ class NetworkRunner {
   // pooling takes in a layout other than a table. An error of work that is only queued comes from a
   // later synchronisation.
   absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
+
+  // Records a frame for replays, after a plain run that makes maps, plans and workspace of the
+  // recorded frame's own. Every replay reads `features` anew: they must outlive the result.
+  // kFailedPrecondition without RunConfig::keep_maps, and where a plugin waits for the device or
+  // copies from the host as it runs; kUnimplemented on the CPU; else errors as of Run.
+  absl::StatusOr<std::unique_ptr<RecordedFrame>> Record(const CoordinateSetPtr& coordinates,
+                                                        const TensorView& features);
 
   // As run: after folding, without host copies of the parameters.
   const NetworkGraph& graph() const { return network_->graph; }

@@ -130,6 +130,9 @@ absl::Status MapStore::StartBuilding(const ExecutionContext& context) {
   VOXCONV_CHECK(branches_ == nullptr);
   next_build_ = 0;
   piece_.assign(maps_.size(), -1);
+  const bool kept = std::all_of(build_order_.begin(), build_order_.end(),
+                                [&](int slot) { return maps_[slot] != nullptr; });
+  if (kept) return absl::OkStatus();
   VOXCONV_ASSIGN_OR_RETURN(branches_, context.backend->OpenBranches(context));
   return absl::OkStatus();
 }

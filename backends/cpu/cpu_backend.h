@@ -46,6 +46,8 @@ class CpuBackend final : public Backend {
                                                const ExecutionContext& context) override;
   absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                   const ExecutionContext& context) override;
+  absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
+                                                  const ExecutionContext& context) override;
   TensorOps& tensor_ops() override;
 
   int threads() const { return threads_; }

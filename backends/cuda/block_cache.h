@@ -38,6 +38,12 @@ class BlockCache {
   }
   void Put(void* block, int64_t size) { blocks_[size].push_back(block); }
 
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const auto& [size, blocks] : blocks_) bytes += size * static_cast<int64_t>(blocks.size());
+    return bytes;
+  }
+
   // Hands every block to `release(block, size)`.
   template <typename Release>
   void Clear(const Release& release) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_gemm.h"
+#include "backends/cuda/cuda_recording.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/cuda_tensor_ops.h"
 #include "backends/cuda/probe_device.h"
@@ -120,24 +121,28 @@ absl::Status CudaBackend::Exhausted(int64_t bytes) const {
       absl::StrCat("out of memory: ", bytes, " bytes asked for, ", in_use_, " in use, ", left));
 }
 
+// One freed on the stream before, or one of the pool's.
+cudaError_t CudaBackend::TakeBlock(int64_t bytes, CudaStream& owner, void*& data) {
+  data = owner.TakeCached(bytes);
+  if (data != nullptr) return cudaSuccess;
+  const int64_t size = options_.reuse_blocks ? BlockCache::BlockSize(bytes) : bytes;
+  const cudaError_t error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
+  if (error != cudaErrorMemoryAllocation) return error;
+  // What is freed but not yet returned may be enough.
+  (void)cudaGetLastError();
+  ReleaseCached();
+  for (CudaStream* stream : streams_) (void)cudaStreamSynchronize(stream->get());
+  return cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
+}
+
 absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("allocation of ", bytes, " bytes"));
   if (bytes == 0) return Buffer(nullptr, 0, MemorySpace::kDevice, nullptr);
   if (options_.memory_limit > 0 && bytes > options_.memory_limit - in_use_) return Exhausted(bytes);
   CudaStream& owner = static_cast<CudaStream&>(stream);
-  void* data = owner.TakeCached(bytes);
-  cudaError_t error = cudaSuccess;
-  if (data == nullptr) {
-    const int64_t size = options_.reuse_blocks ? BlockCache::BlockSize(bytes) : bytes;
-    error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
-    if (error == cudaErrorMemoryAllocation) {
-      // What is freed but not yet returned may be enough.
-      (void)cudaGetLastError();
-      ReleaseCached();
-      for (CudaStream* stream : streams_) (void)cudaStreamSynchronize(stream->get());
-      error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
-    }
-  }
+  void* data = nullptr;
+  const cudaError_t error = recording_ != nullptr ? recording_->TakeBlock(bytes, owner, data)
+                                                  : TakeBlock(bytes, owner, data);
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     return Exhausted(bytes);
@@ -155,6 +160,11 @@ absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
   const cudaMemcpyKind kind = to_host ? from_host ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost
                               : from_host ? cudaMemcpyHostToDevice
                                           : cudaMemcpyDeviceToDevice;
+  // A replay would use the same host memory again.
+  if (recording_ != nullptr && kind != cudaMemcpyDeviceToDevice) {
+    return absl::FailedPreconditionError(
+        "work that is recorded must not copy from or to host memory");
+  }
   VOXCONV_RETURN_IF_CUDA_ERROR(
       cudaMemcpyAsync(to, from, bytes, kind, static_cast<CudaStream&>(stream).get()));
   return absl::OkStatus();

@@ -85,8 +85,13 @@ class CudaBackend final : public Backend {
                                                const ExecutionContext& context) override;
   absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
                                                   const ExecutionContext& context) override;
+  absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
+                                                  const ExecutionContext& context) override;
   // Of the main stream (checked), on streams of their own. A branch's work may use StreamFork.
   absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
+  // As a CUDA graph. Waits for all streams first. The work may use StreamFork, but no branches.
+  absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
+                                                    const Work& work) override;
   TensorOps& tensor_ops() override;
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
@@ -114,6 +119,7 @@ class CudaBackend final : public Backend {
  private:
   class CudaStream;
   class CudaBranches;
+  class CudaRecording;
   struct PendingStage {
     cudaEvent_t begin, end;
     Stage stage;
@@ -123,6 +129,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options);
   absl::Status Initialise();
   absl::Status Exhausted(int64_t bytes) const;
+  cudaError_t TakeBlock(int64_t bytes, CudaStream& owner, void*& data);
   void ReleaseCached();
   cudaEvent_t TakeEvent();
   absl::StatusOr<cudaEvent_t> TakeOrderEvent();
@@ -131,6 +138,7 @@ class CudaBackend final : public Backend {
   CudaOptions options_;
   cudaDeviceProp properties_{};
   cudaMemPool_t pool_ = nullptr;
+  CudaRecording* recording_ = nullptr;  // while work is recorded
   int64_t in_use_ = 0;
   int64_t peak_ = 0;
   int64_t cached_ = 0;                // bytes of freed blocks that streams keep

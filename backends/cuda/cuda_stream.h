@@ -10,6 +10,7 @@
 #include "backends/cuda/block_cache.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_check.h"
+#include "backends/cuda/cuda_recording.h"
 
 namespace voxconv {
 
@@ -37,6 +38,9 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     return absl::OkStatus();
   }
   absl::Status Synchronize() override {
+    if (backend_.recording_ != nullptr) {
+      return absl::FailedPreconditionError("work that is recorded must not wait for the device");
+    }
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
     return absl::OkStatus();
   }
@@ -45,6 +49,10 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   CudaTicket* ticket() { return static_cast<CudaTicket*>(ticket_); }
 
   void Free(void* data, int64_t bytes) override {
+    if (backend_.recording_ != nullptr) {
+      backend_.recording_->Free(data, bytes, *this);
+      return;
+    }
     backend_.in_use_ -= bytes;
     if (!backend_.options_.reuse_blocks) {
       FollowMainStream();

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "backends/cuda/coordinate_rows.cuh"
 #include "backends/cuda/cuda_launch.h"
 #include "core/check.h"
 #include "core/coordinate_key.h"
@@ -60,7 +61,6 @@ struct Offsets {
 };
 
 struct Args {
-  const Coordinate* outputs;
   int64_t num_rows;
   int32_t* table;
   uint32_t* masks;
@@ -95,16 +95,15 @@ struct Tile {
   uint32_t masks[kMaxTileRows];
 };
 
-__device__ inline void Stage(const Args& args, const Offsets& offsets, int64_t first_row,
-                             int num_rows, Tile& tile) {
+template <typename Rows>
+__device__ void Stage(const Args& args, const Rows& outputs, const Offsets& offsets,
+                      int64_t first_row, int num_rows, Tile& tile) {
   for (int i = threadIdx.x; i < args.count; i += kThreads) {
     tile.offset[i] = offsets.offset[i];
     tile.delta[i] = KeyDelta(offsets.offset[i]);
   }
   for (int i = threadIdx.x; i < num_rows; i += kThreads) {
-    // One 16-byte load: rows are aligned to their size.
-    const int4 c = __ldg(reinterpret_cast<const int4*>(args.outputs) + first_row + i);
-    tile.rows[i] = {c.x, c.y, c.z, c.w};
+    tile.rows[i] = LoadRow(outputs, first_row + i);
     tile.row_keys[i] = PackKey(tile.rows[i]);
   }
   for (int i = threadIdx.x; i < kMaxTileRows; i += kThreads) tile.masks[i] = 0;
@@ -151,14 +150,14 @@ __device__ inline void WriteCentre(const Args& args, int64_t first_row, int num_
 
 // Threads take consecutive cells of the table, so that it is written in whole lines however few
 // offsets there are.
-template <typename Lookup>
+template <typename Lookup, typename Rows>
 __global__ void __launch_bounds__(kThreads)
-    QueryKernel(const Lookup lookup, const Args args, const Offsets offsets) {
+    QueryKernel(const Lookup lookup, const Rows outputs, const Args args, const Offsets offsets) {
   __shared__ Tile tile;
   const int64_t first_row = int64_t{blockIdx.x} * args.tile_rows;
   const int num_rows =
       static_cast<int>(min(static_cast<int64_t>(args.tile_rows), args.num_rows - first_row));
-  Stage(args, offsets, first_row, num_rows, tile);
+  Stage(args, outputs, offsets, first_row, num_rows, tile);
   __syncthreads();
 
   const int words = (args.count + 31) / 32;
@@ -197,16 +196,18 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace neighbour_query
 
-// The neighbour table and masks of `problem`. `lookup` is copied to the device and called there as
+// The neighbour table and masks of `problem`, whose outputs are read from `outputs`:
+// InterleavedRows or PlanarRows. `lookup` is copied to the device and called there as
 //     int32_t operator()(const Coordinate& position, uint64_t key) const
 // for positions in the coordinate range, with their packed key: the input row there, or -1. (Of
 // `position` and `key` a lookup uses what it likes; the other costs nothing.) With `symmetric` (the
 // geometry must be, checked) only offsets below the centre are looked up: the centre is the
 // identity and offset K-1-k the transpose of k (TorchSparse 4.2.1). Deterministic. Records
 // counters.queries. One launch for each 128 offsets, and with `symmetric` two fills.
-template <typename Lookup>
-absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const MapProblem& problem,
-                                          bool symmetric, const ExecutionContext& context) {
+template <typename Lookup, typename Rows>
+absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const Rows& outputs,
+                                          const MapProblem& problem, bool symmetric,
+                                          const ExecutionContext& context) {
   using neighbour_query::kMaxOffsets;
   const ConvGeometry& geometry = problem.geometry;
   VOXCONV_CHECK(!symmetric || geometry.symmetric());
@@ -221,7 +222,6 @@ absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const MapProblem
         context.backend->FillBytes(arrays.masks.data(), 0, arrays.masks.bytes(), *context.stream));
   }
   neighbour_query::Args args{};
-  args.outputs = problem.outputs.rows().data();
   args.num_rows = problem.outputs.size();
   args.table = arrays.table.data();
   args.masks = arrays.masks.data();
@@ -236,14 +236,23 @@ absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const MapProblem
     args.reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + args.count - 1) / args.count);
     neighbour_query::Offsets offsets{};
     std::copy_n(geometry.input_offsets().begin() + args.first, args.count, offsets.offset);
-    VOXCONV_LAUNCH(neighbour_query::QueryKernel<Lookup>, GridFor(args.num_rows, args.tile_rows),
-                   neighbour_query::kThreads, 0, context, lookup, args, offsets);
+    const auto kernel = neighbour_query::QueryKernel<Lookup, Rows>;
+    VOXCONV_LAUNCH(kernel, GridFor(args.num_rows, args.tile_rows), neighbour_query::kThreads, 0,
+                   context, lookup, outputs, args, offsets);
   }
   if (Counters* counters = context.counters()) {
     const int looked_up = args.identity >= 0 && args.identity < probed ? probed - 1 : probed;
     counters->queries += looked_up * args.num_rows;
   }
   return MakeNeighbourMap(problem, std::move(arrays));
+}
+
+// Reads the outputs' own rows.
+template <typename Lookup>
+absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const MapProblem& problem,
+                                          bool symmetric, const ExecutionContext& context) {
+  return QueryNeighbours(lookup, InterleavedRows{problem.outputs.rows().data()}, problem, symmetric,
+                         context);
 }
 
 }  // namespace voxconv

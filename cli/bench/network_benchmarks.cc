@@ -22,13 +22,17 @@ class NetworkBenchmark {
   void Run(benchmark::State& state) {
     if (!gate_.has_value()) gate_ = Gate();
     std::unique_ptr<NetworkRunner> runner;
+    std::unique_ptr<RecordedFrame> recorded;
     absl::Status status = *gate_;
     if (status.ok()) status = Prepare(runner);
+    if (status.ok() && spec_.graph) status = Record(*runner, recorded);
     std::vector<double> wall, queued;
     RunResult result;
     for (auto _ : state) {
       cli::FrameTime time;
-      if (status.ok()) status = Frame(*runner, result, time);
+      if (status.ok()) {
+        status = spec_.graph ? Replay(*recorded, time) : Frame(*runner, result, time);
+      }
       state.SetIterationTime(1e-3 * time.wall_ms);
       if (!status.ok()) break;
       wall.push_back(time.wall_ms);
@@ -66,6 +70,22 @@ class NetworkBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(time, cli::TimeFrame(runner, scenario_->coordinates(),
                                                   features_.view(), scenario_->Context(), result));
     return absl::OkStatus();
+  }
+
+  absl::Status Replay(RecordedFrame& recorded, cli::FrameTime& time) {
+    VOXCONV_ASSIGN_OR_RETURN(time, cli::TimeReplay(recorded, scenario_->Context()));
+    return absl::OkStatus();
+  }
+
+  // Not without a replay that gives what a run gives.
+  absl::Status Record(NetworkRunner& runner, std::unique_ptr<RecordedFrame>& recorded) {
+    VOXCONV_ASSIGN_OR_RETURN(recorded, runner.Record(scenario_->coordinates(), features_.view()));
+    RunResult result;
+    cli::FrameTime time;
+    VOXCONV_RETURN_IF_ERROR(Frame(runner, result, time));
+    VOXCONV_RETURN_IF_ERROR(Replay(*recorded, time));
+    return cli::CheckReplay(runner, recorded->result().features, result.features,
+                            scenario_->Context());
   }
 
   absl::Status Prepare(std::unique_ptr<NetworkRunner>& runner) {
@@ -134,9 +154,9 @@ absl::StatusOr<Tensor> NetworkScenario::Features(int64_t channels, DType dtype) 
 
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures) {
-  const std::string name =
-      absl::StrCat("network/", spec.network, "/", spec.name, "/", scenario->input(), "/",
-                   ToString(spec.dtype), "/maps=", spec.keep_maps ? "kept" : "rebuilt");
+  const std::string name = absl::StrCat(
+      "network/", spec.network, "/", spec.name, "/", scenario->input(), "/", ToString(spec.dtype),
+      "/maps=", spec.keep_maps ? "kept" : "rebuilt", spec.graph ? "/graph" : "");
   auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

@@ -100,8 +100,9 @@ class BitmapGrid final : public GridCpu {
     return bitmap_.words.bytes() + bitmap_.word_rank.bytes() + bitmap_.row_of_rank.bytes();
   }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(!outputs.planar());
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfProblem(order_, problem, context));
     const Coordinate* rows = problem.outputs.rows().data();
     const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {

@@ -106,8 +106,9 @@ class BitmapGrid final : public GridCuda {
     return words_.bytes() + word_rank_.bytes() + row_of_rank_.bytes();
   }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(!outputs.planar());
     // Kernels of a query write nothing of it.
     const Lookup lookup{{order_, const_cast<unsigned long long*>(words_.data()),
                          const_cast<uint32_t*>(word_rank_.data()),

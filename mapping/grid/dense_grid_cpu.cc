@@ -17,15 +17,16 @@ class DenseGrid final : public GridCpu {
  public:
   DenseGrid(const CellOrder& order, ZeroPages cells) : order_(order), cells_(std::move(cells)) {}
 
-  absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
-    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
+  absl::Status Fill(const CoordinateRows& inputs, const ExecutionContext& context) {
+    VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs.set(), context));
     const CellTermsCpu::Shifted cell_of(terms, Int3{});
-    const Coordinate* rows = inputs.rows().data();
     auto* cells = cells_.As<int32_t>();
-    ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        cells[cell_of(rows[row])] = static_cast<int32_t>(row + 1);
-      }
+    inputs.Visit([&](const auto rows) {
+      ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          cells[cell_of(rows[row])] = static_cast<int32_t>(row + 1);
+        }
+      });
     });
     return absl::OkStatus();
   }
@@ -33,37 +34,44 @@ class DenseGrid final : public GridCpu {
   // Reserved; what is written is the pages that voxels lie in.
   int64_t bytes() const override { return cells_.bytes(); }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfProblem(order_, problem, context));
-    const Coordinate* rows = problem.outputs.rows().data();
-    const auto* cells = cells_.As<int32_t>();
-    const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
-      const CellTermsCpu::Shifted cell_of(terms, problem.geometry.InputOffset(k));
-      int64_t count = 0;
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t cell = cell_of(rows[row]);
-        if (cell < 0) continue;  // as good as never
-        const int32_t found = cells[cell] - 1;
-        in[count] = found;
-        out[count] = static_cast<int32_t>(row);
-        count += found >= 0;
-      }
-      return count;
-    };
-    return CollectPairs(problem, symmetric, probe, context);
+    return outputs.Visit([&](const auto rows) {
+      const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
+        const CellTermsCpu::Shifted cell_of(terms, problem.geometry.InputOffset(k));
+        return Probe(cell_of, rows, begin, end, in, out);
+      };
+      return CollectPairs(problem, symmetric, probe, context);
+    });
   }
 
  private:
+  template <typename Rows>
+  int64_t Probe(const CellTermsCpu::Shifted& cell_of, const Rows& rows, int64_t begin, int64_t end,
+                int32_t* in, int32_t* out) const {
+    const auto* cells = cells_.As<int32_t>();
+    int64_t count = 0;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t cell = cell_of(rows[row]);
+      if (cell < 0) continue;  // as good as never
+      const int32_t found = cells[cell] - 1;
+      in[count] = found;
+      out[count] = static_cast<int32_t>(row);
+      count += found >= 0;
+    }
+    return count;
+  }
+
   CellOrder order_;
   ZeroPages cells_;  // int32 a cell: row + 1, so that untouched zero pages hold no row
 };
 
 }  // namespace
 
-absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
+absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64_t limit_mib,
                                              const ExecutionContext& context) {
-  const CellOrder order = CellOrder::Dense(inputs);
+  const CellOrder order = CellOrder::Dense(inputs.set());
   VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
   VOXCONV_ASSIGN_OR_RETURN(
       ZeroPages cells,

@@ -1,6 +1,7 @@
 // TorchSparse's collision-free grid (Section 4.2.1): the row of every cell, or -1.
 #include <utility>
 
+#include "backends/cuda/coordinate_rows.cuh"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/neighbour_query.cuh"
 #include "mapping/grid/cell_order.h"
@@ -21,10 +22,11 @@ struct Lookup {
   }
 };
 
+template <typename Rows>
 __global__ void __launch_bounds__(kThreads)
-    FillKernel(const Coordinate* inputs, int64_t size, CellOrder order, int32_t* cells) {
+    FillKernel(const Rows inputs, int64_t size, CellOrder order, int32_t* cells) {
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (row < size) cells[order.CellOf(inputs[row])] = static_cast<int32_t>(row);
+  if (row < size) cells[order.CellOf(LoadRow(inputs, row))] = static_cast<int32_t>(row);
 }
 
 class DenseGrid final : public GridCuda {
@@ -34,9 +36,11 @@ class DenseGrid final : public GridCuda {
 
   int64_t bytes() const override { return cells_.bytes(); }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
-    return QueryNeighbours(Lookup{order_, cells_.data()}, problem, symmetric, context);
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
+    return outputs.Visit([&](const auto rows) {
+      return QueryNeighbours(Lookup{order_, cells_.data()}, rows, problem, symmetric, context);
+    });
   }
 
  private:
@@ -46,16 +50,20 @@ class DenseGrid final : public GridCuda {
 
 }  // namespace
 
-absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateSet& inputs, int64_t limit_mib,
+absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int64_t limit_mib,
                                                const ExecutionContext& context) {
-  const CellOrder order = CellOrder::Dense(inputs);
+  const CellOrder order = CellOrder::Dense(inputs.set());
   VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> cells,
                            AllocateArray<int32_t>(order.num_cells(), context));
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(cells.data(), 0xff, cells.bytes(), *context.stream));
-  VOXCONV_LAUNCH(FillKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
-                 inputs.rows().data(), inputs.size(), order, cells.data());
+  const auto fill = [&](auto rows) -> absl::Status {
+    VOXCONV_LAUNCH(FillKernel<decltype(rows)>, GridFor(inputs.size(), kThreads), kThreads, 0,
+                   context, rows, inputs.size(), order, cells.data());
+    return absl::OkStatus();
+  };
+  VOXCONV_RETURN_IF_ERROR(inputs.Visit(fill));
   return std::make_unique<DenseGrid>(order, std::move(cells));
 }
 

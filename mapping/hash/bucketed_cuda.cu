@@ -106,8 +106,9 @@ class BucketedTable final : public HashTableCuda {
 
   int64_t bytes() const override { return zeroed_.bytes() + rows_.bytes(); }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(!outputs.planar());
     return QueryNeighbours(Lookup{.slabs = slabs_}, problem, symmetric, context);
   }
 

@@ -112,8 +112,9 @@ class CuckooTable final : public HashTableCuda {
 
   int64_t bytes() const override { return keys_.bytes() + rows_.bytes(); }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(!outputs.planar());
     const Lookup lookup{choices_, reinterpret_cast<const ulonglong2*>(keys_.data()), rows_.data()};
     return QueryNeighbours(lookup, problem, symmetric, context);
   }

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/coordinate_rows.h"
 #include "core/mapping.h"
 
 namespace voxconv {
@@ -23,7 +24,7 @@ using HashTableCpuPtr = std::unique_ptr<HashTableCpu>;
 
 // Tables are filled to at most `load_factor`; 0 < load_factor < 1. kResourceExhausted for lack of
 // memory. Each finds exactly the same rows, run after run; see the .cc files for how.
-absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateSet& inputs,
+absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateRows& inputs,
                                                        double load_factor,
                                                        const ExecutionContext& context);
 absl::StatusOr<HashTableCpuPtr> BuildCuckooCpu(const CoordinateSet& inputs, double load_factor,
@@ -35,9 +36,10 @@ absl::StatusOr<HashTableCpuPtr> BuildOpen3dCpu(const CoordinateSet& inputs,
                                                const ExecutionContext& context);
 bool HaveOpen3d();
 
-// All lookups of one problem. O(K N_out) expected.
+// All lookups of one problem, whose outputs are read from `outputs`. O(K N_out) expected.
 absl::StatusOr<KernelMap> QueryHashTableCpu(const HashTableCpu& table, const MapProblem& problem,
-                                            bool symmetric, const ExecutionContext& context);
+                                            const CoordinateRows& outputs, bool symmetric,
+                                            const ExecutionContext& context);
 
 }  // namespace voxconv
 

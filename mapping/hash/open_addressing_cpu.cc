@@ -121,11 +121,9 @@ struct RowsByRegion {
   std::vector<int64_t> start;
 };
 
-absl::StatusOr<RowsByRegion> Distribute(const OpenAddressingTable& table,
-                                        const CoordinateSet& inputs,
-                                        const ExecutionContext& context) {
-  const Coordinate* rows = inputs.rows().data();
-  const int64_t size = inputs.size();
+template <typename Rows>
+absl::StatusOr<RowsByRegion> Distribute(const OpenAddressingTable& table, const Rows& rows,
+                                        int64_t size, const ExecutionContext& context) {
   const int64_t regions = table.num_regions();
   const int64_t tasks = (size + kRowsPerTask - 1) / kRowsPerTask;
   RowsByRegion result;
@@ -157,14 +155,14 @@ absl::StatusOr<RowsByRegion> Distribute(const OpenAddressingTable& table,
 }
 
 // False if a region would be full: it needs one empty slot to end a search.
-absl::StatusOr<bool> FillByRegion(const CoordinateSet& inputs, OpenAddressingTable& table,
+template <typename Rows>
+absl::StatusOr<bool> FillByRegion(const Rows& rows, int64_t size, OpenAddressingTable& table,
                                   const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const RowsByRegion by_region, Distribute(table, inputs, context));
+  VOXCONV_ASSIGN_OR_RETURN(const RowsByRegion by_region, Distribute(table, rows, size, context));
   const std::vector<int64_t>& start = by_region.start;
   for (int64_t region = 0; region < table.num_regions(); ++region) {
     if (start[region + 1] - start[region] >= table.region_size()) return false;
   }
-  const Coordinate* rows = inputs.rows().data();
   ParallelRanges(context, table.num_regions(), 1, [&](int64_t region, int64_t) {
     table.ClearRegion(region);
     for (int64_t i = start[region]; i < start[region + 1]; ++i) {
@@ -175,17 +173,17 @@ absl::StatusOr<bool> FillByRegion(const CoordinateSet& inputs, OpenAddressingTab
   return true;
 }
 
-void FillInRowOrder(const CoordinateSet& inputs, OpenAddressingTable& table) {
-  const Coordinate* rows = inputs.rows().data();
+template <typename Rows>
+void FillInRowOrder(const Rows& rows, int64_t size, OpenAddressingTable& table) {
   table.ClearRegion(0);
-  for (int64_t row = 0; row < inputs.size(); ++row) {
+  for (int64_t row = 0; row < size; ++row) {
     table.Insert(PackKey(rows[row]), static_cast<int32_t>(row));
   }
 }
 
 }  // namespace
 
-absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateSet& inputs,
+absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateRows& inputs,
                                                        double load_factor,
                                                        const ExecutionContext& context) {
   // At least one slot stays empty, as load_factor < 1; two slots at least, for the hash's shift.
@@ -194,11 +192,13 @@ absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateSet& inpu
   const int capacity_bits = absl::countr_zero(static_cast<uint64_t>(capacity));
   if (capacity_bits > kRegionBits) {
     VOXCONV_ASSIGN_OR_RETURN(auto table, MakeTable(capacity, kRegionBits, context));
-    VOXCONV_ASSIGN_OR_RETURN(const bool filled, FillByRegion(inputs, *table, context));
+    VOXCONV_ASSIGN_OR_RETURN(const bool filled, inputs.Visit([&](const auto rows) {
+      return FillByRegion(rows, inputs.size(), *table, context);
+    }));
     if (filled) return table;
   }
   VOXCONV_ASSIGN_OR_RETURN(auto table, MakeTable(capacity, capacity_bits, context));
-  FillInRowOrder(inputs, *table);
+  inputs.Visit([&](const auto rows) { FillInRowOrder(rows, inputs.size(), *table); });
   return table;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/numeric/bits.h"
+#include "backends/cuda/coordinate_rows.cuh"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/neighbour_query.cuh"
 #include "core/coordinate_key.h"
@@ -78,12 +79,13 @@ __device__ int FirstFree(const ulonglong2* sector) {
   return back.y == kEmptyKey ? 3 : kSector;
 }
 
+template <typename Rows>
 __global__ void __launch_bounds__(kThreads)
-    InsertKernel(const Coordinate* inputs, int64_t size, Probes probes, unsigned long long* keys,
+    InsertKernel(const Rows inputs, int64_t size, Probes probes, unsigned long long* keys,
                  int32_t* rows) {
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= size) return;
-  const uint64_t key = PackKey(inputs[row]);
+  const uint64_t key = PackKey(LoadRow(inputs, row));
   for (Probe probe = probes.Start(key);; probes.Advance(probe)) {
     const uint64_t first = uint64_t{probe.sector} * kSector;
     unsigned long long* const slots = keys + first;
@@ -102,10 +104,12 @@ class OpenAddressingTable final : public HashTableCuda {
 
   int64_t bytes() const override { return keys_.bytes() + rows_.bytes(); }
 
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
+                                  bool symmetric, const ExecutionContext& context) const override {
     const Lookup lookup{probes_, reinterpret_cast<const ulonglong2*>(keys_.data()), rows_.data()};
-    return QueryNeighbours(lookup, problem, symmetric, context);
+    return outputs.Visit([&](const auto rows) {
+      return QueryNeighbours(lookup, rows, problem, symmetric, context);
+    });
   }
 
  private:
@@ -116,7 +120,7 @@ class OpenAddressingTable final : public HashTableCuda {
 
 }  // namespace
 
-absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateSet& inputs,
+absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& inputs,
                                                          double load_factor,
                                                          const ExecutionContext& context) {
   // At least one slot stays empty, as load_factor < 1, and ends every search.
@@ -126,13 +130,17 @@ absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateSet& in
   VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, AllocateArray<uint64_t>(capacity, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> rows, AllocateArray<int32_t>(capacity, context));
   const Probes probes{static_cast<uint32_t>(capacity / kSector - 1),
-                      absl::countr_zero(static_cast<uint32_t>(inputs.tensor_stride().z))};
+                      absl::countr_zero(static_cast<uint32_t>(inputs.set().tensor_stride().z))};
   static_assert(kEmptyKey == 0);
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(keys.data(), 0, keys.bytes(), *context.stream));
-  VOXCONV_LAUNCH(InsertKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
-                 inputs.rows().data(), inputs.size(), probes,
-                 reinterpret_cast<unsigned long long*>(keys.data()), rows.data());
+  const auto insert = [&](auto input_rows) -> absl::Status {
+    VOXCONV_LAUNCH(InsertKernel<decltype(input_rows)>, GridFor(inputs.size(), kThreads), kThreads,
+                   0, context, input_rows, inputs.size(), probes,
+                   reinterpret_cast<unsigned long long*>(keys.data()), rows.data());
+    return absl::OkStatus();
+  };
+  VOXCONV_RETURN_IF_ERROR(inputs.Visit(insert));
   return std::make_unique<OpenAddressingTable>(probes, std::move(keys), std::move(rows));
 }
 

@@ -29,8 +29,10 @@ class SharedStatus {
 }  // namespace
 
 absl::StatusOr<KernelMap> QueryHashTableCpu(const HashTableCpu& table, const MapProblem& problem,
-                                            bool symmetric, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const QueryKeysCpu query_keys, QueryKeysCpu::Create(problem, context));
+                                            const CoordinateRows& outputs, bool symmetric,
+                                            const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const QueryKeysCpu query_keys,
+                           QueryKeysCpu::Create(problem, outputs, context));
   SharedStatus find_status;
   const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
     uint64_t keys[kChunk];

@@ -163,6 +163,7 @@ inline std::vector<Coordinate> RangeEnds() {
 // One corner of the range, of an extent that a grid can hold.
 inline std::vector<Coordinate> RangeCorner() {
   std::vector<Coordinate> rows;
+  rows.reserve(30);
   for (int32_t i = 0; i < 30; ++i) {
     rows.push_back(
         {i % 2, kMaxCoordinate - i % 3, kMinCoordinate + i / 3 % 3, kMaxCoordinate - i / 9});
@@ -175,6 +176,7 @@ inline std::vector<MapCase> SubmanifoldCases() {
   // Batch sample 1 stays empty.
   const std::vector<Coordinate> cloud = RandomVoxels(150, {0, 2}, -6, 6, one, 1);
   std::vector<Coordinate> block;
+  block.reserve(216);
   for (int i = 0; i < 216; ++i) block.push_back({0, i / 36 - 3, i / 6 % 6, i % 6});
   return {
       Submanifold("K3", Sorted(cloud), three),
@@ -203,6 +205,7 @@ inline std::vector<MapCase> StridedCases() {
   const std::vector<Coordinate> cloud = RandomVoxels(150, {0, 2}, -6, 6, one, 1);
   const std::vector<Coordinate> axes = RandomVoxels(150, {0, 2}, -12, 12, coarse, 2);
   std::vector<Coordinate> block;
+  block.reserve(216);
   for (int i = 0; i < 216; ++i) block.push_back({0, i / 36 - 3, i / 6 % 6, i % 6});
   const MapCase quantize = Layer("QuantizeK3S2", cloud, Quantize(three, two));
   const MapCase dilate = Layer("DilateK3S2P1", cloud, Dilate(three, two, one));

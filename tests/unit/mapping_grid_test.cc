@@ -35,7 +35,8 @@ TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
       Submanifold("Large", RandomVoxels(100000, {0, 2}, -30, 29, {1, 1, 1}, 9), {3, 1, 1});
   Pairs expected;
   for (const std::string spec :
-       {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true"}) {
+       {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true", "grid:coords=planar",
+        "grid:coords=planar,symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
@@ -83,12 +84,38 @@ TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
                    .ok());
 }
 
+// Four arrays are made of the inputs, once, and of outputs that are other voxels.
+TEST(GridMappingTest, PlanarCoordinatesAreSplitOnce) {
+  const Registry registry = GridRegistry();
+  const std::vector<Coordinate> voxels = RandomVoxels(500, {0, 1}, -9, 9, {1, 1, 1}, 3);
+  const MapCase submanifold = Submanifold("Submanifold", voxels, {3, 3, 3});
+  const MapCase strided = Layer("Strided", voxels, Quantize({2, 2, 2}, {2, 2, 2}));
+  const int index_build = static_cast<int>(Stage::kIndexBuild);
+  const auto run = [&](const std::string& spec, const MapCase& c, Profile& profile) {
+    UnitCpu cpu(1);
+    EXPECT_TRUE(RunMapping(**registry.mappings().Create(spec), c, cpu).ok());
+    profile = cpu.profile;
+  };
+  Profile interleaved, planar;
+  run("grid", submanifold, interleaved);
+  run("grid:coords=planar", submanifold, planar);
+  EXPECT_EQ(planar.counters.index_bytes - interleaved.counters.index_bytes,
+            static_cast<int64_t>(voxels.size()) * 16);
+  EXPECT_EQ(planar.visits[index_build], 1);
+  run("grid:coords=planar", strided, planar);
+  EXPECT_EQ(planar.visits[index_build], 2);
+}
+
 TEST(GridMappingTest, RefusesWithReason) {
   Registry registry = GridRegistry();
   const ConvGeometry even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
   const auto symmetric = *registry.mappings().Create("grid:symmetric=true");
   EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
   EXPECT_EQ(symmetric->Supports(even, BackendKind::kCuda).ok, kHaveCuda);
+  EXPECT_THAT(
+      std::string(
+          registry.mappings().Create("grid:storage=bitmap,coords=planar").status().message()),
+      HasSubstr("coords=planar: storage=bitmap"));
   EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 

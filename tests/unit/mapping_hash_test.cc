@@ -35,7 +35,8 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
   Pairs expected;
   for (const std::string spec :
        {"hash:variant=std", "hash", "hash:load_factor=0.95", "hash:load_factor=0.05",
-        "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:symmetric=true"}) {
+        "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:coords=planar",
+        "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
@@ -60,6 +61,8 @@ TEST(HashMappingTest, RefusesWithReason) {
   EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
   EXPECT_THAT(registry.mappings().Create("hash:variant=std,load_factor=0.7").status().message(),
               HasSubstr("load_factor=0.7"));
+  EXPECT_THAT(registry.mappings().Create("hash:variant=cuckoo,coords=planar").status().message(),
+              HasSubstr("coords=planar: variant=cuckoo"));
   Registry twice = HashRegistry();
   EXPECT_EQ(RegisterHashMapping(twice).code(), absl::StatusCode::kAlreadyExists);
 }

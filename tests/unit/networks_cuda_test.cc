@@ -182,15 +182,90 @@ TEST_F(NetworksCudaTest, FramesMayFollowEachOtherWithoutAWait) {
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
 }
 
-TEST_F(NetworksCudaTest, PoolingNetworksRun) {
+TEST_F(NetworksCudaTest, ARecordedFrameReplaysBitwise) {
+  NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
+  InitializeParameters(graph, 5);
+  const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
+  const int64_t size = static_cast<int64_t>(rows_.size());
+  std::vector<float> later = features_;
+  for (float& x : later) x = 1.0f - 2.0f * x;
+  // Fixed order of sums. The second runs on side streams too.
+  for (const char* dataflow :
+       {"implicit_gemm", "gather_gemm_scatter:grouping=separate,streams=4"}) {
+    for (const DType dtype : {DType::kF16, DType::kF32}) {
+      SCOPED_TRACE(absl::StrCat(dataflow, " ", ToString(dtype)));
+      RunConfig config = Config(dataflow, dtype);
+      config.fold_batch_norm = true;
+      config.profile_stages = false;
+      config.keep_maps = true;
+      auto runner = *Runner(graph, config);
+      const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
+      const Tensor input = *Tensor::FromHost(features_, size, 4, context);
+      const Tensor other = *Tensor::FromHost(later, size, 4, context);
+      const auto frame = runner->Record(coordinates, input.view());
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      // Runs between replays take no memory that the replays use, nor the other way round.
+      const RunResult first = *runner->Run(coordinates, input.view());
+      ASSERT_TRUE((*frame)->Replay().ok());
+      const RunResult second = *runner->Run(coordinates, other.view());
+      const std::vector<float> expected = *first.features.ToHost(context);
+      EXPECT_EQ(*(*frame)->result().features.ToHost(context), expected);
+      // Other features at the same address.
+      ASSERT_TRUE(cuda_->backend
+                      ->Copy(input.view().data, MemorySpace::kDevice, other.view().data,
+                             MemorySpace::kDevice, input.view().bytes(), *context.stream)
+                      .ok());
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE((*frame)->Replay().ok());
+      const std::vector<float> replayed = *(*frame)->result().features.ToHost(context);
+      EXPECT_EQ(replayed, *second.features.ToHost(context));
+      EXPECT_NE(replayed, expected);
+      EXPECT_EQ(*first.features.ToHost(context), expected) << "a replay has written to it";
+    }
+  }
+  EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
+}
+
+// Max pooling with its way back, and a layer for which the host waits.
+NetworkGraph PoolingNetwork() {
   GraphBuilder b("pools");
   const int x = b.Conv("conv", b.Input(4), 8, {.bias = true, .relu = true});
   const int pool = b.Pool("pool", x, {});
   const int fine = b.Unpool("unpool", b.Conv("coarse", pool, 8, {.bias = true}), pool);
   const int sum = b.Add("sum", x, fine, true);
-  NetworkGraph graph =
-      *std::move(b).Build(b.Linear("head", b.GlobalPool("all", sum, PoolMode::kSum), 4));
+  const int head = b.Linear("head", b.GlobalPool("all", sum, PoolMode::kSum), 4);
+  NetworkGraph graph = *std::move(b).Build(head);
   InitializeParameters(graph, 5);
+  return graph;
+}
+
+TEST_F(NetworksCudaTest, WhatCannotBeRecordedIsRefused) {
+  const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
+  {
+    const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
+    const Tensor input =
+        *Tensor::FromHost(features_, static_cast<int64_t>(rows_.size()), 4, context);
+    RunConfig config = Config("fetch_on_demand", DType::kF32);
+    config.profile_stages = false;
+    auto runner = *Runner(PoolingNetwork(), config);
+    const absl::Status rebuilt = runner->Record(coordinates, input.view()).status();
+    EXPECT_EQ(rebuilt.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(rebuilt.message()), ::testing::HasSubstr("keep_maps is needed"));
+    config.keep_maps = true;
+    runner = *Runner(PoolingNetwork(), config);
+    const absl::Status waits = runner->Record(coordinates, input.view()).status();
+    EXPECT_EQ(waits.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(waits.message()),
+                ::testing::HasSubstr("layer 'all': work that is recorded must not"));
+    // The program can go on.
+    const auto result = runner->Run(coordinates, input.view());
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(context.stream->Synchronize().ok());
+  }
+  EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
+}
+
+TEST_F(NetworksCudaTest, PoolingNetworksRun) {
+  const NetworkGraph graph = PoolingNetwork();
   const auto expected = Run(graph, Config("fetch_on_demand", DType::kF32), *cpu_);
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -22,7 +22,6 @@
 namespace voxconv {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const LayerChoice kBruteForce{"brute_force", "brute_force", "brute_force"};
@@ -249,6 +248,23 @@ TEST_F(NetworksTest, KeptMapsServeLaterRunsOnTheSameCoordinates) {
   EXPECT_EQ(runner->Run(coordinates, input.view())->report.maps_queried, 9);
 }
 
+TEST_F(NetworksTest, TheCpuRecordsNoFrames) {
+  const NetworkGraph graph = SmallUNet();
+  const CoordinateSetPtr coordinates = Coordinates(Scene(8));
+  const Tensor input = Upload(Features(coordinates->size() * 4), 4);
+  RunConfig config = Config();
+  auto runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
+  absl::Status status = runner->Record(coordinates, input.view()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("keep_maps is needed"), std::string::npos) << status;
+  config.keep_maps = true;
+  runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
+  status = runner->Record(coordinates, input.view()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("backend cpu: work is done when it is queued"), std::string::npos)
+      << status;
+}
+
 TEST_F(NetworksTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
   auto runner = *NetworkRunner::Create(SmallUNet(), Config(), registry_, *backend_);
   const CompiledNetwork& network = runner->network();
@@ -334,7 +350,8 @@ TEST_F(NetworksTest, TailsEndWhereOthersReadOrTheNetworkEnds) {
   const int pointwise = b.Conv("pointwise", twice, 4, {.kernel = {1, 1, 1}, .bias = true});
   const int z = b.Conv("z", twice, 4, {.bias = true});
   const int late = b.Add("late", pointwise, z, false);
-  NetworkGraph graph = *std::move(b).Build(b.Relu("end", b.BatchNorm("bn", late, false)));
+  const int end = b.Relu("end", b.BatchNorm("bn", late, false));
+  NetworkGraph graph = *std::move(b).Build(end);
   InitializeParameters(graph, 3);
   const RunReport report = RunAndCompare(graph, Scene(12), Config(kFused));
   EXPECT_EQ(Layer(report, "sum").fused_into, "y");
@@ -392,7 +409,8 @@ TEST_F(NetworksTest, PoolingAndItsInverseEqualTheReference) {
       const int pool = b.Pool("pool", x, {.mode = mode, .kernel = kernel});
       const int coarse = b.Conv("coarse", pool, 6, {.relu = true});
       const int fine = b.Unpool("unpool", coarse, pool);
-      NetworkGraph graph = *std::move(b).Build(b.Relu("relu", b.Add("sum", x, fine, false)));
+      const int relu = b.Relu("relu", b.Add("sum", x, fine, false));
+      NetworkGraph graph = *std::move(b).Build(relu);
       InitializeParameters(graph, 2);
       const RunReport report = RunAndCompare(graph, Scene(16), Config());
       EXPECT_EQ(Layer(report, "unpool").map_origin, MapOrigin::kReused);
@@ -407,7 +425,8 @@ TEST_F(NetworksTest, AMapIsSharedByPoolingAndConvolution) {
   const int pool = b.Pool("pool", x, {});
   const int conv =
       b.Conv("conv", x, 3, {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}});
-  NetworkGraph graph = *std::move(b).Build(b.Concat("cat", pool, conv));
+  const int cat = b.Concat("cat", pool, conv);
+  NetworkGraph graph = *std::move(b).Build(cat);
   InitializeParameters(graph, 2);
   const RunReport report = RunAndCompare(graph, Scene(12), Config());
   EXPECT_EQ(report.maps_queried, 1);
@@ -419,7 +438,8 @@ TEST_F(NetworksTest, GlobalPoolingAndClassifierEqualTheReference) {
     GraphBuilder b("classifier");
     int x = b.ConvBlock("conv", b.Input(3), 8, {});
     x = b.Linear("hidden", b.GlobalPool("global", x, mode), 6, /*relu=*/true);
-    NetworkGraph graph = *std::move(b).Build(b.Linear("classes", x, 4));
+    const int classes = b.Linear("classes", x, 4);
+    NetworkGraph graph = *std::move(b).Build(classes);
     InitializeParameters(graph, 2);
     RunAndCompare(graph, Scene(12), Config());
   }
@@ -481,7 +501,8 @@ TEST_F(NetworksTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(create_error(graph, half), HasSubstr("dtype f16"));
 
   GraphBuilder b("wide");
-  NetworkGraph wide = *std::move(b).Build(b.Conv("conv", b.Input(5000), 1, {.kernel = {1, 1, 3}}));
+  const int conv = b.Conv("conv", b.Input(5000), 1, {.kernel = {1, 1, 3}});
+  NetworkGraph wide = *std::move(b).Build(conv);
   InitializeParameters(wide, 1);
   EXPECT_EQ(create_error(wide, Config()),
             "layer 'conv': dataflow 'brute_force': more than 4096 input channels");
