@@ -32,6 +32,13 @@ absl::Status CheckCoordinates(const harness::LayerRunner& runner, const verify::
 
 }  // namespace
 
+GeometryParams PlacedGeometry(GeometryParams geometry) {
+  if (geometry.kind == ConvKind::kInverse || geometry.kind == ConvKind::kTransposed) {
+    geometry.input_tensor_stride = geometry.stride;
+  }
+  return geometry;
+}
+
 std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
   if (static_cast<int64_t>(rows.size()) <= limit) return {rows.begin(), rows.end()};
   const Coordinate middle = rows[rows.size() / 2];
@@ -53,15 +60,12 @@ absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& co
                                                 const LayerShape& shape,
                                                 absl::Span<const Coordinate> rows,
                                                 const Registry& registry,
-                                                const ExecutionContext& context) {
+                                                const ExecutionContext& context,
+                                                int64_t crop_voxels) {
   // The problem is the reference's own, except that a geometry it cannot make is refused first.
-  GeometryParams placed = shape.geometry;
-  if (placed.kind == ConvKind::kInverse || placed.kind == ConvKind::kTransposed) {
-    placed.input_tensor_stride = placed.stride;
-  }
-  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(placed).status());
+  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(PlacedGeometry(shape.geometry)).status());
   const std::unique_ptr<verify::Problem> problem =
-      verify::MakeProblem({"layer", shape.geometry}, {"crop", Crop(rows, kCropVoxels)});
+      verify::MakeProblem({"layer", shape.geometry}, {"crop", Crop(rows, crop_voxels)});
   VOXCONV_ASSIGN_OR_RETURN(
       const std::unique_ptr<harness::LayerRunner> runner,
       harness::LayerRunner::Create({problem->geometry, problem->inputs, problem->outputs},

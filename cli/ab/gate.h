@@ -14,6 +14,9 @@ namespace voxconv::ab {
 // The brute-force reference takes a second or less on as many voxels.
 inline constexpr int64_t kCropVoxels = 2000;
 
+// The geometry of a LayerShape with its inputs' tensor stride.
+GeometryParams PlacedGeometry(GeometryParams geometry);
+
 // At most `limit` of the rows, those nearest to the middle one, in their given order.
 std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit);
 
@@ -23,13 +26,14 @@ struct CropCheck {
   double bound = 0;
 };
 
-// Runs the layer on a crop of `rows` and compares output coordinates and kernel map exactly and
-// features within the bound of verify. kInternal says what differed.
+// Runs the layer on a crop of at most `crop_voxels` of `rows` and compares output coordinates and
+// kernel map exactly and features within the bound of verify. kInternal says what differed.
 absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
                                                 const LayerShape& shape,
                                                 absl::Span<const Coordinate> rows,
                                                 const Registry& registry,
-                                                const ExecutionContext& context);
+                                                const ExecutionContext& context,
+                                                int64_t crop_voxels = kCropVoxels);
 
 // Norm-wise difference of what both sides give, one run each. kInternal if it is past the bound.
 absl::StatusOr<double> CompareOutputs(const Work& work);

@@ -1,0 +1,90 @@
+// `voxconv report`: result files of experiments as pages with plots, by a Python program.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "experiments/harness/data_files.h"
+
+namespace voxconv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<std::string> FindProgram() {
+  for (const std::string& directory :
+       harness::DataDirectories("VOXCONV_REPORT_DIR", "report", "report")) {
+    const fs::path path = fs::path(directory) / "report.py";
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return path.string();
+  }
+  return absl::NotFoundError(
+      "report.py is in none of $VOXCONV_REPORT_DIR, share/voxconv/report "
+      "and the source tree");
+}
+
+// The exit status of python3 with `arguments`; 127 where it cannot be started.
+absl::StatusOr<int> RunPython(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv = {"python3"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child < 0) return absl::InternalError(absl::StrCat("fork: ", std::strerror(errno)));
+  if (child == 0) {
+    execvp(argv[0], const_cast<char* const*>(argv.data()));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return absl::InternalError(absl::StrCat("waitpid: ", std::strerror(errno)));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+}  // namespace
+
+absl::Status WriteReport(const std::vector<std::string>& args) {
+  po::options_description options("Report");
+  options.add_options()                                                               //
+      ("dir", po::value<std::string>(), "directory with the results of experiments")  //
+      ("out", po::value<std::string>(), "directory for the pages; DIR by default")    //
+      ("title", po::value<std::string>()->default_value("voxconv experiments"), "of the pages");
+  po::positional_options_description positional;
+  positional.add("dir", 1);
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("report DIR [OPTIONS]", options, positional, args));
+  if (values.count("dir") == 0) {
+    return absl::InvalidArgumentError("DIR is missing: a directory with results of experiments");
+  }
+  const std::string directory = values["dir"].as<std::string>();
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    return absl::NotFoundError(absl::StrCat("DIR '", directory, "' is no directory"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
+  const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
+  std::cout << std::flush;
+  // What the program needs is asked for first, so that its absence is one clear line.
+  VOXCONV_ASSIGN_OR_RETURN(
+      const int there,
+      RunPython({"-c",
+                 "import importlib.util as u, sys; sys.exit(u.find_spec('matplotlib') is "
+                 "None)"}));
+  if (there == 127) return absl::NotFoundError("python3 is missing; install python3-matplotlib");
+  if (there != 0) {
+    return absl::NotFoundError("Python's matplotlib is missing; install python3-matplotlib");
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const int status, RunPython({program, directory, "--out", out, "--title",
+                                                        values["title"].as<std::string>()}));
+  if (status == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the report has errors (exit status ", status, "); see above"));
+}
+
+}  // namespace voxconv::cli
