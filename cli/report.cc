@@ -29,9 +29,10 @@ absl::StatusOr<std::string> FindProgram() {
       "and the source tree");
 }
 
-// The exit status of python3 with `arguments`; 127 where it cannot be started.
-absl::StatusOr<int> RunPython(const std::vector<std::string>& arguments) {
-  std::vector<const char*> argv = {"python3"};
+// The exit status of `python` with `arguments`; 127 where it cannot be started.
+absl::StatusOr<int> RunPython(const std::string& python,
+                              const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv = {python.c_str()};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   argv.push_back(nullptr);
   const pid_t child = fork();
@@ -45,6 +46,22 @@ absl::StatusOr<int> RunPython(const std::vector<std::string>& arguments) {
     if (errno != EINTR) return absl::InternalError(absl::StrCat("waitpid: ", std::strerror(errno)));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+// The first Python that has Matplotlib: that of the path, which may be a user's own, then the
+// system's, for which packages are installed.
+absl::StatusOr<std::string> FindPython() {
+  bool any = false;
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    VOXCONV_ASSIGN_OR_RETURN(const int status,
+                             RunPython(python, {"-c",
+                                                "import importlib.util as u, sys; "
+                                                "sys.exit(u.find_spec('matplotlib') is None)"}));
+    if (status == 0) return python;
+    any = any || status != 127;
+  }
+  return absl::NotFoundError(absl::StrCat(any ? "Python's matplotlib" : "python3",
+                                          " is missing; install python3-matplotlib"));
 }
 
 }  // namespace
@@ -70,18 +87,10 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
   const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
   std::cout << std::flush;
-  // What the program needs is asked for first, so that its absence is one clear line.
-  VOXCONV_ASSIGN_OR_RETURN(
-      const int there,
-      RunPython({"-c",
-                 "import importlib.util as u, sys; sys.exit(u.find_spec('matplotlib') is "
-                 "None)"}));
-  if (there == 127) return absl::NotFoundError("python3 is missing; install python3-matplotlib");
-  if (there != 0) {
-    return absl::NotFoundError("Python's matplotlib is missing; install python3-matplotlib");
-  }
-  VOXCONV_ASSIGN_OR_RETURN(const int status, RunPython({program, directory, "--out", out, "--title",
-                                                        values["title"].as<std::string>()}));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
+  VOXCONV_ASSIGN_OR_RETURN(const int status,
+                           RunPython(python, {program, directory, "--out", out, "--title",
+                                              values["title"].as<std::string>()}));
   if (status == 0) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the report has errors (exit status ", status, "); see above"));
