@@ -53,7 +53,10 @@ po::options_description GivenInputOptions() {
       ("fields", po::value<std::string>()->default_value(""),
        "of --input: columns of a raw file")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
-       "of --input: of a raw file, f16, f32 or f64");
+       "of --input: of a raw file, f16, f32 or f64")  //
+      ("like", po::value<std::string>()->default_value(""),
+       "of --input: which kind of data it is, as published figures name it: outdoor-64, "
+       "outdoor-32, indoor, object");
   return options;
 }
 
@@ -65,6 +68,7 @@ absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& va
     // A file is known by its name; the path belongs to the machine.
     source.name = input.substr(input.find(':') == std::string::npos ? input.rfind('/') + 1 : 0);
     source.voxel_size = values["voxel-size"].as<std::string>();
+    source.like = values["like"].as<std::string>();
     source.read.fields = values["fields"].as<std::string>();
     source.read.dtype_in = values["dtype-in"].as<std::string>();
     inputs.push_back(std::move(source));
@@ -199,13 +203,18 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   std::string failure;
   for (const Definition& definition : definitions) {
-    VOXCONV_ASSIGN_OR_RETURN(const experiment::Tally tally,
-                             RunOne(definition, cell_options, runner_options, *session));
-    if (failure.empty() && tally.failed > 0) {
-      failure = absl::StrCat(definition.name, ": ", tally.failed,
-                             " cells failed; the first: ", tally.first_failure);
+    const absl::StatusOr<experiment::Tally> tally =
+        RunOne(definition, cell_options, runner_options, *session);
+    if (!tally.ok()) {  // which must not keep the others from running
+      std::cout << "not run: " << tally.status().message() << "\n";
+      if (failure.empty()) failure = std::string(tally.status().message());
+      continue;
     }
-    if (tally.interrupted) {
+    if (tally->failed > 0 && failure.empty()) {
+      failure = absl::StrCat(definition.name, ": ", tally->failed,
+                             " cells failed; the first: ", tally->first_failure);
+    }
+    if (tally->interrupted) {
       return absl::AbortedError("interrupted; the same command goes on where this one stopped");
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "io/scenes.h"
 
 namespace voxconv::experiment {
 namespace {
@@ -21,9 +22,7 @@ void KeepFirst(std::vector<T>& axis) {
 }
 
 std::vector<InputSource> Inputs(const Definition& definition, const CellOptions& options) {
-  std::vector<InputSource> inputs = definition.inputs;
-  if (options.quick && !definition.quick_inputs.empty()) inputs = definition.quick_inputs;
-  if (options.quick && definition.quick_inputs.empty()) KeepFirst(inputs);
+  std::vector<InputSource> inputs = options.quick ? definition.quick_inputs : definition.inputs;
   std::erase_if(inputs,
                 [&](const InputSource& input) { return !RunsOn(input.backends, options.backend); });
   if (options.given.empty() || definition.given_inputs == "none") return inputs;
@@ -52,10 +51,16 @@ std::vector<int64_t> Resolutions(const Definition& definition, bool quick) {
 // The input scaled into the unit sphere, of which `resolution` voxels cover the diameter.
 InputSource AtResolution(InputSource input, int64_t resolution) {
   if (resolution == 0) return input;
-  input.read.into_unit_sphere = true;
+  // Scenes of objects are made in it.
+  input.read.into_unit_sphere = !IsSceneSpec(input.input);
   input.voxel_size = absl::StrCat(2.0 / static_cast<double>(resolution));
   absl::StrAppend(&input.name, " ", resolution, "^3");
   return input;
+}
+
+DType DTypeOf(const ConfigurationItem& item, DType cells, BackendKind backend) {
+  const auto own = item.dtype.find(backend);
+  return own == item.dtype.end() ? cells : own->second;
 }
 
 // Configurations that are measured, each with its side B.
@@ -80,7 +85,7 @@ std::vector<std::pair<ConfigurationItem, ConfigurationItem>> Sides(const Definit
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options) {
   std::vector<Cell> cells;
   if (!RunsOn(definition.backends, options.backend)) return cells;
-  std::vector<DType> dtypes = definition.dtypes;
+  std::vector<DType> dtypes = definition.dtypes.at(options.backend);
   std::vector<bool> rebuild_maps = definition.rebuild_maps;
   if (options.quick) {
     KeepFirst(dtypes);
@@ -95,7 +100,8 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
         for (DType dtype : dtypes) {
           for (bool rebuild : rebuild_maps) {
             for (const auto& [a, b] : sides) {
-              cells.push_back({placed, resolution, work, dtype, rebuild, a, b});
+              cells.push_back({placed, resolution, work, DTypeOf(a, dtype, options.backend),
+                               DTypeOf(b, dtype, options.backend), rebuild, a, b});
             }
           }
         }
@@ -108,7 +114,7 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
 std::string TitleOf(const Cell& cell) {
   const bool compared = cell.a.name != cell.b.name;
   return absl::StrCat(cell.a.name, compared ? absl::StrCat(" vs ", cell.b.name) : "", " | ",
-                      cell.input.name, " | ", cell.work.label, " | ", ToString(cell.dtype_a()),
+                      cell.input.name, " | ", cell.work.label, " | ", ToString(cell.dtype_a),
                       cell.rebuild_maps ? "" : " | maps reused");
 }
 

@@ -14,13 +14,11 @@ struct Cell {
   InputSource input;
   int64_t resolution = 0;  // 0: the experiment has none
   WorkItem work;
-  DType dtype = DType::kF32;
+  DType dtype_a = DType::kF32;
+  DType dtype_b = DType::kF32;
   bool rebuild_maps = true;
   ConfigurationItem a;
   ConfigurationItem b;  // the same as `a` in info cells
-
-  DType dtype_a() const { return a.dtype.value_or(dtype); }
-  DType dtype_b() const { return b.dtype.value_or(dtype); }
 };
 
 struct CellOptions {

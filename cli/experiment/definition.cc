@@ -36,11 +36,12 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
     return source;
   }
   JsonReader reader(json, path,
-                    {"input", "name", "voxel_size", "x", "fields", "dtype_in", "array", "samples",
-                     "unit_sphere", "backends"},
+                    {"input", "name", "like", "voxel_size", "x", "fields", "dtype_in", "array",
+                     "samples", "unit_sphere", "backends"},
                     error);
   source.input = reader.Text("input");
   source.name = reader.Text("name", source.input);
+  source.like = reader.Text("like", "");
   if (const std::optional<double> size = reader.Number("voxel_size")) {
     if (*size <= 0) reader.Refuse("voxel_size", "are numbers above 0");
     source.voxel_size = absl::StrCat(*size);
@@ -210,6 +211,33 @@ std::vector<Json> ExpandFor(JsonReader& reader) {
   return all;
 }
 
+// One dtype or several, for all backends or by backend: "f16", ["f32", "f16"], {"cuda": "f16"}.
+std::map<BackendKind, std::vector<DType>> ReadDTypes(JsonReader& reader, const char* key) {
+  std::map<BackendKind, std::vector<DType>> dtypes;
+  const Json* value = reader.Find(key);
+  if (value == nullptr) return dtypes;
+  const auto read = [&](const Json& names, BackendKind backend) {
+    for (const Json& name : names.is_array() ? names : Json::array({names})) {
+      const absl::StatusOr<DType> dtype =
+          name.is_string() ? ParseDType(name.get<std::string>())
+                           : absl::StatusOr<DType>(absl::InvalidArgumentError(""));
+      if (!dtype.ok()) return reader.Refuse(key, "are f32, tf32, f16 and bf16");
+      dtypes[backend].push_back(*dtype);
+    }
+  };
+  if (!value->is_object()) {
+    read(*value, BackendKind::kCpu);
+    read(*value, BackendKind::kCuda);
+    return dtypes;
+  }
+  for (const auto& [name, names] : value->items()) {
+    const absl::StatusOr<BackendKind> backend = ParseBackendKind(name);
+    if (!backend.ok()) reader.Refuse(key, "keys are cpu and cuda");
+    if (backend.ok()) read(names, *backend);
+  }
+  return dtypes;
+}
+
 std::vector<ConfigurationItem> ReadConfigurations(JsonReader& reader) {
   std::vector<ConfigurationItem> items;
   reader.Each("configurations", [&](const Json& element, const std::string& path) {
@@ -221,14 +249,14 @@ std::vector<ConfigurationItem> ReadConfigurations(JsonReader& reader) {
       entry.Refuse("spec", "are a text, as for `voxconv ab`, and an object with a preset's keys");
       return;
     }
-    Json against = Json::array();
+    Json against = Json::array({""});  // the baseline
     if (const Json* names = entry.Find("against")) {
       against = names->is_array() ? *names : Json::array({*names});
     }
-    std::optional<DType> dtype;
-    if (entry.Has("dtype")) {
-      const auto parsed = ParseDType(entry.OneOf("dtype", {"f32", "tf32", "f16", "bf16"}));
-      if (parsed.ok()) dtype = *parsed;
+    std::map<BackendKind, DType> dtype;
+    for (const auto& [backend, dtypes] : ReadDTypes(entry, "dtype")) {
+      if (dtypes.size() > 1) entry.Refuse("dtype", "is one of f32, tf32, f16 and bf16 a backend");
+      if (!dtypes.empty()) dtype[backend] = dtypes.front();
     }
     const Names backends = ReadBackends(entry);
     for (const Json& params : ExpandFor(entry)) {
@@ -257,14 +285,14 @@ void LinkSides(JsonReader& reader, Definition& definition) {
   }
   if (definition.configurations.empty()) reader.Refuse("configurations", "is a filled array");
   if (definition.kind == CellKind::kInfo) {
+    for (ConfigurationItem& item : definition.configurations) item.against.clear();
     if (reader.Has("baseline")) reader.Refuse("baseline", "in info experiments is no such key");
     return;
   }
   definition.baseline = reader.OneOf("baseline", Names(names.begin(), names.end()));
   for (ConfigurationItem& item : definition.configurations) {
-    if (item.against.empty() && item.name != definition.baseline) {
-      item.against = {definition.baseline};
-    }
+    if (item.against == Names{""}) item.against = {definition.baseline};
+    std::erase(item.against, item.name);
     for (const std::string& against : item.against) {
       if (names.contains(against) || !reader.error().ok()) continue;
       reader.error() = absl::InvalidArgumentError(
@@ -282,12 +310,10 @@ CellKind ReadKind(JsonReader& reader) {
 }
 
 void ReadFactors(JsonReader& reader, Definition& definition) {
-  for (const std::string& name : reader.Texts("dtypes")) {
-    const absl::StatusOr<DType> dtype = ParseDType(name);
-    if (!dtype.ok()) reader.Refuse("dtypes", "are f32, tf32, f16 and bf16");
-    if (dtype.ok()) definition.dtypes.push_back(*dtype);
+  definition.dtypes = ReadDTypes(reader, "dtypes");
+  for (const BackendKind backend : {BackendKind::kCpu, BackendKind::kCuda}) {
+    if (definition.dtypes[backend].empty()) definition.dtypes[backend] = {DType::kF32};
   }
-  if (definition.dtypes.empty()) definition.dtypes = {DType::kF32};
   for (const std::string& maps : reader.Texts("maps")) {
     if (maps != "rebuilt" && maps != "reused") {
       reader.Refuse("maps", "are \"rebuilt\" and \"reused\"");
@@ -299,6 +325,17 @@ void ReadFactors(JsonReader& reader, Definition& definition) {
 }
 
 }  // namespace
+
+std::vector<InputSource> DefaultInputs() {
+  InputSource outdoor{.name = "lidar64", .like = "outdoor-64", .input = "scene:lidar64"};
+  InputSource indoor{.name = "room", .like = "indoor", .input = "scene:room"};
+  indoor.voxel_size = "0.02";
+  return {outdoor, indoor};
+}
+
+std::vector<InputSource> DefaultQuickInputs() {
+  return {{.name = "quick", .input = "scene:uniform?n=500&box=13"}};
+}
 
 absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
@@ -349,6 +386,8 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   definition.backends = ReadBackends(reader);
   definition.inputs = ReadInputs(reader, "inputs");
   definition.quick_inputs = ReadInputs(reader, "quick_inputs");
+  if (definition.inputs.empty()) definition.inputs = DefaultInputs();
+  if (definition.quick_inputs.empty()) definition.quick_inputs = DefaultQuickInputs();
   definition.given_inputs = reader.OneOf("given_inputs", {"replace", "add", "none"}, "replace");
   definition.resolutions = ReadResolutions(reader, "resolutions");
   definition.quick_resolutions = ReadResolutions(reader, "quick_resolutions");
@@ -356,7 +395,6 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   definition.quick_works = ReadWorks(reader, definition.kind, "quick_networks", "quick_layers");
   ReadFactors(reader, definition);
   definition.configurations = ReadConfigurations(reader);
-  if (definition.inputs.empty()) reader.Refuse("inputs", "is an array that is not empty");
   const bool whole = definition.kind == CellKind::kNetwork || definition.kind == CellKind::kInfo;
   if (definition.works.empty()) {
     reader.Refuse(whole ? "networks" : "layers", "is an array that is not empty");
@@ -364,7 +402,7 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   LinkSides(reader, definition);
   CheckPublished(reader, definition);
   CheckPlots(reader, definition);
-  reader.OneOf("analysis", {"variance", "map_sizes", "redundancy"}, "");
+  reader.OneOf("analysis", {"variance", "map_sizes", "redundancy", "best", "transfer"}, "");
   if (!error.ok()) return error;
   return definition;
 }

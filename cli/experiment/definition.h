@@ -2,6 +2,7 @@
 #ifndef VOXCONV_CLI_EXPERIMENT_DEFINITION_H_
 #define VOXCONV_CLI_EXPERIMENT_DEFINITION_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ enum class CellKind { kNetwork, kLayer, kMap, kInfo };
 
 struct InputSource {
   std::string name;   // in results and plots; the input itself where the file gives none
+  std::string like;   // which kind of data it stands for, such as "outdoor-64"; may be empty
   std::string input;  // a path or scene:...
   std::string voxel_size = "0.05";
   ReadOptions read;
@@ -39,8 +41,9 @@ struct ConfigurationItem {
   std::string name;
   harness::Json spec;  // a text as for `voxconv ab`, or an object with a preset's keys
   std::vector<std::string> against;  // the names of sides B; empty for the baseline, in info cells
-  std::optional<DType> dtype;        // instead of the cell's
-  harness::Json params;              // of "for": {"B": 256}
+  // Instead of the cell's, on backends that are named.
+  std::map<BackendKind, DType> dtype;
+  harness::Json params;  // of "for": {"B": 256}
   std::vector<std::string> backends;
 };
 
@@ -53,13 +56,17 @@ struct Definition {
   std::string given_inputs;  // "replace", "add" or "none"
   std::vector<int64_t> resolutions, quick_resolutions;
   std::vector<WorkItem> works, quick_works;
-  std::vector<DType> dtypes;
+  std::map<BackendKind, std::vector<DType>> dtypes;
   std::vector<bool> rebuild_maps;
   bool stage_times = false;
   std::vector<ConfigurationItem> configurations;
   std::string baseline;
   harness::Json json;  // all of the file
 };
+
+// What runs where a file names no inputs, and under --quick where it names no quick ones.
+std::vector<InputSource> DefaultInputs();
+std::vector<InputSource> DefaultQuickInputs();
 
 // Refused, naming the key, its value and what is allowed: whatever the user guide's section on
 // experiment files does not have.

@@ -33,15 +33,16 @@ void CheckFigure(JsonReader& figure) {
     ++kinds;
     if (!(*number > 0)) figure.Refuse(key, "are numbers above 0");
   }
+  kinds += figure.Flag("faster", false) ? 1 : 0;
   if (kinds == 1) return;
-  figure.Refuse("ratio", "is one of ratio, value, at_least and at_most");
+  figure.Refuse("ratio", "is exactly one of ratio, faster, value, at_least and at_most");
 }
 
 // Conditions on cells: each value a text, or an array of which one must hold.
 void CheckWhere(JsonReader& figure, const Names& parameters) {
   const Json* where = figure.Find("where");
   if (where == nullptr) return;
-  const Names allowed = With({"work", "input", "dtype", "maps", "stride", "backend"}, parameters);
+  const Names allowed = With({"work", "input", "like", "dtype", "maps"}, parameters);
   if (!where->is_object()) return figure.Refuse("where", "is an object");
   for (const auto& [key, value] : where->items()) {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
@@ -68,7 +69,7 @@ const Names& Metrics() {
     }
     for (const StageGroup& group : StageGroups()) names.emplace_back(group.name);
     return With(names, {"bytes", "launches", "padding", "queries", "index_bytes", "workspace",
-                        "l2_hit", "dram_bytes", "empty", "redundancy"});
+                        "l2_hit", "dram_bytes", "empty", "redundancy", "transfer"});
   }();
   return metrics;
 }
@@ -81,7 +82,7 @@ void CheckPublished(JsonReader& reader, const Definition& definition) {
   const Names parameters = ParameterNames(definition);
   reader.Each("published", [&](const Json& element, const std::string& path) {
     JsonReader figure(element, path,
-                      {"what", "ratio", "value", "at_least", "at_most", "source", "gpu",
+                      {"what", "ratio", "faster", "value", "at_least", "at_most", "source", "gpu",
                        "configuration", "against", "metric", "over", "where", "unmeasurable"},
                       reader.error());
     figure.Text("what");

@@ -138,18 +138,20 @@ absl::Status Runner::LoadFor(const Cell& cell) {
 // What tells a cell from the others, for the report and for its key.
 Json Runner::Describe(const Cell& cell) const {
   Json json = {{"input", cell.input.name},
+               {"like", cell.input.like},
                {"input_hash", input_.hash},
                {"voxels", input_.cloud.size()},
                {"neighbours", input_.density.neighbours},
                {"occupied", input_.occupied},
                {"input_class", harness::ToString(harness::Classify(input_.density))},
                {"work", cell.work.label},
-               {"dtype", std::string(ToString(cell.dtype_a()))},
+               {"dtype", std::string(ToString(cell.dtype_a))},
                {"maps", cell.rebuild_maps ? "rebuilt" : "reused"},
                {"configuration", cell.a.name},
                {"against", definition_.kind == CellKind::kInfo ? Json() : Json(cell.b.name)},
                {"params", cell.a.params}};
   if (cell.input.x.has_value()) json["x"] = *cell.input.x;
+  if (cell.dtype_b != cell.dtype_a) json["dtype_b"] = std::string(ToString(cell.dtype_b));
   if (cell.resolution != 0) json["resolution"] = cell.resolution;
   return json;
 }
@@ -190,8 +192,8 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
                             .b = configurations_.at(cell.b.name),
                             .cloud = input_.cloud,
                             .rebuild_maps = cell.rebuild_maps,
-                            .dtype_a = cell.dtype_a(),
-                            .dtype_b = cell.dtype_b(),
+                            .dtype_a = cell.dtype_a,
+                            .dtype_b = cell.dtype_b,
                             .seed = options_.seed,
                             .stage_times = definition_.stage_times};
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
@@ -229,8 +231,8 @@ absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary)
   if (definition_.kind != CellKind::kInfo) return Compare(cell, line, summary);
   VOXCONV_ASSIGN_OR_RETURN(
       const Json layers,
-      LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.dtype_a(),
-                    input_.cloud, options_.seed, session_.registry(), session_.Context()));
+      LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.dtype_a, input_.cloud,
+                    options_.seed, session_.registry(), session_.Context()));
   line["provenance"] = harness::DescribeProvenance(session_.backend());
   line["configurations"] = {{"a", harness::ToJson(configurations_.at(cell.a.name))}};
   line["layers"] = layers;
