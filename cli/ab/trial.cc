@@ -1,6 +1,7 @@
 #include "cli/ab/trial.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,8 +62,11 @@ absl::StatusOr<harness::PairedSamples> Measure(harness::PairedOptions options, c
                                                const std::string& label) {
   cli::Progress progress(label, 2 * (int64_t{options.pairs} + options.warmup));
   options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
-  const harness::InterruptGuard guard;
-  options.stop = [&] { return guard.interrupted(); };
+  std::optional<harness::InterruptGuard> guard;
+  if (!options.stop) {
+    guard.emplace();
+    options.stop = [&] { return guard->interrupted(); };
+  }
   return harness::PairedRun(work.a.run, work.b.run, options);
 }
 

@@ -40,7 +40,8 @@ class Verifier {
   std::map<std::string, CropCheck> known_;
 };
 
-// Runs the pairs with progress on a terminal; Ctrl-C ends them early.
+// Runs the pairs with progress on a terminal. Ctrl-C ends them early, unless `options.stop` says
+// what does.
 absl::StatusOr<harness::PairedSamples> Measure(harness::PairedOptions options, const Work& work,
                                                const std::string& label);
 

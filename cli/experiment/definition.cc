@@ -166,6 +166,10 @@ std::vector<WorkItem> ReadWorks(JsonReader& reader, CellKind kind, const char* n
   return works;
 }
 
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 // `json` with {NAME} replaced: the whole text by the value itself, as part of a text by its text.
 Json Substitute(const Json& json, const Json& params) {
   if (json.is_object() || json.is_array()) {
@@ -178,8 +182,7 @@ Json Substitute(const Json& json, const Json& params) {
   for (const auto& [name, value] : params.items()) {
     const std::string slot = absl::StrCat("{", name, "}");
     if (text == slot) return value;
-    text = absl::StrReplaceAll(
-        text, {{slot, value.is_string() ? value.get<std::string>() : value.dump()}});
+    text = absl::StrReplaceAll(text, {{slot, TextOf(value)}});
   }
   return text;
 }
@@ -260,15 +263,15 @@ std::vector<ConfigurationItem> ReadConfigurations(JsonReader& reader) {
     }
     const Names backends = ReadBackends(entry);
     for (const Json& params : ExpandFor(entry)) {
-      items.push_back({Substitute(name, params).get<std::string>(),
+      items.push_back({TextOf(Substitute(name, params)),
                        Substitute(*spec, params),
                        {},
                        dtype,
                        params,
                        backends});
-      for (const Json& other : Substitute(against, params)) {
+      for (const Json& other : against) {
         if (!other.is_string()) entry.Refuse("against", "are a name and an array of names");
-        if (other.is_string()) items.back().against.push_back(other.get<std::string>());
+        items.back().against.push_back(TextOf(Substitute(other, params)));
       }
     }
   });
@@ -402,7 +405,8 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   LinkSides(reader, definition);
   CheckPublished(reader, definition);
   CheckPlots(reader, definition);
-  reader.OneOf("analysis", {"variance", "map_sizes", "redundancy", "best", "transfer"}, "");
+  reader.OneOf("analysis", {"variance", "map_sizes", "redundancy", "best", "transfer", "parts"},
+               "");
   if (!error.ok()) return error;
   return definition;
 }

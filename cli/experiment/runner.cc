@@ -19,6 +19,7 @@
 #include "cli/input_options.h"
 #include "experiments/harness/build_info.h"
 #include "experiments/harness/input_class.h"
+#include "experiments/harness/interrupt.h"
 
 namespace voxconv::experiment {
 namespace {
@@ -108,7 +109,7 @@ class Runner {
   std::string loaded_;  // which input `input_` is
   LoadedInput input_;
   std::optional<ab::Verifier> verifier_;
-  bool interrupted_ = false;
+  harness::InterruptGuard interrupt_;  // for as long as cells run
   std::string label_;
 };
 
@@ -203,9 +204,9 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
   paired.pairs = options_.pairs;
   paired.warmup = options_.warmup;
   paired.quick = options_.quick;
+  paired.stop = [this] { return interrupt_.interrupted(); };
   VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, ab::Measure(paired, work, label_));
-  interrupted_ = samples.stopped;
-  if (interrupted_) return absl::OkStatus();
+  if (samples.stopped) return absl::CancelledError("interrupted");
   VOXCONV_ASSIGN_OR_RETURN(const harness::Comparison comparison, harness::Compare(samples));
   line.update(ab::DescribeTrial(request, work,
                                 {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
@@ -251,7 +252,11 @@ std::string Runner::TimeLeft(int64_t done, int64_t total) const {
 absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
   Tally tally;
   const auto total = static_cast<int64_t>(cells.size());
-  for (int64_t i = 0; i < total && !tally.interrupted; ++i) {
+  for (int64_t i = 0; i < total; ++i) {
+    if (interrupt_.interrupted()) {
+      tally.interrupted = true;
+      break;
+    }
     const Cell& cell = cells[i];
     VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
     const Json description = Describe(cell);
@@ -266,7 +271,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
                  {"cell", description}};
     std::string summary;
     const absl::Status status = RunCell(cell, line, summary);
-    if (interrupted_) {
+    if (absl::IsCancelled(status)) {
       tally.interrupted = true;
       break;
     }

@@ -7,6 +7,7 @@ import statistics
 
 import plots
 import results as lines
+import rule
 
 
 @dataclasses.dataclass
@@ -17,8 +18,9 @@ class Extra:
 
 
 def run(kind, experiment, folder, stem):
-    return {"variance": variance, "map_sizes": map_sizes, "redundancy": redundancy}[kind](
-        experiment, folder, stem)
+    analyses = {"variance": variance, "map_sizes": map_sizes, "redundancy": redundancy,
+                "best": best, "transfer": transfer, "parts": parts}
+    return analyses[kind](experiment, folder, stem)
 
 
 def effects(observations, factors):
@@ -178,6 +180,90 @@ def _best(experiment, observations):
         rows.append(row)
     return ("The best of each class of inputs",
             ["input class", "network", "dtype", "maps", "fastest", "second", "times slower"], rows)
+
+
+def best(experiment, folder, stem):
+    """The best configuration of each input and work, by every metric that was compared."""
+    del folder, stem
+    rows = []
+    for metric in ("time", "map_query", "gather", "scatter"):
+        groups = {}
+        for cell in experiment.measured():
+            about = cell["cell"]
+            ratio = lines.ratio_of(cell, metric)
+            if ratio is None:
+                continue
+            group = (about["input"], about["work"], about["dtype"])
+            # Side B, to which all are compared, is a candidate, too.
+            ranked = groups.setdefault(group, {about["against"]: (1.0, 1.0, 1.0)})
+            ranked[about["configuration"]] = ratio
+        for group, ranked in groups.items():
+            first = max(ranked, key=lambda name: ranked[name][0])
+            value, low, high = ranked[first]
+            rows.append([lines.METRIC_NAMES[metric], *group, first, f"{value:.3f}",
+                         f"{low:.3f}..{high:.3f}"])
+    return Extra(tables=[("The best of each input and work",
+                          ["metric", "input", "work", "dtype", "best", "times the baseline",
+                           "interval"], rows)])
+
+
+def parts(experiment, folder, stem):
+    """How much of an engine's gain its mapping and its dataflow alone bring."""
+    del folder, stem
+    extra = Extra()
+    engines = {}
+    for cell in experiment.measured():
+        params = cell["cell"]["params"]
+        ratio = lines.ratio_of(cell, "time")
+        if ratio is not None and "engine" in params:
+            place = (cell["cell"]["input"], cell["cell"]["work"], cell["cell"]["dtype"])
+            engines.setdefault(params["engine"], {}).setdefault(params["part"], {})[place] = ratio
+    rows = []
+    for engine, by_part in engines.items():
+        if set(by_part) != {"mapping", "dataflow", "both"}:
+            continue
+        places = set.intersection(*(set(ratios) for ratios in by_part.values()))
+        if not places:
+            continue
+        gain = {part: rule.combine([ratios[place] for place in sorted(places)], "mean")
+                for part, ratios in by_part.items()}
+        rows.append([engine] + [f"{gain[part][0]:.2f} ({gain[part][1]:.2f}..{gain[part][2]:.2f})"
+                                for part in ("mapping", "dataflow", "both")]
+                    + [str(len(places))])
+        extra.text.append(_part_in_words(engine, gain))
+    extra.tables.append(("Times faster than the plain engine",
+                         ["engine", "mapping alone", "dataflow alone", "both", "cells"], rows))
+    return extra
+
+
+def _part_in_words(engine, gain):
+    """Which part carries the gain, from the three ratios and their intervals alone."""
+    total, low, _ = gain["both"]
+    mapping, dataflow = gain["mapping"], gain["dataflow"]
+    words = f"{engine} is {total:.2f} times as fast as the plain engine"
+    if low <= 1:
+        return f"{words}: there is no gain to share out."
+    if mapping[1] <= 1 and dataflow[1] <= 1:
+        return f"{words}; neither part brings a gain alone."
+    if mapping[1] > dataflow[2]:
+        first, ratios = "mapping", (mapping, dataflow)
+    elif dataflow[1] > mapping[2]:
+        first, ratios = "dataflow", (dataflow, mapping)
+    else:
+        return (f"{words}; its mapping alone brings {mapping[0]:.2f}, its dataflow alone "
+                f"{dataflow[0]:.2f}: neither more than the other beyond the intervals.")
+    return (f"{words}; its {first} carries the gain, {ratios[0][0]:.2f} alone against "
+            f"{ratios[1][0]:.2f} of the other part.")
+
+
+def transfer(experiment, folder, stem):
+    del folder, stem
+    rows = [[*group, f"{other[0]}, {other[1]}", choice, f"{loss[0]:.3f}",
+             f"{loss[1]:.3f}..{loss[2]:.3f}"]
+            for group, other, choice, loss in rule.transfer_losses(experiment)]
+    return Extra(tables=[("Time with another work's best configuration, over that with the own",
+                          ["input", "work", "tuned for", "configuration", "loss", "interval"],
+                          rows)])
 
 
 def map_sizes(experiment, folder, stem):

@@ -59,6 +59,8 @@ def _number(value):
 
 
 def _published(figure):
+    if figure.get("faster"):
+        return "faster"
     if "ratio" in figure:
         return f"{_number(figure['ratio'])}x"
     for key, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most ")):
@@ -71,7 +73,7 @@ def _ours(figure, outcome):
     if outcome.ours is None:
         return ""
     value, low, high = outcome.ours
-    if "ratio" not in figure:
+    if "ratio" not in figure and not figure.get("faster"):
         return _number(value)
     return f"{value:.2f}x ({low:.2f}..{high:.2f})"
 

@@ -31,6 +31,7 @@ METRIC_NAMES = {
     "dram_bytes": "DRAM bytes (ncu)",
     "empty": "empty share of the dense table",
     "redundancy": "redundancy R (Eq. 2)",
+    "transfer": "time by another work's best",
 }
 
 

@@ -5,6 +5,7 @@ A published ratio p (below 1: both sides are exchanged) against ours r with the 
                            half to twice the published gain
   reproduced in direction  low > 1 and r > 1.01, whatever the size
   not reproduced           otherwise
+A paper that says "faster" without a number: reproduced where the direction holds, else not.
 A p within 5 % of 1 says that there is no difference: reproduced where the interval meets
 1/1.1 .. 1.1, else in direction where r is on p's side of 1.
 
@@ -80,17 +81,33 @@ def _holds(condition, actual):
     return any(str(one) == str(actual) for one in wanted)
 
 
-def matches(figure, cell):
-    """Whether a published figure is about a cell."""
+def orientation(figure, cell):
+    """How a published figure is about a cell: "a" as it stands, "b" with its sides exchanged, or
+    None."""
     about = cell["cell"]
-    for key in ("configuration", "against"):
-        if figure.get(key) and figure[key] != about.get(key):
-            return False
     for key, condition in figure.get("where", {}).items():
         actual = about.get("params", {}).get(key, about.get(key))
         if not _holds(condition, actual):
-            return False
-    return True
+            return None
+    first, second = figure.get("configuration"), figure.get("against")
+    sides = about["configuration"], about.get("against")
+    if first in (None, sides[0]) and second in (None, sides[1]):
+        return "a"
+    if first in (None, sides[1]) and second in (None, sides[0]):
+        return "b"
+    return None
+
+
+def _value(figure, cell, side):
+    """(value, low, high) of a claim in a cell, or None."""
+    metric = figure.get("metric", "time")
+    if "ratio" not in figure and not figure.get("faster"):
+        value = lines.side_value(cell, metric, side)
+        return None if value is None else (value,) * 3
+    ratio = lines.ratio_of(cell, metric)
+    if ratio is None or side == "a":
+        return ratio
+    return 1 / ratio[0], 1 / ratio[2], 1 / ratio[1]
 
 
 def combine(values, over):
@@ -104,40 +121,70 @@ def combine(values, over):
     return tuple(math.exp(sum(map(math.log, column)) / len(values)) for column in zip(*values))
 
 
+def transfer_losses(experiment):
+    """How much slower each work is with another work's best configuration than with its own."""
+    groups = {}
+    for cell in experiment.measured():
+        about = cell["cell"]
+        ratio = lines.ratio_of(cell, "time")
+        if ratio is not None and not cell["quick"] and cell["result"]["pairs"] >= MIN_PAIRS:
+            groups.setdefault((about["input"], about["work"]), {})[about["configuration"]] = ratio
+    best = {group: max(ratios, key=lambda name: ratios[name][0])
+            for group, ratios in groups.items()}
+    losses = []
+    for group, ratios in groups.items():
+        own = ratios[best[group]]
+        for other, choice in best.items():
+            if other != group and choice in ratios:
+                theirs = ratios[choice]
+                losses.append((group, other, choice, (own[0] / theirs[0], own[1] / theirs[2],
+                                                      own[2] / theirs[1])))
+    return losses
+
+
+def _not_measured(figure, of_claim, quick):
+    refused = sorted({cell["reason"] for cell in of_claim if cell["status"] == "refused"})
+    if quick:
+        return f"only quick cells; {MIN_PAIRS} pairs are needed"
+    if refused:
+        return "refused: " + "; ".join(refused)
+    if figure.get("metric") in ("l2_hit", "dram_bytes") and of_claim:
+        return "no hardware counters were read (experiment --counters)"
+    return "no such cell was measured"
+
+
 def judge(figure, experiment):
     """The outcome of one published figure, from the lines alone."""
     if figure.get("unmeasurable"):
         return Outcome(NOT_MEASURABLE, reason=figure["unmeasurable"])
-    metric = figure.get("metric", "time")
-    is_ratio = "ratio" in figure
-    of_claim = [cell for cell in experiment.cells if matches(figure, cell)]
-    values, quick = [], False
-    for cell in of_claim:
-        if cell["status"] != "measured":
-            continue
-        if is_ratio:
-            value = lines.ratio_of(cell, metric)
-        else:
-            value = lines.side_value(cell, metric)
-            value = None if value is None else (value,) * 3
-        if value is None:
-            continue
-        timed = "result" in cell
-        if cell["quick"] or (timed and cell["result"]["pairs"] < MIN_PAIRS):
-            quick = True
-            continue
-        values.append(value)
+    values, quick, of_claim = [], False, []
+    if figure.get("metric") == "transfer":
+        values = [loss for _, _, _, loss in transfer_losses(experiment)]
+        quick = not values and any(cell["quick"] for cell in experiment.cells)
+    else:
+        sides = [(cell, orientation(figure, cell)) for cell in experiment.cells]
+        # Where the pair was measured in the claim's order, that counts.
+        wanted = "a" if any(side == "a" for _, side in sides) else "b"
+        takes_both = "ratio" not in figure and not figure.get("faster")
+        for cell, side in sides:
+            if side is None or not (side == wanted or takes_both):
+                continue
+            of_claim.append(cell)
+            value = _value(figure, cell, side) if cell["status"] == "measured" else None
+            if value is None:
+                continue
+            if cell["quick"] or ("result" in cell and cell["result"]["pairs"] < MIN_PAIRS):
+                quick = True
+                continue
+            values.append(value)
     if not values:
-        refused = sorted({cell["reason"] for cell in of_claim if cell["status"] == "refused"})
-        if quick:
-            reason = f"only quick cells; {MIN_PAIRS} pairs are needed"
-        elif refused:
-            reason = "refused: " + "; ".join(refused)
-        elif metric in ("l2_hit", "dram_bytes") and of_claim:
-            reason = "no hardware counters were read (experiment --counters)"
-        else:
-            reason = "no such cell was measured"
-        return Outcome(NOT_MEASURABLE, cells=0, reason=reason)
+        return Outcome(NOT_MEASURABLE, reason=_not_measured(figure, of_claim, quick))
     ours = combine(values, figure.get("over", "mean"))
-    verdict = judge_ratio(figure["ratio"], ours) if is_ratio else judge_value(figure, ours[0])
+    if figure.get("faster"):
+        holds = ours[1] > 1 and ours[0] > 1 + SMALLEST_DIFFERENCE
+        verdict = REPRODUCED if holds else NOT_REPRODUCED
+    elif "ratio" in figure:
+        verdict = judge_ratio(figure["ratio"], ours)
+    else:
+        verdict = judge_value(figure, ours[0])
     return Outcome(verdict, ours=ours, cells=len(values))
