@@ -2,6 +2,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/experiment/cells.h"
 #include "cli/experiment/definition.h"
+#include "cli/experiment/hardware.h"
 #include "cli/experiment/runner.h"
 #include "cli/session.h"
 #include "experiments/harness/paired.h"
@@ -37,6 +39,10 @@ po::options_description ExperimentOptions() {
        "one small cell a configuration and 2 pairs: shows that all works")  //
       ("pairs", po::value<int>(), "measured pairs, 20 or more")             //
       ("warmup", po::value<int>(), "runs of each side before them; 2")      //
+      ("counters", po::bool_switch(),
+       "CUDA: also read hardware counters (L2 hits, DRAM bytes) by running under ncu")  //
+      ("profiled-side", po::value<std::string>(),
+       "used by --counters: run one side of one cell, CELL:a|b:EXPERIMENT, and measure nothing")  //
       ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features");
   return options;
 }
@@ -123,7 +129,24 @@ absl::Status PrintList() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values) {
+// Fills in ncu and the command that it is to run.
+absl::Status ParseCounters(const po::variables_map& values, const std::vector<std::string>& args,
+                           experiment::RunnerOptions& options) {
+  if (!values["counters"].as<bool>() || values.count("profiled-side") != 0) {
+    return absl::OkStatus();
+  }
+  if (values["backend"].as<std::string>() != "cuda") {
+    return absl::InvalidArgumentError("--counters: hardware counters are read of CUDA only");
+  }
+  VOXCONV_ASSIGN_OR_RETURN(options.ncu, experiment::FindNcu());
+  std::error_code error;
+  options.command = {std::filesystem::read_symlink("/proc/self/exe", error).string(), "experiment"};
+  options.command.insert(options.command.end(), args.begin(), args.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values,
+                                                             const std::vector<std::string>& args) {
   if (values.count("out") == 0) {
     return absl::InvalidArgumentError("--out is missing: a directory for the results");
   }
@@ -140,6 +163,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   paired.warmup = options.warmup;
   paired.quick = options.quick;
   VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  VOXCONV_RETURN_IF_ERROR(ParseCounters(values, args, options));
   return options;
 }
 
@@ -167,6 +191,19 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
             << " finished before; results in "
             << experiment::ResultPath(options.directory, definition.name) << "\n";
   return tally;
+}
+
+absl::Status RunForProfiler(const std::string& text, const std::vector<Definition>& definitions,
+                            const experiment::CellOptions& cell_options,
+                            const experiment::RunnerOptions& options, Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto side, experiment::ParseProfiledSide(text));
+  for (const Definition& definition : definitions) {
+    if (definition.name != side.experiment) continue;
+    return experiment::RunProfiledSide(
+        definition, experiment::ExpandCells(definition, cell_options), side, options, session);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("--profiled-side: experiment '", side.experiment, "' is not among those named"));
 }
 
 }  // namespace
@@ -199,8 +236,12 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
     }
     return absl::OkStatus();
   }
-  VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values));
+  VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  if (values.count("profiled-side") != 0) {
+    return RunForProfiler(values["profiled-side"].as<std::string>(), definitions, cell_options,
+                          runner_options, *session);
+  }
   std::string failure;
   for (const Definition& definition : definitions) {
     const absl::StatusOr<experiment::Tally> tally =

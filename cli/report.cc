@@ -1,15 +1,11 @@
 // `voxconv report`: result files of experiments as pages with plots, by a Python program.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/session.h"
+#include "cli/subprocess.h"
 #include "experiments/harness/data_files.h"
 
 namespace voxconv::cli {
@@ -29,36 +25,18 @@ absl::StatusOr<std::string> FindProgram() {
       "and the source tree");
 }
 
-// The exit status of `python` with `arguments`; 127 where it cannot be started.
-absl::StatusOr<int> RunPython(const std::string& python,
-                              const std::vector<std::string>& arguments) {
-  std::vector<const char*> argv = {python.c_str()};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child < 0) return absl::InternalError(absl::StrCat("fork: ", std::strerror(errno)));
-  if (child == 0) {
-    execvp(argv[0], const_cast<char* const*>(argv.data()));
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return absl::InternalError(absl::StrCat("waitpid: ", std::strerror(errno)));
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
 // The first Python that has Matplotlib: that of the path, which may be a user's own, then the
 // system's, for which packages are installed.
 absl::StatusOr<std::string> FindPython() {
   bool any = false;
   for (const char* python : {"python3", "/usr/bin/python3"}) {
-    VOXCONV_ASSIGN_OR_RETURN(const int status,
-                             RunPython(python, {"-c",
-                                                "import importlib.util as u, sys; "
-                                                "sys.exit(u.find_spec('matplotlib') is None)"}));
-    if (status == 0) return python;
-    any = any || status != 127;
+    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
+                             RunProgram({python, "-c",
+                                         "import importlib.util as u, sys; "
+                                         "sys.exit(u.find_spec('matplotlib') is None)"},
+                                        /*capture=*/false));
+    if (result.exit_status == 0) return python;
+    any = any || result.exit_status != 127;
   }
   return absl::NotFoundError(absl::StrCat(any ? "Python's matplotlib" : "python3",
                                           " is missing; install python3-matplotlib"));
@@ -88,12 +66,13 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
-  VOXCONV_ASSIGN_OR_RETURN(const int status,
-                           RunPython(python, {program, directory, "--out", out, "--title",
-                                              values["title"].as<std::string>()}));
-  if (status == 0) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
+                           RunProgram({python, program, directory, "--out", out, "--title",
+                                       values["title"].as<std::string>()},
+                                      /*capture=*/false));
+  if (result.exit_status == 0) return absl::OkStatus();
   return absl::InternalError(
-      absl::StrCat("the report has errors (exit status ", status, "); see above"));
+      absl::StrCat("the report has errors (exit status ", result.exit_status, "); see above"));
 }
 
 }  // namespace voxconv::cli

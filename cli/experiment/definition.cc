@@ -325,6 +325,9 @@ void ReadFactors(JsonReader& reader, Definition& definition) {
   }
   if (definition.rebuild_maps.empty()) definition.rebuild_maps = {true};
   definition.stage_times = reader.Flag("stage_times", false);
+  Names stages;
+  for (int i = 0; i < kNumStages; ++i) stages.emplace_back(ToString(static_cast<Stage>(i)));
+  definition.counters_stage = reader.OneOf("counters_stage", stages, "");
 }
 
 }  // namespace
@@ -375,6 +378,7 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
                      "dtypes",
                      "maps",
                      "stage_times",
+                     "counters_stage",
                      "configurations",
                      "baseline",
                      "published",

@@ -59,6 +59,7 @@ struct Definition {
   std::map<BackendKind, std::vector<DType>> dtypes;
   std::vector<bool> rebuild_maps;
   bool stage_times = false;
+  std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run
   std::vector<ConfigurationItem> configurations;
   std::string baseline;
   harness::Json json;  // all of the file

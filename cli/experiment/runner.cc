@@ -78,7 +78,7 @@ bool IsRefusal(const absl::Status& status) {
 class Runner {
  public:
   Runner(const Definition& definition, const RunnerOptions& options, cli::Session& session,
-         ResultFile file)
+         std::optional<ResultFile> file)
       : definition_(definition),
         options_(options),
         session_(session),
@@ -87,6 +87,7 @@ class Runner {
 
   absl::Status Resolve(const std::vector<Cell>& cells);
   absl::StatusOr<Tally> Run(const std::vector<Cell>& cells);
+  absl::Status RunForProfiler(const Cell& cell, char side);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -96,13 +97,15 @@ class Runner {
   std::string KeyOf(const Json& description) const;
   absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
   absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
+  ab::Request RequestFor(const Cell& cell) const;
+  Json HardwareCounters(size_t cell) const;
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
   std::string TimeLeft(int64_t done, int64_t total) const;
 
   const Definition& definition_;
   const RunnerOptions& options_;
   cli::Session& session_;
-  ResultFile file_;
+  std::optional<ResultFile> file_;  // of runs that measure
   Clock::time_point start_;
   int64_t run_ = 0;  // cells of this run, for the time left
   std::map<std::string, harness::Configuration> configurations_;
@@ -173,6 +176,7 @@ std::string Runner::KeyOf(const Json& description) const {
   key["quick"] = options_.quick;
   key["seed"] = options_.seed;
   key["stage_times"] = definition_.stage_times;
+  key["counters"] = !options_.ncu.empty();
   return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -188,15 +192,41 @@ absl::StatusOr<ab::Work> Runner::MakeWork(const ab::Request& request, const Cell
   }
 }
 
+ab::Request Runner::RequestFor(const Cell& cell) const {
+  return {.a = configurations_.at(cell.a.name),
+          .b = configurations_.at(cell.b.name),
+          .cloud = input_.cloud,
+          .rebuild_maps = cell.rebuild_maps,
+          .dtype_a = cell.dtype_a,
+          .dtype_b = cell.dtype_b,
+          .seed = options_.seed,
+          .stage_times = definition_.stage_times};
+}
+
+absl::Status Runner::RunForProfiler(const Cell& cell, char side) {
+  VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
+  const ab::Request request = RequestFor(cell);
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
+  return experiment::RunForProfiler(side == 'a' ? work.a.run : work.b.run);
+}
+
+// A side whose counters cannot be read has the reason in their place: times do not depend on them.
+Json Runner::HardwareCounters(size_t cell) const {
+  Json hardware = Json::object();
+  for (const char side : {'a', 'b'}) {
+    std::vector<std::string> command = options_.command;
+    command.insert(command.end(),
+                   {"--profiled-side", ToString(ProfiledSide{cell, side, definition_.name})});
+    const absl::StatusOr<Json> counters =
+        ReadHardwareCounters(options_.ncu, definition_.counters_stage, command);
+    hardware[std::string(1, side)] =
+        counters.ok() ? *counters : Json{{"error", std::string(counters.status().message())}};
+  }
+  return hardware;
+}
+
 absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary) {
-  const ab::Request request{.a = configurations_.at(cell.a.name),
-                            .b = configurations_.at(cell.b.name),
-                            .cloud = input_.cloud,
-                            .rebuild_maps = cell.rebuild_maps,
-                            .dtype_a = cell.dtype_a,
-                            .dtype_b = cell.dtype_b,
-                            .seed = options_.seed,
-                            .stage_times = definition_.stage_times};
+  const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
   VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
                            verifier_->Verify(request, work, input_.hash));
@@ -261,7 +291,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
     const Json description = Describe(cell);
     const std::string key = KeyOf(description);
-    if (file_.Has(key)) {
+    if (file_->Has(key)) {
       ++tally.finished_before;
       continue;
     }
@@ -271,6 +301,9 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
                  {"cell", description}};
     std::string summary;
     const absl::Status status = RunCell(cell, line, summary);
+    if (status.ok() && !options_.ncu.empty()) {
+      line["hardware"] = HardwareCounters(static_cast<size_t>(i));
+    }
     if (absl::IsCancelled(status)) {
       tally.interrupted = true;
       break;
@@ -286,7 +319,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
         tally.first_failure = absl::StrCat(TitleOf(cell), ": ", status.message());
       }
     }
-    VOXCONV_RETURN_IF_ERROR(file_.Append(line));
+    VOXCONV_RETURN_IF_ERROR(file_->Append(line));
     std::cout << absl::StrFormat("[%d/%d] %s: %s%s", i + 1, total, TitleOf(cell), summary,
                                  TimeLeft(i + 1, total))
               << std::endl;
@@ -295,6 +328,18 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
 }
 
 }  // namespace
+
+absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& cells,
+                             const ProfiledSide& side, const RunnerOptions& options,
+                             cli::Session& session) {
+  if (side.cell >= cells.size()) {
+    return absl::OutOfRangeError(absl::StrCat("--profiled-side: cell ", side.cell, " of ",
+                                              cells.size(), " in ", definition.name));
+  }
+  Runner runner(definition, options, session, std::nullopt);
+  VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
+  return runner.RunForProfiler(cells[side.cell], side.side);
+}
 
 std::string ResultPath(const std::string& directory, const std::string& name) {
   return absl::StrCat(directory, "/", absl::StrReplaceAll(name, {{"/", "-"}}), ".jsonl");

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/experiment/cells.h"
 #include "cli/experiment/definition.h"
+#include "cli/experiment/hardware.h"
 #include "cli/session.h"
 
 namespace voxconv::experiment {
@@ -18,6 +19,9 @@ struct RunnerOptions {
   int pairs = 20;
   int warmup = 2;
   uint64_t seed = 1;
+  // Where to read hardware counters, too: the program ncu, and how this one was called.
+  std::string ncu;
+  std::vector<std::string> command;
 };
 
 struct Tally {
@@ -37,6 +41,12 @@ struct Tally {
 // its cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, cli::Session& session);
+
+// Runs one side of a cell for a profiler that watches this process. Nothing is verified: the cell
+// that asks for its counters is.
+absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& cells,
+                             const ProfiledSide& side, const RunnerOptions& options,
+                             cli::Session& session);
 
 std::string ResultPath(const std::string& directory, const std::string& name);
 
