@@ -3,11 +3,13 @@
 #define VOXCONV_CLI_AB_GATE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cli/ab/work.h"
+#include "cli/verify/problem.h"
 
 namespace voxconv::ab {
 
@@ -26,14 +28,30 @@ struct CropCheck {
   double bound = 0;
 };
 
-// Runs the layer on a crop of at most `crop_voxels` of `rows` and compares output coordinates and
-// kernel map exactly and features within the bound of verify. kInternal says what differed.
+// What the reference makes of a layer on a crop of at most `crop_voxels` of `rows`.
+struct CropReference {
+  std::unique_ptr<verify::Problem> problem;
+  std::vector<float> features, weights;
+  std::vector<double> output;
+  double bound = 0;  // on the norm-wise error, that of verify
+};
+absl::StatusOr<CropReference> MakeCropReference(const LayerShape& shape,
+                                                absl::Span<const Coordinate> rows,
+                                                int64_t crop_voxels);
+
+// Runs the layer on the crop and compares output coordinates and kernel map exactly and features
+// within the bound. kInternal says what differed.
+absl::StatusOr<CropCheck> CheckAgainst(const CropReference& reference,
+                                       const harness::Configuration& configuration,
+                                       const LayerShape& shape, const Registry& registry,
+                                       const ExecutionContext& context);
+
+// Both.
 absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
                                                 const LayerShape& shape,
                                                 absl::Span<const Coordinate> rows,
                                                 const Registry& registry,
-                                                const ExecutionContext& context,
-                                                int64_t crop_voxels = kCropVoxels);
+                                                const ExecutionContext& context);
 
 // Norm-wise difference of what both sides give, one run each. kInternal if it is past the bound.
 absl::StatusOr<double> CompareOutputs(const Work& work);

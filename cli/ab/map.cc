@@ -56,6 +56,7 @@ class MapRunner {
   absl::StatusOr<std::vector<float>> PairsPerOffset() const {
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, Pairs());
     std::vector<float> counts;
+    counts.reserve(pairs.num_offsets());
     for (int k = 0; k < pairs.num_offsets(); ++k) {
       counts.push_back(static_cast<float>(pairs.num_pairs(k)));
     }

@@ -13,38 +13,51 @@ namespace voxconv::ab {
 
 using harness::Json;
 
+absl::StatusOr<CropCheck> Verifier::Check(const harness::Configuration& configuration,
+                                          const LayerShape& shape, const Request& request,
+                                          const std::string& input_hash) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
+                           ConvGeometry::Create(PlacedGeometry(shape.geometry)));
+  if (input_hash != references_of_) {  // those of one input are enough to keep
+    references_.clear();
+    references_of_ = input_hash;
+  }
+  const std::string layer = absl::StrCat(geometry.ToString(), " ", shape.c_in, " ", shape.c_out);
+  const std::string key =
+      absl::StrCat(input_hash, " ", layer, " ", harness::ToJson(configuration).dump());
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  auto reference = references_.find(layer);
+  if (reference == references_.end()) {
+    VOXCONV_ASSIGN_OR_RETURN(CropReference made,
+                             MakeCropReference(shape, RowsOf(request.cloud), crop_voxels_));
+    reference = references_.emplace(layer, std::move(made)).first;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const CropCheck check, CheckAgainst(reference->second, configuration,
+                                                               shape, registry_, context_));
+  known_[key] = check;
+  return check;
+}
+
 absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work& work,
                                               const std::string& input_hash) {
-  const std::vector<Coordinate> rows = RowsOf(request.cloud);
   Verification result;
   result.checks = {{"layers", Json::array()}};
   for (const auto& [name, configuration] :
        {std::pair("a", &request.a), std::pair("b", &request.b)}) {
-    const std::string side = absl::StrCat(input_hash, harness::ToJson(*configuration).dump());
     for (const LayerShape& shape : work.layers_to_check) {
-      VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
-                               ConvGeometry::Create(PlacedGeometry(shape.geometry)));
-      const std::string key =
-          absl::StrCat(side, geometry.ToString(), " ", shape.c_in, " ", shape.c_out);
-      auto known = known_.find(key);
-      if (known == known_.end()) {
-        const absl::StatusOr<CropCheck> check =
-            CheckAgainstReference(*configuration, shape, rows, registry_, context_, crop_voxels_);
-        if (!check.ok()) {
-          return absl::Status(
-              check.status().code(),
-              absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
-        }
-        known = known_.emplace(key, *check).first;
+      const absl::StatusOr<CropCheck> check = Check(*configuration, shape, request, input_hash);
+      if (!check.ok()) {
+        return absl::Status(
+            check.status().code(),
+            absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
       }
-      const CropCheck& check = known->second;
       result.checks["layers"].push_back({{"side", name},
                                          {"kind", std::string(ToString(shape.geometry.kind))},
-                                         {"voxels", check.voxels},
-                                         {"error", check.error},
-                                         {"bound", check.bound}});
-      result.error = std::max(result.error, check.error);
-      result.voxels = std::max(result.voxels, check.voxels);
+                                         {"voxels", check->voxels},
+                                         {"error", check->error},
+                                         {"bound", check->bound}});
+      result.error = std::max(result.error, check->error);
+      result.voxels = std::max(result.voxels, check->voxels);
     }
   }
   const absl::StatusOr<double> difference = CompareOutputs(work);

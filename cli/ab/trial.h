@@ -34,10 +34,16 @@ class Verifier {
                                       const std::string& input_hash);
 
  private:
+  absl::StatusOr<CropCheck> Check(const harness::Configuration& configuration,
+                                  const LayerShape& shape, const Request& request,
+                                  const std::string& input_hash);
+
   const Registry& registry_;
   ExecutionContext context_;
   int64_t crop_voxels_;
-  std::map<std::string, CropCheck> known_;
+  std::map<std::string, CropCheck> known_;           // by input, layer and configuration
+  std::map<std::string, CropReference> references_;  // by layer, of the input `references_of_`
+  std::string references_of_;
 };
 
 // Runs the pairs with progress on a terminal. Ctrl-C ends them early, unless `options.stop` says

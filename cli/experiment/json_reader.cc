@@ -54,7 +54,7 @@ void JsonReader::Refuse(const char* key, absl::string_view allowed) {
       absl::StrCat("key '", PathOf(key), "' is missing; allowed ", allowed));
 }
 
-std::string JsonReader::Text(const char* key, std::optional<std::string> fallback) {
+std::string JsonReader::Text(const char* key, const std::optional<std::string>& fallback) {
   const Json* value = Find(key);
   if (value != nullptr && value->is_string() && !value->get_ref<const std::string&>().empty()) {
     return value->get<std::string>();
@@ -64,7 +64,7 @@ std::string JsonReader::Text(const char* key, std::optional<std::string> fallbac
 }
 
 std::string JsonReader::OneOf(const char* key, absl::Span<const std::string> allowed,
-                              std::optional<std::string> fallback) {
+                              const std::optional<std::string>& fallback) {
   const Json* value = Find(key);
   if (value == nullptr && fallback.has_value()) return *fallback;
   if (value != nullptr && value->is_string()) {

@@ -28,9 +28,9 @@ class JsonReader {
   const harness::Json* Find(const char* key) const;
 
   // Without a fallback the key is required.
-  std::string Text(const char* key, std::optional<std::string> fallback = std::nullopt);
+  std::string Text(const char* key, const std::optional<std::string>& fallback = std::nullopt);
   std::string OneOf(const char* key, absl::Span<const std::string> allowed,
-                    std::optional<std::string> fallback = std::nullopt);
+                    const std::optional<std::string>& fallback = std::nullopt);
   int64_t Integer(const char* key, int64_t least, int64_t most, int64_t fallback);
   std::optional<double> Number(const char* key);
   bool Flag(const char* key, bool fallback);

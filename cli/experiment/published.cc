@@ -53,16 +53,16 @@ void CheckWhere(JsonReader& figure, const Names& parameters) {
 }  // namespace
 
 const std::vector<StageGroup>& StageGroups() {
-  static const std::vector<StageGroup> groups = {
+  static const std::vector<StageGroup> kGroups = {
       {"mapping", {Stage::kOutputCoords, Stage::kIndexBuild, Stage::kMapQuery, Stage::kConvert}},
       {"movement", {Stage::kGather, Stage::kScatter}},
       {"convolution", {Stage::kGather, Stage::kGemm, Stage::kScatter, Stage::kFused}},
   };
-  return groups;
+  return kGroups;
 }
 
 const Names& Metrics() {
-  static const Names metrics = [] {
+  static const Names kMetrics = [] {
     Names names = {"time"};
     for (int i = 0; i < kNumStages; ++i) {
       names.emplace_back(ToString(static_cast<Stage>(i)));
@@ -71,7 +71,7 @@ const Names& Metrics() {
     return With(names, {"bytes", "launches", "padding", "queries", "index_bytes", "workspace",
                         "l2_hit", "dram_bytes", "empty", "redundancy", "transfer"});
   }();
-  return metrics;
+  return kMetrics;
 }
 
 void CheckPublished(JsonReader& reader, const Definition& definition) {

@@ -7,7 +7,7 @@ A published ratio p (below 1: both sides are exchanged) against ours r with the 
   not reproduced           otherwise
 A paper that says "faster" without a number: reproduced where the direction holds, else not.
 A p within 5 % of 1 says that there is no difference: reproduced where the interval meets
-1/1.1 .. 1.1, else in direction where r is on p's side of 1.
+1/1.1 .. 1.1, else in direction where low > 1.
 
 A published quantity v: reproduced within 25 %, in direction within a factor of 2. A bound ("at
 least", "at most"): reproduced where it holds, in direction within a factor of 2.

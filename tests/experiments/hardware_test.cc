@@ -13,13 +13,13 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kReport[] =
-    R"(==PROF== Connected to process 1
+    R"csv(==PROF== Connected to process 1
 ==PROF== Disconnected
 "ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","lts__t_sectors_lookup_hit.sum","lts__t_sectors_lookup_miss.sum"
 "","","byte","byte","sector","sector"
 "0","void Search<int, 256>(""x"", int)","1,000","24","75","25"
 "1","Build","500","0","15","85"
-)";
+)csv";
 
 TEST(NcuCsvTest, CountersOfAllKernelsAreSummed) {
   const auto counters = ParseNcuCsv(kReport);
