@@ -11,6 +11,16 @@ namespace voxconv::experiment {
 
 using harness::Json;
 
+namespace {
+
+// Empty where there is no text.
+std::string TextAt(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
 absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json& definition) {
   ResultFile result(path);
   std::error_code error;
@@ -25,9 +35,10 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
     ends_in_newline = !file.eof();
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) continue;
-    if (line.value("kind", "") == "experiment") last_definition = line.value("definition", Json());
-    if (line.value("kind", "") == "cell" && line.value("status", "") != "failed") {
-      result.finished_.insert(line.value("key", ""));
+    const std::string kind = TextAt(line, "kind");
+    if (kind == "experiment") last_definition = line.value("definition", Json());
+    if (kind == "cell" && TextAt(line, "status") != "failed") {
+      result.finished_.insert(TextAt(line, "key"));
     }
   }
   if (!ends_in_newline) {

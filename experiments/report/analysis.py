@@ -300,17 +300,14 @@ def redundancy(experiment, folder, stem):
     seen = set()
     for cell in experiment.measured():
         for layer in cell["layers"]:
-            offsets = len(layer["map_sizes"])
-            if offsets < 2 or not layer["pairs"]:
+            if len(layer["map_sizes"]) < 2 or not layer["n_in"]:
                 continue
-            density = layer["pairs"] / (layer["n_in"] * offsets)
-            share = lines.redundancy_of(layer)
             row = (cell["cell"]["input"], layer["geometry"], layer["c_in"], layer["c_out"])
             if row in seen:
                 continue
             seen.add(row)
             rows.append([cell["cell"]["input"], layer["name"], layer["geometry"],
-                         f"{layer['c_in']}->{layer['c_out']}", f"{100 * (1 - density):.2f} %",
-                         f"{100 * share:.2f} %"])
+                         f"{layer['c_in']}->{layer['c_out']}", f"{100 * lines.empty_share(layer):.2f} %",
+                         f"{100 * lines.redundancy_of(layer):.2f} %"])
     return Extra(tables=[("Empty share of the dense table, and redundancy R",
                           ["input", "layer", "geometry", "channels", "empty", "R"], rows)])

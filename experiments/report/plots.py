@@ -6,8 +6,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
 
 import results as lines  # noqa: E402
+import rule  # noqa: E402
 
 MAX_BARS = 60
+MAX_TICKS = 10
 LABELS = {"voxels": "voxels", "neighbours": "neighbours per voxel", "x": "voxels",
           "resolution": "voxels along the diameter", "offset": "kernel offset"}
 
@@ -27,39 +29,46 @@ def _series_name(cell, name, many_sides):
     return value
 
 
-def _points(plot, experiment):
-    """{series: [(x, y, low, high)]}."""
-    metric, of = plot.get("y", "time"), plot.get("of", "ratio")
-    series_by = plot.get("series", "configuration")
+def _ratios(plot, experiment):
     many_sides = len({cell["cell"].get("against") for cell in experiment.cells}) > 1
-    series = {}
     for cell in experiment.measured():
-        if of == "ratio":
-            value = lines.ratio_of(cell, metric)
+        value = lines.ratio_of(cell, plot.get("y", "time"))
+        if value is not None:
+            name = _series_name(cell, plot.get("series", "configuration"), many_sides)
+            yield name, _field(cell, plot["x"]), value
+
+
+def _values(plot, experiment):
+    """Each side's own quantity; side B of many comparisons is one configuration, which stands in
+    plots by configuration alone."""
+    series_by = plot.get("series", "configuration")
+    by_configuration = "configuration" in (series_by, plot["x"])
+    for cell in experiment.measured():
+        for side, key in (("a", "configuration"), ("b", "against")):
+            if side == "b" and not ("result" in cell and by_configuration):
+                continue
+            value = lines.side_value(cell, plot.get("y", "time"), side)
             if value is None:
                 continue
-            series.setdefault(_series_name(cell, series_by, many_sides), []).append(
-                (_field(cell, plot["x"]), *value))
-            continue
-        # Each side's own quantity; side B of many comparisons is one configuration.
-        for side, key in (("a", "configuration"), ("b", "against")):
-            value = lines.side_value(cell, metric, side)
-            if value is None or (side == "b" and "result" not in cell):
-                continue
-            name = cell["cell"][key] if series_by == "configuration" else str(
-                _field(cell, series_by))
-            if side == "b" and series_by != "configuration":
-                continue
-            points = series.setdefault(name, [])
-            x = cell["cell"][key] if plot["x"] == "configuration" else _field(cell, plot["x"])
-            if all(x != point[0] for point in points):
-                points.append((x, value, value, value))
-    return series
+            name, x = (cell["cell"][key] if field == "configuration" else _field(cell, field)
+                       for field in (series_by, plot["x"]))
+            yield str(name), x, (value,) * 3
+
+
+def _points(plot, experiment):
+    """{series: [(x, y, low, high)]}; cells at the same place are one point, their mean."""
+    found = _ratios if plot.get("of", "ratio") == "ratio" else _values
+    places = {}
+    for name, x, value in found(plot, experiment):
+        if x is not None:
+            places.setdefault(name, {}).setdefault(x, []).append(value)
+    return {name: [(x, *rule.combine(values, "mean")) for x, values in by_x.items()]
+            for name, by_x in places.items()}
 
 
 def _draw_lines(axes, series):
     for name, points in series.items():
-        points = sorted((p for p in points if p[0] is not None), key=lambda p: p[0])
+        points = sorted(points, key=lambda point: point[0])
         xs, ys, low, high = zip(*points)
         axes.plot(xs, ys, marker="o", markersize=4, label=name)
         axes.fill_between(xs, low, high, alpha=0.2)
@@ -92,6 +101,10 @@ def draw(plot, experiment, path):
         _draw_lines(axes, series)
         if "x" in plot.get("log", []):
             axes.set_xscale("log")
+        places = sorted({point[0] for points in series.values() for point in points})
+        if len(places) <= MAX_TICKS:
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.minorticks_off()
     else:
         _draw_bars(axes, series)
     if "y" in plot.get("log", []):

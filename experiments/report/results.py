@@ -113,23 +113,27 @@ def look_value(layers, metric):
     """Of a network that was looked at, all layers together."""
     if metric == "padding":
         pairs = sum(layer["counters"]["true_pairs"] for layer in layers)
-        return sum(layer["counters"]["padded_pairs"] for layer in layers) / pairs - 1
+        padded = sum(layer["counters"]["padded_pairs"] for layer in layers)
+        return padded / pairs - 1 if pairs else None
     if metric == "launches":
         return sum(layer["counters"]["launches"] for layer in layers) / len(layers)
+    mapped = [layer for layer in layers if len(layer["map_sizes"]) > 1 and layer["n_in"]]
     if metric == "empty":
-        return max(1 - layer["pairs"] / (layer["n_in"] * len(layer["map_sizes"]))
-                   for layer in layers if len(layer["map_sizes"]) > 1)
+        return max((empty_share(layer) for layer in mapped), default=None)
     if metric == "redundancy":
-        return max(redundancy_of(layer) for layer in layers if len(layer["map_sizes"]) > 1)
+        return max((redundancy_of(layer) for layer in mapped), default=None)
     return None
+
+
+def empty_share(layer):
+    """Cells of the (input x offset) table without a pair."""
+    return 1 - layer["pairs"] / (layer["n_in"] * len(layer["map_sizes"]))
 
 
 def redundancy_of(layer):
     """PCEngine's Eq. 2, R = (1 - density) / (IF / MP + 1), of a layer's input table: IF is every
     input row read once, MP the table, both with 4 bytes an element."""
-    offsets = len(layer["map_sizes"])
-    density = layer["pairs"] / (layer["n_in"] * offsets)
-    return (1 - density) / (layer["c_in"] / offsets + 1)
+    return empty_share(layer) / (layer["c_in"] / len(layer["map_sizes"]) + 1)
 
 
 def ratio_of(cell, metric):
