@@ -7,6 +7,7 @@ The exit status is 1 where a file has lines that cannot be read, contradict them
 
 import argparse
 import pathlib
+import re
 import sys
 
 import analysis
@@ -20,9 +21,9 @@ def build(experiment, out):
     """One experiment's part of the report."""
     figures = [(figure, rule.judge(figure, experiment))
                for figure in experiment.definition.get("published", [])]
-    stem = experiment.path.stem
-    if experiment.device.startswith("cpu"):
-        stem += "-cpu"
+    # Plots of several devices lie side by side.
+    device = re.sub("[^a-z0-9]+", "-", experiment.device.partition(": ")[2].lower()).strip("-")
+    stem = f"{experiment.path.stem}-{device}"
     images = []
     for i, plot in enumerate(experiment.definition.get("plots", [])):
         path = out / "plots" / f"{stem}-{i + 1}.png"
