@@ -7,14 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "backends/cpu/cpu_backend.h"
-#include "cli/ab/gate.h"
+#include "cli/ab/trial.h"
 #include "cli/ab/work.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
-#include "experiments/harness/interrupt.h"
 #include "experiments/harness/result_line.h"
 
 namespace voxconv::cli {
@@ -131,45 +129,12 @@ absl::StatusOr<harness::Configuration> ParseSide(const po::variables_map& values
                       absl::StrCat("--", name, " ", configuration.status().message()));
 }
 
-// The gate: every layer shape of both sides against the reference, then A against B. Prints what
-// held.
-absl::StatusOr<Json> Verify(const ab::Request& request, const ab::Work& work, Session& session) {
-  const std::vector<Coordinate> rows = ab::RowsOf(request.cloud);
-  Json checks = {{"layers", Json::array()}};
-  double worst = 0;
-  int64_t voxels = 0;
-  for (const auto& [name, configuration] :
-       {std::pair("a", &request.a), std::pair("b", &request.b)}) {
-    for (const ab::LayerShape& shape : work.layers_to_check) {
-      const absl::StatusOr<ab::CropCheck> check = ab::CheckAgainstReference(
-          *configuration, shape, rows, session.registry(), session.Context());
-      if (!check.ok()) {
-        return absl::Status(
-            check.status().code(),
-            absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
-      }
-      checks["layers"].push_back({{"side", name},
-                                  {"kind", std::string(ToString(shape.geometry.kind))},
-                                  {"voxels", check->voxels},
-                                  {"error", check->error},
-                                  {"bound", check->bound}});
-      worst = std::max(worst, check->error);
-      voxels = std::max(voxels, check->voxels);
-    }
-  }
-  const absl::StatusOr<double> difference = ab::CompareOutputs(work);
-  if (!difference.ok()) {
-    return absl::Status(difference.status().code(),
-                        absl::StrCat("not timed: ", difference.status().message()));
-  }
+void PrintVerification(const ab::Verification& verification, double bound) {
   std::cout << absl::StrFormat(
                    "verified: maps equal; %d voxels within %.1e of the reference; outputs of A and "
                    "B within %.1e (bound %.1e)",
-                   voxels, worst, *difference, work.bound)
-            << "\n";
-  checks["difference"] = *difference;
-  checks["bound"] = work.bound;
-  return checks;
+                   verification.voxels, verification.error, verification.difference, bound)
+            << std::endl;
 }
 
 std::vector<std::string> Row(const std::string& name, const harness::TimeComparison& time) {
@@ -213,48 +178,11 @@ std::string VerdictLine(const harness::Comparison& comparison) {
                          harness::kMinPairsForVerdict);
 }
 
-Json DescribeRun(const po::variables_map& values, const ab::Request& request, const ab::Work& work,
-                 Session& session) {
-  const auto side = [&](const char* name, const harness::Configuration& configuration) {
-    Json json = {{"name", values[name].as<std::string>()}};
-    json.update(harness::ToJson(configuration));
-    return json;
-  };
-  Json line = {{"format", 1}, {"kind", "ab"}};
-  line["provenance"] = harness::DescribeProvenance(session.backend());
-  line["input"] = {{"name", values["input"].as<std::string>()},
-                   {"voxel_size", values["voxel-size"].as<std::string>()},
-                   {"voxels", request.cloud.size()},
-                   {"channels", request.cloud.channels},
-                   {"hash", harness::HashInput(request.cloud.coords, request.cloud.features)}};
-  line["work"] = work.description;
-  line["seed"] = request.seed;
-  line["factors"] = {{"maps", request.rebuild_maps ? "rebuilt" : "reused"},
-                     {"cache", "warm"},
-                     {"autotuned", false},
-                     {"warmup", values["warmup"].as<int>()},
-                     {"threads", nullptr}};
-  if (session.backend().kind() == BackendKind::kCpu) {
-    line["factors"]["threads"] = AsCpu(session.Context()).threads();
-  }
-  line["configurations"] = {{"a", side("a", request.a)}, {"b", side("b", request.b)}};
-  return line;
-}
-
 harness::PairedOptions ParsePairedOptions(const po::variables_map& values) {
   harness::PairedOptions options;
   options.pairs = values["pairs"].as<int>();
   options.warmup = values["warmup"].as<int>();
   return options;
-}
-
-absl::StatusOr<harness::PairedSamples> Measure(harness::PairedOptions options,
-                                               const ab::Work& work) {
-  Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
-  options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
-  const harness::InterruptGuard guard;
-  options.stop = [&] { return guard.interrupted(); };
-  return harness::PairedRun(work.a.run, work.b.run, options);
 }
 
 }  // namespace
@@ -276,18 +204,28 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, dtype, *session));
   VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, dtype, *session));
-  const ab::Request request{
-      a, b, cloud, values["rebuild-maps"].as<bool>(), dtype, values["seed"].as<uint64_t>()};
+  const ab::Request request{.a = a,
+                            .b = b,
+                            .cloud = cloud,
+                            .rebuild_maps = values["rebuild-maps"].as<bool>(),
+                            .dtype_a = dtype,
+                            .dtype_b = dtype,
+                            .seed = values["seed"].as<uint64_t>()};
 
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));
   std::cout << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>()
             << "\n"
             << work.title << "\n"
             << session->backend().DeviceName() << "\n";
-  VOXCONV_ASSIGN_OR_RETURN(const Json checks, Verify(request, work, *session));
-  std::cout << std::flush;
+  const ab::NamedInput input{values["input"].as<std::string>(),
+                             values["voxel-size"].as<std::string>(),
+                             harness::HashInput(cloud.coords, cloud.features)};
+  VOXCONV_ASSIGN_OR_RETURN(
+      const ab::Verification verification,
+      ab::Verifier(session->registry(), session->Context()).Verify(request, work, input.hash));
+  PrintVerification(verification, work.bound);
 
-  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, Measure(paired, work));
+  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, ab::Measure(paired, work, "runs"));
   VOXCONV_ASSIGN_OR_RETURN(const harness::Comparison comparison, harness::Compare(samples));
   std::cout << "\n";
   PrintTable(comparison);
@@ -296,8 +234,10 @@ absl::Status RunAb(const std::vector<std::string>& args) {
             << (request.rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
             << VerdictLine(comparison) << "\n";
   if (values.count("out") == 0) return absl::OkStatus();
-  Json line = DescribeRun(values, request, work, *session);
-  line["verified"] = checks;
+  Json line = {{"format", 1}, {"kind", "ab"}};
+  line.update(ab::DescribeTrial(request, work, input, values["a"].as<std::string>(),
+                                values["b"].as<std::string>(), paired.warmup, session->Context()));
+  line["verified"] = verification.checks;
   line["result"] = harness::ToJson(comparison, samples);
   return harness::AppendLine(values["out"].as<std::string>(), line);
 }

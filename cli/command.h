@@ -27,6 +27,8 @@ absl::Status RunRun(const std::vector<std::string>& args);
 absl::Status RunVerify(const std::vector<std::string>& args);
 absl::Status RunAb(const std::vector<std::string>& args);
 absl::Status RunBench(const std::vector<std::string>& args);
+absl::Status RunExperiment(const std::vector<std::string>& args);
+absl::Status WriteReport(const std::vector<std::string>& args);
 absl::Status RunTune(const std::vector<std::string>& args);
 
 }  // namespace voxconv::cli

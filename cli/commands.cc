@@ -13,6 +13,9 @@ absl::Span<const Command> Commands() {
       {"ab", "two configurations on the same work, interleaved", RunAb},
       {"bench", "micro-benchmarks of mappings and dataflows", RunBench},
       {"tune", "the fastest mapping and dataflow of every layer, saved as a plan", RunTune},
+      {"experiment", "a paper's table or figure, or your own comparison, from a file",
+       RunExperiment},
+      {"report", "result files of experiments as pages with plots", WriteReport},
   };
   return kCommands;
 }

@@ -16,7 +16,7 @@ void PrintUsage(std::ostream& out) {
   out << "usage: voxconv COMMAND [OPTIONS]; voxconv COMMAND --help for the options; voxconv "
          "--version\n\n";
   for (const Command& command : Commands()) {
-    out << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ')
+    out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ')
         << command.summary << "\n";
   }
 }

@@ -32,6 +32,13 @@ absl::Status CheckCoordinates(const harness::LayerRunner& runner, const verify::
 
 }  // namespace
 
+GeometryParams PlacedGeometry(GeometryParams geometry) {
+  if (geometry.kind == ConvKind::kInverse || geometry.kind == ConvKind::kTransposed) {
+    geometry.input_tensor_stride = geometry.stride;
+  }
+  return geometry;
+}
+
 std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
   if (static_cast<int64_t>(rows.size()) <= limit) return {rows.begin(), rows.end()};
   const Coordinate middle = rows[rows.size() / 2];
@@ -49,46 +56,62 @@ std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
   return crop;
 }
 
+absl::StatusOr<CropReference> MakeCropReference(const LayerShape& shape,
+                                                absl::Span<const Coordinate> rows,
+                                                int64_t crop_voxels) {
+  // The problem is the reference's own, except that a geometry it cannot make is refused first.
+  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(PlacedGeometry(shape.geometry)).status());
+  CropReference reference;
+  reference.problem =
+      verify::MakeProblem({"layer", shape.geometry}, {"crop", Crop(rows, crop_voxels)});
+  const verify::Problem& problem = *reference.problem;
+  const auto num_inputs = static_cast<int64_t>(problem.inputs.size());
+  const auto num_outputs = static_cast<int64_t>(problem.outputs.size());
+  reference.features = verify::Values(num_inputs * shape.c_in, 1);
+  reference.weights = verify::Values(problem.geometry.num_offsets() * shape.c_in * shape.c_out, 2);
+  reference.output =
+      reference::Convolution(problem.map, {num_inputs, num_outputs, shape.c_in, shape.c_out},
+                             reference.features, reference.weights);
+  reference.bound = verify::ErrorBound(
+      DType::kF32, reference::ReductionLength(problem.map, num_outputs, shape.c_in));
+  return reference;
+}
+
+absl::StatusOr<CropCheck> CheckAgainst(const CropReference& reference,
+                                       const harness::Configuration& configuration,
+                                       const LayerShape& shape, const Registry& registry,
+                                       const ExecutionContext& context) {
+  const verify::Problem& problem = *reference.problem;
+  VOXCONV_ASSIGN_OR_RETURN(
+      const std::unique_ptr<harness::LayerRunner> runner,
+      harness::LayerRunner::Create({problem.geometry, problem.inputs, problem.outputs},
+                                   configuration, registry, context));
+  VOXCONV_RETURN_IF_ERROR(CheckCoordinates(*runner, problem, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, runner->Pairs());
+  VOXCONV_RETURN_IF_ERROR(verify::CompareMaps(pairs, problem.map, context));
+
+  VOXCONV_RETURN_IF_ERROR(
+      runner->Load(reference.features, reference.weights, shape.c_in, shape.c_out));
+  VOXCONV_RETURN_IF_ERROR(runner->Run(/*rebuild_maps=*/true).status());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, runner->Output());
+  CropCheck check;
+  check.voxels = runner->inputs().size();
+  check.error = reference::RelativeError(output, reference.output);
+  check.bound = reference.bound;
+  // Written so that a NaN fails.
+  if (check.error <= check.bound) return check;
+  return absl::InternalError(absl::StrCat("norm-wise error ", check.error,
+                                          " against the reference is past ", check.bound));
+}
+
 absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
                                                 const LayerShape& shape,
                                                 absl::Span<const Coordinate> rows,
                                                 const Registry& registry,
                                                 const ExecutionContext& context) {
-  // The problem is the reference's own, except that a geometry it cannot make is refused first.
-  GeometryParams placed = shape.geometry;
-  if (placed.kind == ConvKind::kInverse || placed.kind == ConvKind::kTransposed) {
-    placed.input_tensor_stride = placed.stride;
-  }
-  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(placed).status());
-  const std::unique_ptr<verify::Problem> problem =
-      verify::MakeProblem({"layer", shape.geometry}, {"crop", Crop(rows, kCropVoxels)});
-  VOXCONV_ASSIGN_OR_RETURN(
-      const std::unique_ptr<harness::LayerRunner> runner,
-      harness::LayerRunner::Create({problem->geometry, problem->inputs, problem->outputs},
-                                   configuration, registry, context));
-  VOXCONV_RETURN_IF_ERROR(CheckCoordinates(*runner, *problem, context));
-  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, runner->Pairs());
-  VOXCONV_RETURN_IF_ERROR(verify::CompareMaps(pairs, problem->map, context));
-
-  const int64_t num_inputs = runner->inputs().size(), num_outputs = runner->outputs().size();
-  const std::vector<float> features = verify::Values(num_inputs * shape.c_in, 1);
-  const std::vector<float> weights =
-      verify::Values(runner->geometry().num_offsets() * shape.c_in * shape.c_out, 2);
-  VOXCONV_RETURN_IF_ERROR(runner->Load(features, weights, shape.c_in, shape.c_out));
-  VOXCONV_RETURN_IF_ERROR(runner->Run(/*rebuild_maps=*/true).status());
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, runner->Output());
-  CropCheck check;
-  check.voxels = num_inputs;
-  check.error = reference::RelativeError(
-      output,
-      reference::Convolution(problem->map, {num_inputs, num_outputs, shape.c_in, shape.c_out},
-                             features, weights));
-  check.bound = verify::ErrorBound(
-      DType::kF32, reference::ReductionLength(problem->map, num_outputs, shape.c_in));
-  // Written so that a NaN fails.
-  if (check.error <= check.bound) return check;
-  return absl::InternalError(absl::StrCat("norm-wise error ", check.error,
-                                          " against the reference is past ", check.bound));
+  VOXCONV_ASSIGN_OR_RETURN(const CropReference reference,
+                           MakeCropReference(shape, rows, kCropVoxels));
+  return CheckAgainst(reference, configuration, shape, registry, context);
 }
 
 absl::StatusOr<double> CompareOutputs(const Work& work) {

@@ -3,16 +3,21 @@
 #define VOXCONV_CLI_AB_GATE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cli/ab/work.h"
+#include "cli/verify/problem.h"
 
 namespace voxconv::ab {
 
 // The brute-force reference takes a second or less on as many voxels.
 inline constexpr int64_t kCropVoxels = 2000;
+
+// The geometry of a LayerShape with its inputs' tensor stride.
+GeometryParams PlacedGeometry(GeometryParams geometry);
 
 // At most `limit` of the rows, those nearest to the middle one, in their given order.
 std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit);
@@ -23,8 +28,25 @@ struct CropCheck {
   double bound = 0;
 };
 
-// Runs the layer on a crop of `rows` and compares output coordinates and kernel map exactly and
-// features within the bound of verify. kInternal says what differed.
+// What the reference makes of a layer on a crop of at most `crop_voxels` of `rows`.
+struct CropReference {
+  std::unique_ptr<verify::Problem> problem;
+  std::vector<float> features, weights;
+  std::vector<double> output;
+  double bound = 0;  // on the norm-wise error, that of verify
+};
+absl::StatusOr<CropReference> MakeCropReference(const LayerShape& shape,
+                                                absl::Span<const Coordinate> rows,
+                                                int64_t crop_voxels);
+
+// Runs the layer on the crop and compares output coordinates and kernel map exactly and features
+// within the bound. kInternal says what differed.
+absl::StatusOr<CropCheck> CheckAgainst(const CropReference& reference,
+                                       const harness::Configuration& configuration,
+                                       const LayerShape& shape, const Registry& registry,
+                                       const ExecutionContext& context);
+
+// Both.
 absl::StatusOr<CropCheck> CheckAgainstReference(const harness::Configuration& configuration,
                                                 const LayerShape& shape,
                                                 absl::Span<const Coordinate> rows,

@@ -12,16 +12,16 @@ using harness::LayerRunner;
 
 absl::StatusOr<std::shared_ptr<LayerRunner>> MakeRunner(const harness::LayerProblem& problem,
                                                         const harness::Configuration& configuration,
-                                                        const Request& request,
+                                                        DType dtype, const Request& request,
                                                         const LayerShape& shape,
                                                         const Registry& registry,
                                                         const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<LayerRunner> runner,
                            LayerRunner::Create(problem, configuration, registry, context));
   const int64_t weights = runner->geometry().num_offsets() * shape.c_in * shape.c_out;
-  VOXCONV_RETURN_IF_ERROR(runner->Load(
-      verify::Values(runner->inputs().size() * shape.c_in, request.seed),
-      verify::Values(weights, request.seed + 1), shape.c_in, shape.c_out, request.dtype));
+  VOXCONV_RETURN_IF_ERROR(
+      runner->Load(verify::Values(runner->inputs().size() * shape.c_in, request.seed),
+                   verify::Values(weights, request.seed + 1), shape.c_in, shape.c_out, dtype));
   return runner;
 }
 
@@ -42,6 +42,12 @@ Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps) {
 
 }  // namespace
 
+std::string DTypesOf(const Request& request) {
+  const std::string a(ToString(request.dtype_a));
+  if (request.dtype_a == request.dtype_b) return a;
+  return absl::StrCat(a, " and ", ToString(request.dtype_b));
+}
+
 std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud) {
   std::vector<Coordinate> rows;
   rows.reserve(cloud.coords.size());
@@ -56,22 +62,24 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
   VOXCONV_ASSIGN_OR_RETURN(
       const harness::LayerProblem problem,
       harness::MakeLayerProblem(shape.geometry, RowsOf(request.cloud), *output_coords, context));
-  VOXCONV_ASSIGN_OR_RETURN(auto a,
-                           MakeRunner(problem, request.a, request, shape, registry, context));
-  VOXCONV_ASSIGN_OR_RETURN(auto b,
-                           MakeRunner(problem, request.b, request, shape, registry, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      auto a, MakeRunner(problem, request.a, request.dtype_a, request, shape, registry, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      auto b, MakeRunner(problem, request.b, request.dtype_b, request, shape, registry, context));
   VOXCONV_RETURN_IF_ERROR(CompareMaps(*a, *b, context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());
 
   Work work;
-  // Either side may be off by the bound of one.
-  work.bound = 2 * verify::ErrorBound(request.dtype, problem.geometry.num_offsets() * shape.c_in);
+  // Each side may be off by the bound of its dtype.
+  const int64_t length = problem.geometry.num_offsets() * shape.c_in;
+  work.bound =
+      verify::ErrorBound(request.dtype_a, length) + verify::ErrorBound(request.dtype_b, length);
   work.layers_to_check = {shape};
   work.title = absl::StrCat(problem.geometry.ToString(), ", ", shape.c_in, " -> ", shape.c_out,
                             " channels, ", a->inputs().size(), " -> ", a->outputs().size(),
                             " voxels, ", pairs.num_pairs(), " pairs");
   work.description = {{"layer", problem.geometry.ToString()},
-                      {"dtype", std::string(ToString(request.dtype))},
+                      {"dtype", DTypesOf(request)},
                       {"c_in", shape.c_in},
                       {"c_out", shape.c_out},
                       {"n_in", a->inputs().size()},

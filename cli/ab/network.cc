@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,28 +82,29 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
       MakeLayerWork(request, {{.kind = ConvKind::kSubmanifold}, 1, 1}, registry, context).status());
 
   Work work;
-  for (const auto& [configuration, side] :
-       {std::pair(&request.a, &work.a), std::pair(&request.b, &work.b)}) {
+  for (const auto& [configuration, dtype, side] :
+       {std::tuple(&request.a, request.dtype_a, &work.a),
+        std::tuple(&request.b, request.dtype_b, &work.b)}) {
     RunConfig config;
     config.planner = harness::MakePlanner(*configuration);
-    config.dtype = request.dtype;
+    config.dtype = dtype;
     config.keep_maps = !request.rebuild_maps;
-    // Events between the stages of a frame would cost the device more than many a stage.
-    config.profile_stages = context.backend->kind() == BackendKind::kCpu;
+    config.profile_stages = request.stage_times || context.backend->kind() == BackendKind::kCpu;
+    config.count_pairs = false;
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
                              NetworkRunner::Create(graph, config, registry, *context.backend));
     *side =
         MakeSide(std::make_shared<NetworkSide>(std::move(runner), coordinates, features, context));
   }
   const size_t convolutions = graph.Convolutions().size();
-  work.bound = cli::NetworkBound(graph, request.dtype);
+  work.bound =
+      (cli::NetworkBound(graph, request.dtype_a) + cli::NetworkBound(graph, request.dtype_b)) / 2;
   work.layers_to_check = TypicalLayers(graph);
-  work.title =
-      absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions, " convolutions, ",
-                   coordinates->size(), " voxels, ", ToString(request.dtype));
+  work.title = absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions,
+                            " convolutions, ", coordinates->size(), " voxels, ", DTypesOf(request));
   work.description = {{"network", shape.name},
                       {"width", shape.width},
-                      {"dtype", std::string(ToString(request.dtype))},
+                      {"dtype", DTypesOf(request)},
                       {"convolutions", convolutions},
                       {"n_in", coordinates->size()}};
   return work;

@@ -42,8 +42,12 @@ struct Request {
   harness::Configuration a, b;
   const VoxelizedCloud& cloud;
   bool rebuild_maps = true;
-  DType dtype = DType::kF32;
+  DType dtype_a = DType::kF32;
+  DType dtype_b = DType::kF32;
   uint64_t seed = 1;  // of weights, and of the features of a layer
+  // Of a network on CUDA, where the events between the stages of a frame cost more than many a
+  // stage; layers, maps and the CPU always have stage times.
+  bool stage_times = false;
 };
 
 struct NetworkShape {
@@ -51,13 +55,21 @@ struct NetworkShape {
   double width = 1;
 };
 
-// Both refuse what a side does not support, with its reason, and two sides whose kernel maps or
+// All refuse what a side does not support, with its reason, and two sides whose kernel maps or
 // output coordinates differ. The results refer to `registry` and the context's backend.
 absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
                                    const Registry& registry, const ExecutionContext& context);
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
                                      const Registry& registry, const ExecutionContext& context);
 
+// Output coordinates, index and query of a layer's map alone, in whatever layout the mapping emits;
+// the configurations' dataflows are not used, `rebuild_maps` is not either. The outputs of a side
+// are the pairs per kernel offset.
+absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& geometry,
+                                 const Registry& registry, const ExecutionContext& context);
+
+// "f32", or "f16 and f32" where the sides differ.
+std::string DTypesOf(const Request& request);
 std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud);
 
 }  // namespace voxconv::ab

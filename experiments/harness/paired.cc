@@ -27,9 +27,10 @@ TimeComparison CompareTimes(const PairedSamples& samples, const BootstrapOptions
 }  // namespace
 
 absl::Status CheckOptions(const PairedOptions& options) {
-  if (options.pairs < kMinPairs) {
+  const int fewest = options.quick ? 1 : kMinPairs;
+  if (options.pairs < fewest) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pairs ", options.pairs, ": allowed are ", kMinPairs, " and more"));
+        absl::StrCat("pairs ", options.pairs, ": allowed are ", fewest, " and more"));
   }
   if (options.warmup < 0) {
     return absl::InvalidArgumentError(
@@ -67,6 +68,15 @@ absl::StatusOr<PairedSamples> PairedRun(const RunOnce& a, const RunOnce& b,
     samples.b.push_back(a_first ? second : first);
   }
   return samples;
+}
+
+TimeComparison CompareStages(const PairedSamples& samples, absl::Span<const Stage> stages,
+                             const BootstrapOptions& options) {
+  return CompareTimes(samples, options, [stages](const Measurement& m) {
+    double sum = 0;
+    for (Stage stage : stages) sum += m.profile.Time(stage);
+    return sum;
+  });
 }
 
 absl::StatusOr<Comparison> Compare(const PairedSamples& samples, const BootstrapOptions& options) {

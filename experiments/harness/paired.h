@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/profile.h"
 #include "experiments/harness/statistics.h"
 
@@ -25,6 +26,7 @@ inline constexpr int kMinPairs = 20;
 
 struct PairedOptions {
   int pairs = kMinPairs;  // kMinPairs and more
+  bool quick = false;     // allows fewer, from 1, for runs that only show that all works
   int warmup = 2;         // runs of each before the first pair; 0 and more
   // Called after each run, the warm-up included; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
@@ -52,6 +54,10 @@ struct TimeComparison {
   Summary a, b;
   std::optional<Ratio> ratio;
 };
+
+// Sums of some stages, a run each.
+TimeComparison CompareStages(const PairedSamples& samples, absl::Span<const Stage> stages,
+                             const BootstrapOptions& options = {});
 
 struct Comparison {
   std::array<TimeComparison, kNumStages> stages;

@@ -1,9 +1,6 @@
 #include "experiments/harness/preset.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -16,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/status_macros.h"
+#include "experiments/harness/data_files.h"
 
 namespace voxconv::harness {
 namespace {
@@ -166,21 +164,7 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
 }
 
 std::vector<std::string> PresetDirectories() {
-  std::vector<fs::path> candidates;
-  if (const char* set = std::getenv("VOXCONV_PRESET_DIR"); set != nullptr && *set != '\0') {
-    candidates.emplace_back(set);
-  }
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  if (!program.empty()) {
-    candidates.push_back(program.parent_path().parent_path() / "share/voxconv/presets");
-  }
-  candidates.emplace_back(VOXCONV_SOURCE_PRESET_DIR);
-  std::vector<std::string> directories;
-  for (const fs::path& path : candidates) {
-    if (fs::is_directory(path, ignored)) directories.push_back(path.string());
-  }
-  return directories;
+  return DataDirectories("VOXCONV_PRESET_DIR", "presets", "presets");
 }
 
 std::vector<std::string> ListPresets() {

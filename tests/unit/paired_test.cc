@@ -66,6 +66,31 @@ TEST(PairedRunTest, InterruptIsSeenOnceAndForgottenAfterwards) {
   EXPECT_FALSE(guard.interrupted());
 }
 
+TEST(PairedRunTest, QuickAllowsFewerPairsOfWhichNoVerdictIsMade) {
+  std::string order;
+  const auto samples =
+      PairedRun(Fake('A', 1, order), Fake('B', 2, order), {.pairs = 2, .quick = true});
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  const auto comparison = Compare(*samples);
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_EQ(comparison->verdict, Verdict::kTooFewPairs);
+  EXPECT_THAT(PairedRun(Fake('A', 1, order), Fake('B', 2, order), {.pairs = 0, .quick = true})
+                  .status()
+                  .message(),
+              HasSubstr("pairs 0"));
+}
+
+TEST(PairedRunTest, StagesAreComparedTogether) {
+  std::string order;
+  const auto samples = PairedRun(Fake('A', 1, order), Fake('B', 4, order), {});
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  const TimeComparison both = CompareStages(*samples, {Stage::kGemm, Stage::kScatter});
+  EXPECT_EQ(both.a.median, 0.5);
+  ASSERT_TRUE(both.ratio.has_value());
+  EXPECT_EQ(both.ratio->value, 4);
+  EXPECT_FALSE(CompareStages(*samples, {Stage::kScatter}).ratio.has_value());
+}
+
 TEST(PairedRunTest, RefusesTooFewPairsAndPassesErrorsOn) {
   std::string order;
   const RunOnce good = Fake('A', 1, order);

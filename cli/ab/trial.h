@@ -1,0 +1,68 @@
+// What `ab` and `experiment` do with a work: verify it, measure it, and describe it.
+#ifndef VOXCONV_CLI_AB_TRIAL_H_
+#define VOXCONV_CLI_AB_TRIAL_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/ab/gate.h"
+#include "cli/ab/work.h"
+#include "experiments/harness/paired.h"
+#include "experiments/harness/result_line.h"
+
+namespace voxconv::ab {
+
+struct Verification {
+  harness::Json checks;   // for result lines: {"layers": [...], "difference", "bound"}
+  int64_t voxels = 0;     // of the largest crop
+  double error = 0;       // the worst against the reference
+  double difference = 0;  // between the sides' outputs
+};
+
+// Holds every layer shape of both sides against the reference, then A against B. A layer of a
+// configuration on an input is held against it once: later trials take what was found.
+class Verifier {
+ public:
+  // Both must outlive it. `crop_voxels`: the most voxels that the reference is given.
+  Verifier(const Registry& registry, const ExecutionContext& context,
+           int64_t crop_voxels = kCropVoxels)
+      : registry_(registry), context_(context), crop_voxels_(crop_voxels) {}
+
+  // `input_hash` tells inputs apart (harness::HashInput). An error begins with "not timed".
+  absl::StatusOr<Verification> Verify(const Request& request, const Work& work,
+                                      const std::string& input_hash);
+
+ private:
+  absl::StatusOr<CropCheck> Check(const harness::Configuration& configuration,
+                                  const LayerShape& shape, const Request& request,
+                                  const std::string& input_hash);
+
+  const Registry& registry_;
+  ExecutionContext context_;
+  int64_t crop_voxels_;
+  std::map<std::string, CropCheck> known_;           // by input, layer and configuration
+  std::map<std::string, CropReference> references_;  // by layer, of the input `references_of_`
+  std::string references_of_;
+};
+
+// Runs the pairs with progress on a terminal. Ctrl-C ends them early, unless `options.stop` says
+// what does.
+absl::StatusOr<harness::PairedSamples> Measure(harness::PairedOptions options, const Work& work,
+                                               const std::string& label);
+
+struct NamedInput {
+  std::string name;
+  std::string voxel_size;
+  std::string hash;  // harness::HashInput of the cloud
+};
+
+// The keys that all lines of trials share: "provenance", "input", "work", "seed", "factors",
+// "configurations".
+harness::Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
+                            const std::string& name_a, const std::string& name_b, int warmup,
+                            const ExecutionContext& context);
+
+}  // namespace voxconv::ab
+
+#endif  // VOXCONV_CLI_AB_TRIAL_H_

@@ -1,0 +1,265 @@
+// `voxconv experiment`: a paper's table or figure, or a user's own comparison, from a file.
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/experiment/cells.h"
+#include "cli/experiment/definition.h"
+#include "cli/experiment/hardware.h"
+#include "cli/experiment/runner.h"
+#include "cli/session.h"
+#include "experiments/harness/paired.h"
+
+namespace voxconv::cli {
+namespace {
+
+using experiment::Definition;
+using experiment::InputSource;
+using Texts = std::vector<std::string>;
+
+constexpr int kQuickPairs = 2;
+
+po::options_description ExperimentOptions() {
+  po::options_description options("Experiments");
+  options.add_options()  //
+      ("name", po::value<Texts>()->default_value({}, ""),
+       "minuet/fig16, a pattern such as 'minuet/*', or FILE.json; several may be given")  //
+      ("list", po::bool_switch(), "what there is; with names: their cells")               //
+      ("out", po::value<std::string>(),
+       "directory for results, one file an experiment; cells that "
+       "it has are not run again")  //
+      ("quick", po::bool_switch(),
+       "one small cell a configuration and 2 pairs: shows that all works")  //
+      ("pairs", po::value<int>(), "measured pairs, 20 or more")             //
+      ("warmup", po::value<int>(), "runs of each side before them; 2")      //
+      ("counters", po::bool_switch(),
+       "CUDA: also read hardware counters (L2 hits, DRAM bytes) by running under ncu")  //
+      ("profiled-side", po::value<std::string>(),
+       "used by --counters: run one side of one cell, CELL:a|b:EXPERIMENT, and measure nothing")  //
+      ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features");
+  return options;
+}
+
+po::options_description GivenInputOptions() {
+  po::options_description options("Inputs, in place of the experiment's scenes");
+  options.add_options()  //
+      ("input", po::value<Texts>()->default_value({}, ""),
+       "a point cloud's path, or scene:NAME?key=value; may be repeated")  //
+      ("inputs", po::value<std::string>(),
+       "JSON file with an array of inputs, as the key \"inputs\" of an experiment")  //
+      ("voxel-size", po::value<std::string>()->default_value("0.05"),
+       "of --input: voxel edge in the cloud's unit; one or three values")  //
+      ("fields", po::value<std::string>()->default_value(""),
+       "of --input: columns of a raw file")  //
+      ("dtype-in", po::value<std::string>()->default_value(""),
+       "of --input: of a raw file, f16, f32 or f64")  //
+      ("like", po::value<std::string>()->default_value(""),
+       "of --input: which kind of data it is, as published figures name it: outdoor-64, "
+       "outdoor-32, indoor, object");
+  return options;
+}
+
+absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& values) {
+  std::vector<InputSource> inputs;
+  for (const std::string& input : values["input"].as<Texts>()) {
+    InputSource source;
+    source.input = input;
+    // A file is known by its name; the path belongs to the machine.
+    source.name = input.substr(input.find(':') == std::string::npos ? input.rfind('/') + 1 : 0);
+    source.voxel_size = values["voxel-size"].as<std::string>();
+    source.like = values["like"].as<std::string>();
+    source.read.fields = values["fields"].as<std::string>();
+    source.read.dtype_in = values["dtype-in"].as<std::string>();
+    inputs.push_back(std::move(source));
+  }
+  if (values.count("inputs") == 0) return inputs;
+  const std::string path = values["inputs"].as<std::string>();
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("--inputs: cannot read ", path));
+  std::stringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<std::vector<InputSource>> more = experiment::ParseInputs(text.str());
+  if (!more.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", more.status().message()));
+  }
+  inputs.insert(inputs.end(), more->begin(), more->end());
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Definition>> Select(const Texts& patterns) {
+  std::vector<Definition> selected;
+  for (const std::string& pattern : patterns) {
+    Texts names;
+    if (pattern.find_first_of("*?[") == std::string::npos) {
+      names = {pattern};
+    } else {
+      for (const std::string& name : experiment::ListDefinitions()) {
+        if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) names.push_back(name);
+      }
+    }
+    if (names.empty()) {
+      return absl::NotFoundError(absl::StrCat("no experiment is named like '", pattern,
+                                              "'; there are ",
+                                              absl::StrJoin(experiment::ListDefinitions(), ", ")));
+    }
+    for (const std::string& name : names) {
+      VOXCONV_ASSIGN_OR_RETURN(Definition definition, experiment::LoadDefinition(name));
+      selected.push_back(std::move(definition));
+    }
+  }
+  return selected;
+}
+
+absl::Status PrintList() {
+  std::vector<std::vector<std::string>> table = {{"experiment", "backends", "about"}};
+  for (const std::string& name : experiment::ListDefinitions()) {
+    VOXCONV_ASSIGN_OR_RETURN(const Definition definition, experiment::LoadDefinition(name));
+    table.push_back(
+        {name, definition.backends.empty() ? "cpu, cuda" : absl::StrJoin(definition.backends, ", "),
+         definition.title});
+  }
+  std::cout << FormatTable(table);
+  return absl::OkStatus();
+}
+
+// Fills in ncu and the command that it is to run.
+absl::Status ParseCounters(const po::variables_map& values, const std::vector<std::string>& args,
+                           experiment::RunnerOptions& options) {
+  if (!values["counters"].as<bool>() || values.count("profiled-side") != 0) {
+    return absl::OkStatus();
+  }
+  if (values["backend"].as<std::string>() != "cuda") {
+    return absl::InvalidArgumentError("--counters: hardware counters are read of CUDA only");
+  }
+  VOXCONV_ASSIGN_OR_RETURN(options.ncu, experiment::FindNcu());
+  std::error_code error;
+  options.command = {std::filesystem::read_symlink("/proc/self/exe", error).string(), "experiment"};
+  options.command.insert(options.command.end(), args.begin(), args.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values,
+                                                             const std::vector<std::string>& args) {
+  if (values.count("out") == 0) {
+    return absl::InvalidArgumentError("--out is missing: a directory for the results");
+  }
+  experiment::RunnerOptions options;
+  options.directory = values["out"].as<std::string>();
+  options.quick = values["quick"].as<bool>();
+  options.pairs = options.quick ? kQuickPairs : harness::kMinPairs;
+  options.warmup = options.quick ? 1 : 2;
+  if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
+  if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
+  options.seed = values["seed"].as<uint64_t>();
+  harness::PairedOptions paired;
+  paired.pairs = options.pairs;
+  paired.warmup = options.warmup;
+  paired.quick = options.quick;
+  VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  VOXCONV_RETURN_IF_ERROR(ParseCounters(values, args, options));
+  return options;
+}
+
+absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
+                                         const experiment::CellOptions& cell_options,
+                                         const experiment::RunnerOptions& options,
+                                         Session& session) {
+  const std::vector<experiment::Cell> cells = experiment::ExpandCells(definition, cell_options);
+  std::cout << definition.name << ": " << definition.title << "\n";
+  if (!cell_options.given.empty() && definition.given_inputs == "none") {
+    std::cout << "its inputs are made for it; those given are not used\n";
+  }
+  if (cells.empty()) {
+    std::cout << "nothing to run on " << ToString(cell_options.backend) << "\n";
+    return experiment::Tally{};
+  }
+  absl::StatusOr<experiment::Tally> tally =
+      experiment::RunExperiment(definition, cells, options, session);
+  if (!tally.ok()) {
+    return absl::Status(tally.status().code(),
+                        absl::StrCat(definition.name, ": ", tally.status().message()));
+  }
+  std::cout << tally->measured << " cells measured, " << tally->refused << " refused, "
+            << tally->failed << " failed, " << tally->finished_before
+            << " finished before; results in "
+            << experiment::ResultPath(options.directory, definition.name) << "\n";
+  return tally;
+}
+
+absl::Status RunForProfiler(const std::string& text, const std::vector<Definition>& definitions,
+                            const experiment::CellOptions& cell_options,
+                            const experiment::RunnerOptions& options, Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto side, experiment::ParseProfiledSide(text));
+  for (const Definition& definition : definitions) {
+    if (definition.name != side.experiment) continue;
+    return experiment::RunProfiledSide(
+        definition, experiment::ExpandCells(definition, cell_options), side, options, session);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("--profiled-side: experiment '", side.experiment, "' is not among those named"));
+}
+
+}  // namespace
+
+absl::Status RunExperiment(const std::vector<std::string>& args) {
+  po::options_description options = ExperimentOptions();
+  options.add(GivenInputOptions()).add(SessionOptions());
+  po::positional_options_description positional;
+  positional.add("name", -1);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("experiment NAME... --out DIR [OPTIONS], or experiment --list", options,
+                     positional, args));
+  const Texts& names = values["name"].as<Texts>();
+  const bool list = values["list"].as<bool>();
+  if (list && names.empty()) return PrintList();
+  if (names.empty()) {
+    return absl::InvalidArgumentError("no experiment is named; --list shows what there is");
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<InputSource> given, GivenInputs(values));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Definition> definitions, Select(names));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind backend,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  const experiment::CellOptions cell_options{backend, values["quick"].as<bool>(), given};
+  if (list) {
+    for (const Definition& definition : definitions) {
+      for (const auto& cell : experiment::ExpandCells(definition, cell_options)) {
+        std::cout << definition.name << ": " << experiment::TitleOf(cell) << "\n";
+      }
+    }
+    return absl::OkStatus();
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  if (values.count("profiled-side") != 0) {
+    return RunForProfiler(values["profiled-side"].as<std::string>(), definitions, cell_options,
+                          runner_options, *session);
+  }
+  std::string failure;
+  for (const Definition& definition : definitions) {
+    const absl::StatusOr<experiment::Tally> tally =
+        RunOne(definition, cell_options, runner_options, *session);
+    if (!tally.ok()) {  // which must not keep the others from running
+      std::cout << "not run: " << tally.status().message() << "\n";
+      if (failure.empty()) failure = std::string(tally.status().message());
+      continue;
+    }
+    if (tally->failed > 0 && failure.empty()) {
+      failure = absl::StrCat(definition.name, ": ", tally->failed,
+                             " cells failed; the first: ", tally->first_failure);
+    }
+    if (tally->interrupted) {
+      return absl::AbortedError("interrupted; the same command goes on where this one stopped");
+    }
+  }
+  return failure.empty() ? absl::OkStatus() : absl::InternalError(failure);
+}
+
+}  // namespace voxconv::cli

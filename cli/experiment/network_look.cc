@@ -1,0 +1,51 @@
+#include "cli/experiment/network_look.h"
+
+#include <memory>
+#include <utility>
+
+#include "cli/input_options.h"
+#include "networks/executor.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+
+namespace voxconv::experiment {
+
+using harness::Json;
+
+absl::StatusOr<Json> LookAtNetwork(const ab::NetworkShape& shape,
+                                   const harness::Configuration& configuration, DType dtype,
+                                   const VoxelizedCloud& cloud, uint64_t seed,
+                                   const Registry& registry, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(shape.name, {.width = shape.width}));
+  InitializeParameters(graph, seed);
+  const int64_t channels = graph.in_channels();
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
+                           cli::MakeCoordinates(cloud, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor features,
+                           Tensor::FromHost(cli::FeaturesWithChannels(cloud, channels),
+                                            coordinates->size(), channels, context));
+  RunConfig config;
+  config.planner = harness::MakePlanner(configuration);
+  config.dtype = dtype;
+  VOXCONV_ASSIGN_OR_RETURN(
+      const std::unique_ptr<NetworkRunner> runner,
+      NetworkRunner::Create(std::move(graph), config, registry, *context.backend));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(coordinates, features.view()));
+  Json layers = Json::array();
+  for (const LayerReport& layer : result.report.layers) {
+    if (layer.dataflow.empty()) continue;
+    layers.push_back({{"name", layer.name},
+                      {"geometry", layer.geometry},
+                      {"c_in", layer.c_in},
+                      {"c_out", layer.c_out},
+                      {"n_in", layer.n_in},
+                      {"n_out", layer.n_out},
+                      {"pairs", layer.pairs},
+                      {"map_sizes", layer.map_sizes},
+                      {"map", ToString(layer.map_origin)},
+                      {"counters", harness::ToJson(layer.profile.counters)}});
+  }
+  return layers;
+}
+
+}  // namespace voxconv::experiment

@@ -1,0 +1,23 @@
+// What the layers and maps of a network are like on an input, without times.
+#ifndef VOXCONV_CLI_EXPERIMENT_NETWORK_LOOK_H_
+#define VOXCONV_CLI_EXPERIMENT_NETWORK_LOOK_H_
+
+#include "absl/status/statusor.h"
+#include "cli/ab/work.h"
+#include "experiments/harness/preset.h"
+#include "experiments/harness/result_line.h"
+
+namespace voxconv::experiment {
+
+// Runs the network once. An array with an object a convolution: {"name", "geometry", "c_in",
+// "c_out", "n_in", "n_out", "pairs", "map_sizes", "map", "counters"}; "map_sizes" is the pairs a
+// kernel offset.
+absl::StatusOr<harness::Json> LookAtNetwork(const ab::NetworkShape& shape,
+                                            const harness::Configuration& configuration,
+                                            DType dtype, const VoxelizedCloud& cloud, uint64_t seed,
+                                            const Registry& registry,
+                                            const ExecutionContext& context);
+
+}  // namespace voxconv::experiment
+
+#endif  // VOXCONV_CLI_EXPERIMENT_NETWORK_LOOK_H_

@@ -1,0 +1,78 @@
+// `voxconv report`: result files of experiments as pages with plots, by a Python program.
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "cli/subprocess.h"
+#include "experiments/harness/data_files.h"
+
+namespace voxconv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<std::string> FindProgram() {
+  for (const std::string& directory :
+       harness::DataDirectories("VOXCONV_REPORT_DIR", "report", "report")) {
+    const fs::path path = fs::path(directory) / "report.py";
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return path.string();
+  }
+  return absl::NotFoundError(
+      "report.py is in none of $VOXCONV_REPORT_DIR, share/voxconv/report "
+      "and the source tree");
+}
+
+// The first Python that has Matplotlib: that of the path, which may be a user's own, then the
+// system's, for which packages are installed.
+absl::StatusOr<std::string> FindPython() {
+  bool any = false;
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
+                             RunProgram({python, "-c",
+                                         "import importlib.util as u, sys; "
+                                         "sys.exit(u.find_spec('matplotlib') is None)"},
+                                        /*capture=*/false));
+    if (result.exit_status == 0) return python;
+    any = any || result.exit_status != 127;
+  }
+  return absl::NotFoundError(absl::StrCat(any ? "Python's matplotlib" : "python3",
+                                          " is missing; install python3-matplotlib"));
+}
+
+}  // namespace
+
+absl::Status WriteReport(const std::vector<std::string>& args) {
+  po::options_description options("Report");
+  options.add_options()                                                               //
+      ("dir", po::value<std::string>(), "directory with the results of experiments")  //
+      ("out", po::value<std::string>(), "directory for the pages; DIR by default")    //
+      ("title", po::value<std::string>()->default_value("voxconv experiments"), "of the pages");
+  po::positional_options_description positional;
+  positional.add("dir", 1);
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("report DIR [OPTIONS]", options, positional, args));
+  if (values.count("dir") == 0) {
+    return absl::InvalidArgumentError("DIR is missing: a directory with results of experiments");
+  }
+  const std::string directory = values["dir"].as<std::string>();
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    return absl::NotFoundError(absl::StrCat("DIR '", directory, "' is no directory"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
+  const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
+  std::cout << std::flush;
+  VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
+  VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
+                           RunProgram({python, program, directory, "--out", out, "--title",
+                                       values["title"].as<std::string>()},
+                                      /*capture=*/false));
+  if (result.exit_status == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the report has errors (exit status ", result.exit_status, "); see above"));
+}
+
+}  // namespace voxconv::cli

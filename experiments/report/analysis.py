@@ -1,0 +1,313 @@
+"""What some experiments need beyond ratios: variance of log time, map sizes, redundancy."""
+
+import dataclasses
+import itertools
+import math
+import statistics
+
+import plots
+import results as lines
+import rule
+
+
+@dataclasses.dataclass
+class Extra:
+    images: list = dataclasses.field(default_factory=list)  # (title, path)
+    tables: list = dataclasses.field(default_factory=list)  # (title, header, rows)
+    text: list = dataclasses.field(default_factory=list)    # sentences
+
+
+def run(kind, experiment, folder, stem):
+    analyses = {"variance": variance, "map_sizes": map_sizes, "redundancy": redundancy,
+                "best": best, "transfer": transfer, "parts": parts}
+    return analyses[kind](experiment, folder, stem)
+
+
+def effects(observations, factors):
+    """Main effects and two-way interactions of a full design, as shares of the sum of squares.
+
+    `observations`: [({factor: level}, value)], one for every combination. Returns
+    ({effect: share}, {factor: {level: mean deviation}}). Exact for a balanced design (every
+    combination once): the effects are orthogonal and what they leave is "rest".
+    """
+    mean = statistics.fmean(value for _, value in observations)
+    total = sum((value - mean) ** 2 for _, value in observations)
+    if total == 0:
+        return {}, {}
+
+    def group_means(names):
+        groups = {}
+        for levels, value in observations:
+            groups.setdefault(tuple(levels[name] for name in names), []).append(value)
+        return groups
+
+    main = {}
+    shares = {}
+    for factor in factors:
+        groups = group_means([factor])
+        if len(groups) < 2:
+            continue
+        main[factor] = {key[0]: statistics.fmean(values) - mean for key, values in groups.items()}
+        shares[factor] = sum(len(values) * main[factor][key[0]] ** 2
+                             for key, values in groups.items()) / total
+    for first, second in itertools.combinations(main, 2):
+        groups = group_means([first, second])
+        shares[f"{first} × {second}"] = sum(
+            len(values) * (statistics.fmean(values) - mean - main[first][key[0]]
+                           - main[second][key[1]]) ** 2
+            for key, values in groups.items()) / total
+    shares["rest"] = max(0.0, 1 - sum(shares.values()))
+    return shares, main
+
+
+def balanced(observations, factors):
+    """The observations of the levels that every combination has, dropping what is incomplete:
+    levels of the first factors go first where a combination is missing."""
+    while True:
+        levels = {factor: sorted({row[0][factor] for row in observations}) for factor in factors}
+        size = math.prod(len(values) for values in levels.values())
+        if not observations or len(observations) == size:
+            return observations
+        # The level with the least complete rows goes.
+        worst = min(
+            ((factor, level) for factor in factors for level in levels[factor]
+             if len(levels[factor]) > 1),
+            key=lambda fl: sum(row[0][fl[0]] == fl[1] for row in observations)
+            / (size / len(levels[fl[0]])), default=None)
+        if worst is None:
+            return observations
+        observations = [row for row in observations if row[0][worst[0]] != worst[1]]
+
+
+def _observations(experiment):
+    """Log time of every mapping and dataflow, from the ratio to the common side B of its group.
+
+    The ratio is of interleaved pairs, so slow drifts of the machine are not in it; the median of
+    B's times in the group sets the scale.
+    """
+    groups = {}
+    for cell in experiment.measured():
+        about = cell["cell"]
+        group = (about["input"], about["work"], about["dtype"], about["maps"])
+        groups.setdefault(group, []).append(cell)
+    observations = []
+    for (name, work, dtype, maps), cells in groups.items():
+        scale = statistics.median(lines.side_value(cell, "time", "b") for cell in cells)
+        for cell in cells:
+            levels = dict(cell["cell"]["params"], input=name, network=work, dtype=dtype, maps=maps)
+            ratio = lines.ratio_of(cell, "time")
+            if ratio is not None:
+                observations.append((levels, math.log(scale / ratio[0])))
+    return observations
+
+
+def variance(experiment, folder, stem):
+    extra = Extra()
+    observations = _observations(experiment)
+    if not observations:
+        return extra
+    parameters = sorted({name for levels, _ in observations for name in levels})
+    factors = [name for name in ("mapping", "dataflow", "network", "input", "dtype", "maps")
+               if name in parameters]
+    kept = balanced([row for row in observations if all(f in row[0] for f in factors)], factors)
+    if len(kept) < 4:
+        return extra
+    shares, main = effects(kept, factors)
+    rows = sorted(shares.items(), key=lambda item: -item[1])
+    extra.tables.append(("Variance of log time", ["effect", "share"],
+                         [[name, f"{100 * share:.1f} %"] for name, share in rows]))
+    # Inputs and networks differ in size; what a choice of plugins decides is apart from that.
+    for factor in ("mapping", "dataflow"):
+        if factor not in main:
+            continue
+        levels = sorted(main[factor].items(), key=lambda item: item[1])
+        extra.tables.append((f"Time by {factor}, against the mean of all", [factor, "times the mean"],
+                             [[level, f"{math.exp(effect):.2f}"] for level, effect in levels]))
+        plots.bars(folder / f"{stem}-{factor}.png", f"time by {factor}, times the mean of all",
+                   "times the mean",
+                   [(level, math.exp(effect)) for level, effect in levels])
+        extra.images.append((f"Time by {factor}", folder / f"{stem}-{factor}.png"))
+    extra.text += _in_words(shares, main)
+    extra.tables.append(_best(experiment, observations))
+    dropped = len(observations) - len(kept)
+    if dropped:
+        extra.text.append(f"{dropped} of {len(observations)} cells are not in the decomposition, "
+                          "which needs every combination of the levels that it has.")
+    return extra
+
+
+def _in_words(shares, main):
+    """Sentences made from the shares alone."""
+    plugins = {name: share for name, share in shares.items()
+               if name in ("mapping", "dataflow", "mapping × dataflow", "dataflow × mapping")}
+    if "mapping" not in plugins or "dataflow" not in plugins:
+        return []
+    total = sum(plugins.values())
+    if total == 0:
+        return []
+    larger, smaller = sorted(("mapping", "dataflow"), key=lambda name: -plugins[name])
+    interaction = total - plugins["mapping"] - plugins["dataflow"]
+    spread = {name: math.exp(max(main[name].values()) - min(main[name].values()))
+              for name in ("mapping", "dataflow")}
+    return [
+        f"Of the variance of log time that the choice of plugins makes, the {larger} carries "
+        f"{100 * plugins[larger] / total:.0f} %, the {smaller} "
+        f"{100 * plugins[smaller] / total:.0f} % and their interaction "
+        f"{100 * interaction / total:.0f} %.",
+        f"From the slowest to the fastest {larger} is a factor of {spread[larger]:.2f} in the "
+        f"mean, from the slowest to the fastest {smaller} {spread[smaller]:.2f}.",
+    ]
+
+
+def _best(experiment, observations):
+    """The fastest combination of each class of inputs and network."""
+    classes = {cell["cell"]["input"]: cell["cell"]["input_class"] for cell in experiment.cells}
+    best = {}
+    for levels, value in observations:
+        group = (classes[levels["input"]], levels["network"], levels["dtype"], levels["maps"])
+        choice = (levels.get("mapping", "?"), levels.get("dataflow", "?"))
+        best.setdefault(group, {}).setdefault(choice, []).append(value)
+    rows = []
+    for group, choices in sorted(best.items()):
+        ranked = sorted(choices, key=lambda choice: statistics.fmean(choices[choice]))
+        first = statistics.fmean(choices[ranked[0]])
+        row = list(group) + [" / ".join(ranked[0])]
+        if len(ranked) > 1:
+            lead = math.exp(statistics.fmean(choices[ranked[1]]) - first)
+            row += [" / ".join(ranked[1]), f"{lead:.2f}"]
+        else:
+            row += ["", ""]
+        rows.append(row)
+    return ("The best of each class of inputs",
+            ["input class", "network", "dtype", "maps", "fastest", "second", "times slower"], rows)
+
+
+def best(experiment, folder, stem):
+    """The best configuration of each input and work, by every metric that was compared."""
+    del folder, stem
+    rows = []
+    for metric in ("time", "map_query", "gather", "scatter"):
+        groups = {}
+        for cell in experiment.measured():
+            about = cell["cell"]
+            ratio = lines.ratio_of(cell, metric)
+            if ratio is None:
+                continue
+            group = (about["input"], about["work"], about["dtype"])
+            # Side B, to which all are compared, is a candidate, too.
+            ranked = groups.setdefault(group, {about["against"]: (1.0, 1.0, 1.0)})
+            ranked[about["configuration"]] = ratio
+        for group, ranked in groups.items():
+            first = max(ranked, key=lambda name: ranked[name][0])
+            value, low, high = ranked[first]
+            rows.append([lines.METRIC_NAMES[metric], *group, first, f"{value:.3f}",
+                         f"{low:.3f}..{high:.3f}"])
+    return Extra(tables=[("The best of each input and work",
+                          ["metric", "input", "work", "dtype", "best", "times the baseline",
+                           "interval"], rows)])
+
+
+def parts(experiment, folder, stem):
+    """How much of an engine's gain its mapping and its dataflow alone bring."""
+    del folder, stem
+    extra = Extra()
+    engines = {}
+    for cell in experiment.measured():
+        params = cell["cell"]["params"]
+        ratio = lines.ratio_of(cell, "time")
+        if ratio is not None and "engine" in params:
+            place = (cell["cell"]["input"], cell["cell"]["work"], cell["cell"]["dtype"])
+            engines.setdefault(params["engine"], {}).setdefault(params["part"], {})[place] = ratio
+    rows = []
+    for engine, by_part in engines.items():
+        if set(by_part) != {"mapping", "dataflow", "both"}:
+            continue
+        places = set.intersection(*(set(ratios) for ratios in by_part.values()))
+        if not places:
+            continue
+        gain = {part: rule.combine([ratios[place] for place in sorted(places)], "mean")
+                for part, ratios in by_part.items()}
+        rows.append([engine] + [f"{gain[part][0]:.2f} ({gain[part][1]:.2f}..{gain[part][2]:.2f})"
+                                for part in ("mapping", "dataflow", "both")]
+                    + [str(len(places))])
+        extra.text.append(_part_in_words(engine, gain))
+    extra.tables.append(("Times faster than the plain engine",
+                         ["engine", "mapping alone", "dataflow alone", "both", "cells"], rows))
+    return extra
+
+
+def _part_in_words(engine, gain):
+    """Which part carries the gain, from the three ratios and their intervals alone."""
+    total, low, _ = gain["both"]
+    mapping, dataflow = gain["mapping"], gain["dataflow"]
+    words = f"{engine} is {total:.2f} times as fast as the plain engine"
+    if low <= 1:
+        return f"{words}: there is no gain to share out."
+    if mapping[1] <= 1 and dataflow[1] <= 1:
+        return f"{words}; neither part brings a gain alone."
+    if mapping[1] > dataflow[2]:
+        first, ratios = "mapping", (mapping, dataflow)
+    elif dataflow[1] > mapping[2]:
+        first, ratios = "dataflow", (dataflow, mapping)
+    else:
+        return (f"{words}; its mapping alone brings {mapping[0]:.2f}, its dataflow alone "
+                f"{dataflow[0]:.2f}: neither more than the other beyond the intervals.")
+    return (f"{words}; its {first} carries the gain, {ratios[0][0]:.2f} alone against "
+            f"{ratios[1][0]:.2f} of the other part.")
+
+
+def transfer(experiment, folder, stem):
+    del folder, stem
+    rows = [[*group, f"{other[0]}, {other[1]}", choice, f"{loss[0]:.3f}",
+             f"{loss[1]:.3f}..{loss[2]:.3f}"]
+            for group, other, choice, loss in rule.transfer_losses(experiment)]
+    return Extra(tables=[("Time with another work's best configuration, over that with the own",
+                          ["input", "work", "tuned for", "configuration", "loss", "interval"],
+                          rows)])
+
+
+def map_sizes(experiment, folder, stem):
+    """Pairs of each kernel offset, for the maps of a network."""
+    extra = Extra()
+    rows = []
+    for number, cell in enumerate(experiment.measured()):
+        first = True
+        for layer in cell["layers"]:
+            sizes = layer["map_sizes"]
+            if layer["map"] != "queried" or len(sizes) < 2:
+                continue
+            middle = len(sizes) // 2 if len(sizes) % 2 else None
+            others = sorted(size for k, size in enumerate(sizes) if k != middle)
+            rows.append([cell["cell"]["input"], cell["cell"]["work"], layer["name"],
+                         layer["geometry"], layer["n_out"],
+                         sizes[middle] if middle is not None else "", others[0],
+                         int(statistics.median(others)), others[-1]])
+            if first:
+                path = folder / f"{stem}-sizes-{number + 1}.png"
+                plots.bars(path, f"{cell['cell']['input']}: map size by kernel offset, "
+                           f"{layer['name']}", "pairs", [(str(k), s) for k, s in enumerate(sizes)])
+                extra.images.append((f"{cell['cell']['input']}, {layer['name']}", path))
+                first = False
+    extra.tables.append(("Map sizes", ["input", "network", "layer", "geometry", "outputs",
+                                       "centre", "least", "median", "most"], rows))
+    return extra
+
+
+def redundancy(experiment, folder, stem):
+    """PCEngine's Eq. 2: R = (1 - density) / (IF / MP + 1), by layer."""
+    del folder, stem
+    rows = []
+    seen = set()
+    for cell in experiment.measured():
+        for layer in cell["layers"]:
+            if len(layer["map_sizes"]) < 2 or not layer["n_in"]:
+                continue
+            row = (cell["cell"]["input"], layer["geometry"], layer["c_in"], layer["c_out"])
+            if row in seen:
+                continue
+            seen.add(row)
+            rows.append([cell["cell"]["input"], layer["name"], layer["geometry"],
+                         f"{layer['c_in']}->{layer['c_out']}", f"{100 * lines.empty_share(layer):.2f} %",
+                         f"{100 * lines.redundancy_of(layer):.2f} %"])
+    return Extra(tables=[("Empty share of the dense table, and redundancy R",
+                          ["input", "layer", "geometry", "channels", "empty", "R"], rows)])

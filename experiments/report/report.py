@@ -1,0 +1,69 @@
+"""Writes report.html, report.md and plots/*.png from the result files of a directory.
+
+    report.py DIR [--out DIR] [--title TEXT]
+
+The exit status is 1 where a file has lines that cannot be read, contradict themselves or failed.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+import analysis
+import pages
+import plots
+import results
+import rule
+
+
+def build(experiment, out):
+    """One experiment's part of the report."""
+    figures = [(figure, rule.judge(figure, experiment))
+               for figure in experiment.definition.get("published", [])]
+    # Plots of several devices lie side by side.
+    device = re.sub("[^a-z0-9]+", "-", experiment.device.partition(": ")[2].lower()).strip("-")
+    stem = f"{experiment.path.stem}-{device}"
+    images = []
+    for i, plot in enumerate(experiment.definition.get("plots", [])):
+        path = out / "plots" / f"{stem}-{i + 1}.png"
+        if plots.draw(plot, experiment, path):
+            images.append((plot.get("title", experiment.definition["title"]), path))
+    kind = experiment.definition.get("analysis")
+    extra = analysis.run(kind, experiment, out / "plots", stem) if kind else analysis.Extra()
+    return pages.Section(experiment, figures, images + extra.images, extra.tables, extra.text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--title", default="voxconv experiments")
+    arguments = parser.parse_args()
+    out = arguments.out or arguments.directory
+    experiments = results.load(arguments.directory)
+    if not experiments:
+        print(f"report: {arguments.directory} has no results of experiments (*.jsonl)",
+              file=sys.stderr)
+        return 1
+    (out / "plots").mkdir(parents=True, exist_ok=True)
+    sections = [build(experiment, out) for experiment in experiments]
+    (out / "report.html").write_text(pages.html(arguments.title, sections))
+    (out / "report.md").write_text(pages.markdown(arguments.title, sections, out))
+
+    counts = {verdict: 0 for verdict in rule.VERDICTS}
+    problems = 0
+    for section in sections:
+        for _, outcome in section.figures:
+            counts[outcome.verdict] += 1
+        for problem in section.experiment.problems:
+            problems += 1
+            print(f"report: {section.experiment.path.name}: {problem}", file=sys.stderr)
+    print(f"{len(sections)} experiments; published figures: "
+          + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    print(f"{out / 'report.html'}\n{out / 'report.md'}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""The rule by which a published figure is reproduced or not. Nothing else decides it.
+
+A published ratio p (below 1: both sides are exchanged) against ours r with the interval low..high:
+  reproduced               the direction holds and the interval meets 1 + (p - 1) / 2 .. 1 + 2 (p - 1):
+                           half to twice the published gain
+  reproduced in direction  low > 1 and r > 1.01, whatever the size
+  not reproduced           otherwise
+A paper that says "faster" without a number: reproduced where the direction holds, else not.
+A p within 5 % of 1 says that there is no difference: reproduced where the interval meets
+1/1.1 .. 1.1, else in direction where low > 1.
+
+A published quantity v: reproduced within 25 %, in direction within a factor of 2. A bound ("at
+least", "at most"): reproduced where it holds, in direction within a factor of 2.
+
+Not measurable here: the file says why; or no cell of the claim was measured; or the lines are of a
+quick run or have fewer than 20 pairs.
+"""
+
+import dataclasses
+import math
+
+import results as lines
+
+REPRODUCED = "reproduced"
+IN_DIRECTION = "reproduced in direction"
+NOT_REPRODUCED = "not reproduced"
+NOT_MEASURABLE = "not measurable here"
+VERDICTS = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED, NOT_MEASURABLE)
+
+MIN_PAIRS = 20
+SMALLEST_DIFFERENCE = 0.01
+NO_DIFFERENCE = 0.05
+NO_DIFFERENCE_BAND = 1.1
+VALUE_TOLERANCE = 0.25
+VALUE_FACTOR = 2
+
+
+@dataclasses.dataclass
+class Outcome:
+    verdict: str
+    ours: tuple = None  # (value, low, high)
+    cells: int = 0
+    reason: str = ""
+
+
+def judge_ratio(published, ours):
+    value, low, high = ours
+    if published < 1:
+        published, value, low, high = 1 / published, 1 / value, 1 / high, 1 / low
+    if published - 1 <= NO_DIFFERENCE:
+        if low <= NO_DIFFERENCE_BAND and high >= 1 / NO_DIFFERENCE_BAND:
+            return REPRODUCED
+        return IN_DIRECTION if low > 1 else NOT_REPRODUCED
+    if not (low > 1 and value > 1 + SMALLEST_DIFFERENCE):
+        return NOT_REPRODUCED
+    gain = published - 1
+    if high >= 1 + gain / 2 and low <= 1 + 2 * gain:
+        return REPRODUCED
+    return IN_DIRECTION
+
+
+def judge_value(figure, value):
+    if "value" in figure:
+        published = figure["value"]
+        if abs(value / published - 1) <= VALUE_TOLERANCE:
+            return REPRODUCED
+        within = published / VALUE_FACTOR <= value <= published * VALUE_FACTOR
+    elif "at_least" in figure:
+        if value >= figure["at_least"]:
+            return REPRODUCED
+        within = value * VALUE_FACTOR >= figure["at_least"]
+    else:
+        if value <= figure["at_most"]:
+            return REPRODUCED
+        within = value <= VALUE_FACTOR * figure["at_most"]
+    return IN_DIRECTION if within else NOT_REPRODUCED
+
+
+def _holds(condition, actual):
+    wanted = condition if isinstance(condition, list) else [condition]
+    return any(str(one) == str(actual) for one in wanted)
+
+
+def orientation(figure, cell):
+    """How a published figure is about a cell: "a" as it stands, "b" with its sides exchanged, or
+    None."""
+    about = cell["cell"]
+    for key, condition in figure.get("where", {}).items():
+        actual = about.get("params", {}).get(key, about.get(key))
+        if not _holds(condition, actual):
+            return None
+    first, second = figure.get("configuration"), figure.get("against")
+    sides = about["configuration"], about.get("against")
+    if first in (None, sides[0]) and second in (None, sides[1]):
+        return "a"
+    if first in (None, sides[1]) and second in (None, sides[0]):
+        return "b"
+    return None
+
+
+def _value(figure, cell, side):
+    """(value, low, high) of a claim in a cell, or None."""
+    metric = figure.get("metric", "time")
+    if "ratio" not in figure and not figure.get("faster"):
+        value = lines.side_value(cell, metric, side)
+        return None if value is None else (value,) * 3
+    ratio = lines.ratio_of(cell, metric)
+    if ratio is None or side == "a":
+        return ratio
+    return 1 / ratio[0], 1 / ratio[2], 1 / ratio[1]
+
+
+def combine(values, over):
+    """Several cells as one: their geometric mean, or the cell with the extreme value."""
+    if over == "max":
+        return max(values)
+    if over == "min":
+        return min(values)
+    if min(low for _, low, _ in values) <= 0:  # of shares, which may be 0
+        return tuple(sum(column) / len(values) for column in zip(*values))
+    return tuple(math.exp(sum(map(math.log, column)) / len(values)) for column in zip(*values))
+
+
+def transfer_losses(experiment):
+    """How much slower each work is with another work's best configuration than with its own."""
+    groups = {}
+    for cell in experiment.measured():
+        about = cell["cell"]
+        ratio = lines.ratio_of(cell, "time")
+        if ratio is not None and not cell["quick"] and cell["result"]["pairs"] >= MIN_PAIRS:
+            groups.setdefault((about["input"], about["work"]), {})[about["configuration"]] = ratio
+    best = {group: max(ratios, key=lambda name: ratios[name][0])
+            for group, ratios in groups.items()}
+    losses = []
+    for group, ratios in groups.items():
+        own = ratios[best[group]]
+        for other, choice in best.items():
+            if other != group and choice in ratios:
+                theirs = ratios[choice]
+                losses.append((group, other, choice, (own[0] / theirs[0], own[1] / theirs[2],
+                                                      own[2] / theirs[1])))
+    return losses
+
+
+def _not_measured(figure, of_claim, quick):
+    refused = sorted({cell["reason"] for cell in of_claim if cell["status"] == "refused"})
+    if quick:
+        return f"only quick cells; {MIN_PAIRS} pairs are needed"
+    if refused:
+        return "refused: " + "; ".join(refused)
+    if figure.get("metric") in ("l2_hit", "dram_bytes") and of_claim:
+        return "no hardware counters were read (experiment --counters)"
+    return "no such cell was measured"
+
+
+def judge(figure, experiment):
+    """The outcome of one published figure, from the lines alone."""
+    if figure.get("unmeasurable"):
+        return Outcome(NOT_MEASURABLE, reason=figure["unmeasurable"])
+    values, quick, of_claim = [], False, []
+    if figure.get("metric") == "transfer":
+        values = [loss for _, _, _, loss in transfer_losses(experiment)]
+        quick = not values and any(cell["quick"] for cell in experiment.cells)
+    else:
+        sides = [(cell, orientation(figure, cell)) for cell in experiment.cells]
+        # Where the pair was measured in the claim's order, that counts.
+        wanted = "a" if any(side == "a" for _, side in sides) else "b"
+        takes_both = "ratio" not in figure and not figure.get("faster")
+        for cell, side in sides:
+            if side is None or not (side == wanted or takes_both):
+                continue
+            of_claim.append(cell)
+            value = _value(figure, cell, side) if cell["status"] == "measured" else None
+            if value is None:
+                continue
+            if cell["quick"] or ("result" in cell and cell["result"]["pairs"] < MIN_PAIRS):
+                quick = True
+                continue
+            values.append(value)
+    if not values:
+        return Outcome(NOT_MEASURABLE, reason=_not_measured(figure, of_claim, quick))
+    ours = combine(values, figure.get("over", "mean"))
+    if figure.get("faster"):
+        holds = ours[1] > 1 and ours[0] > 1 + SMALLEST_DIFFERENCE
+        verdict = REPRODUCED if holds else NOT_REPRODUCED
+    elif "ratio" in figure:
+        verdict = judge_ratio(figure["ratio"], ours)
+    else:
+        verdict = judge_value(figure, ours[0])
+    return Outcome(verdict, ours=ours, cells=len(values))

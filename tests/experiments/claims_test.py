@@ -1,0 +1,115 @@
+"""A claim that the result lines do not bear out is flagged, from the lines of a real run.
+
+    claims_test.py VOXCONV
+"""
+
+import copy
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import support
+
+VOXCONV = sys.argv.pop(1)
+CLAIM = {"what": "three times faster", "ratio": 3, "source": "Table 1", "gpu": "A",
+         "configuration": "one"}
+
+
+class ClaimsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # Both sides are the same configuration, so no difference is the truth.
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        file = support.write(cls.path / "small.json", support.definition(published=[CLAIM]))
+        result = support.run(VOXCONV, "experiment", file, "--threads", 1, "--out", cls.path / "run")
+        assert result.returncode == 0, result.stderr
+        cls.lines = support.read_lines(cls.path / "run" / "small.jsonl")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def report(self, lines):
+        folder = self.path / self.id()
+        folder.mkdir(exist_ok=True)
+        support.write_lines(folder / "small.jsonl", lines)
+        result = support.run(VOXCONV, "report", folder)
+        page = (folder / "report.md").read_text()
+        return result, page
+
+    def doctored(self, factor, consistent):
+        """The lines with A claimed `factor` times as fast; consistently with its samples or not."""
+        lines = copy.deepcopy(self.lines)
+        result = lines[-1]["result"]
+        if consistent:
+            result["a"]["wall_ms_samples"] = [t / factor for t in result["a"]["wall_ms_samples"]]
+        for key in ("ratio", "low", "high"):
+            result["speedup"][key] *= factor
+        return lines
+
+    def test_a_claim_without_a_difference_is_not_reproduced(self):
+        result, page = self.report(self.lines)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| not reproduced |", page)
+        self.assertIn("1 not reproduced", result.stdout)
+
+    def test_a_ratio_that_its_samples_do_not_give_is_flagged_and_left_out(self):
+        result, page = self.report(self.doctored(3, consistent=False))
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("line 2 is left out, for it contradicts itself: speedup", result.stderr)
+        self.assertIn("contradicts itself", page)
+        self.assertIn("1 not measurable here", result.stdout)
+        self.assertIn("0 reproduced,", result.stdout)
+
+    def test_the_same_ratio_with_such_samples_is_reproduced(self):
+        result, page = self.report(self.doctored(3, consistent=True))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| reproduced |", page)
+
+    def test_the_wrong_direction_is_not_reproduced(self):
+        result, _ = self.report(self.doctored(1 / 3, consistent=True))
+        self.assertIn("1 not reproduced", result.stdout)
+
+    def test_another_size_is_reproduced_in_direction(self):
+        result, _ = self.report(self.doctored(30, consistent=True))
+        self.assertIn("1 reproduced in direction", result.stdout)
+
+    def test_pairs_that_are_not_there_are_flagged(self):
+        lines = copy.deepcopy(self.lines)
+        lines[-1]["result"]["pairs"] = 40
+        result, _ = self.report(lines)
+        self.assertIn("40 pairs are stated and there are 20 samples", result.stderr)
+
+    def test_a_doctored_stage_is_flagged(self):
+        lines = copy.deepcopy(self.lines)
+        lines[-1]["result"]["stage_speedups"]["fused"]["ratio"] *= 2
+        result, _ = self.report(lines)
+        self.assertIn("fused", result.stderr)
+
+    def test_a_verdict_needs_twenty_pairs(self):
+        lines = self.doctored(3, consistent=True)
+        for side in "ab":
+            del lines[-1]["result"][side]["wall_ms_samples"][19:]
+        lines[-1]["result"]["pairs"] = 19
+        # The medians of 19 samples are others.
+        import statistics
+        medians = [statistics.median(lines[-1]["result"][side]["wall_ms_samples"]) for side in "ba"]
+        lines[-1]["result"]["speedup"].update(ratio=medians[0] / medians[1], low=1.5)
+        result, _ = self.report(lines)
+        self.assertIn("1 not measurable here", result.stdout)
+
+    def test_lines_that_are_no_json_are_flagged(self):
+        folder = self.path / "broken"
+        folder.mkdir()
+        support.write_lines(folder / "small.jsonl", self.lines)
+        with open(folder / "small.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"kind": "cell", "sta')
+        result = support.run(VOXCONV, "report", folder)
+        self.assertIn("line 3 cannot be read", result.stderr)
+
+
+if __name__ == "__main__":
+    support.need_matplotlib()
+    unittest.main()

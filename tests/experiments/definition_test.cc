@@ -1,0 +1,143 @@
+// Experiment files: what they may say, and the one line that tells what is wrong.
+#include "cli/experiment/definition.h"
+
+#include <string>
+
+#include "cli/experiment/cells.h"
+#include "cli/session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv::experiment {
+namespace {
+
+using harness::Json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Json Valid() {
+  return Json::parse(R"({
+    "name": "test", "title": "a test", "kind": "layer",
+    "inputs": ["scene:uniform?n=100&box=8", "scene:uniform?n=200&box=8"],
+    "layers": [{"kernel": 3, "channels": [[4, 8], [8, 8]]}],
+    "configurations": [
+      {"name": "reference", "spec": "hash/direct"},
+      {"name": "tile {tile}", "spec": "hash/implicit_gemm:tile={tile}", "for": {"tile": [2, 4]}}
+    ],
+    "baseline": "reference"
+  })");
+}
+
+std::string ErrorOf(const Json& json) {
+  const auto definition = ParseDefinition(json.dump());
+  return definition.ok() ? "" : std::string(definition.status().message());
+}
+
+TEST(DefinitionTest, EveryFileThatIsShippedIsValid) {
+  const auto names = ListDefinitions();
+  EXPECT_GE(names.size(), 30u);
+  for (const std::string& name : names) {
+    const auto definition = LoadDefinition(name);
+    EXPECT_TRUE(definition.ok()) << definition.status();
+  }
+}
+
+TEST(DefinitionTest, ConfigurationsOfShippedFilesExist) {
+  Registry registry;
+  ASSERT_TRUE(cli::FillRegistry({}, registry).ok());
+  for (const std::string& name : ListDefinitions()) {
+    if (name == "own") continue;  // needs a plugin that is loaded
+    const auto definition = LoadDefinition(name);
+    ASSERT_TRUE(definition.ok()) << definition.status();
+    for (const ConfigurationItem& item : definition->configurations) {
+      const auto resolved = ResolveItem(item, definition->kind, registry);
+      EXPECT_TRUE(resolved.ok()) << name << ": " << resolved.status();
+    }
+  }
+}
+
+TEST(DefinitionTest, ForMakesAConfigurationOfEachValue) {
+  const auto definition = ParseDefinition(Valid().dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  ASSERT_EQ(definition->configurations.size(), 3u);
+  const ConfigurationItem& last = definition->configurations.back();
+  EXPECT_EQ(last.name, "tile 4");
+  EXPECT_EQ(last.spec, "hash/implicit_gemm:tile=4");
+  EXPECT_EQ(last.params, Json({{"tile", 4}}));
+  EXPECT_EQ(last.against, std::vector<std::string>{"reference"});
+}
+
+TEST(DefinitionTest, CellsAreAllCombinations) {
+  const auto definition = ParseDefinition(Valid().dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  EXPECT_EQ(ExpandCells(*definition, {}).size(), 2u * 2u * 2u);
+  const std::vector<InputSource> given = {{.name = "mine", .input = "mine.bin"}};
+  EXPECT_EQ(ExpandCells(*definition, {.given = given}).size(), 2u * 2u);
+  EXPECT_EQ(ExpandCells(*definition, {.quick = true}).size(), 2u);
+}
+
+TEST(DefinitionTest, OnlyTheBackendsThatAreNamed) {
+  Json json = Valid();
+  json["configurations"][1]["backends"] = {"cuda"};
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  EXPECT_TRUE(ExpandCells(*definition, {.backend = BackendKind::kCpu}).empty());
+  EXPECT_FALSE(ExpandCells(*definition, {.backend = BackendKind::kCuda}).empty());
+}
+
+struct WrongFile {
+  const char* path;     // JSON pointer
+  const char* value;    // put there
+  const char* says;     // which key
+  const char* allowed;  // and what is allowed
+};
+
+class WrongFileTest : public ::testing::TestWithParam<WrongFile> {};
+
+TEST_P(WrongFileTest, TheKeyItsValueAndWhatIsAllowedAreNamed) {
+  Json json = Valid();
+  json[Json::json_pointer(GetParam().path)] = Json::parse(GetParam().value);
+  EXPECT_THAT(ErrorOf(json), AllOf(HasSubstr(GetParam().says), HasSubstr(GetParam().allowed)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongFileTest,
+    ::testing::Values(
+        WrongFile{"/kind", R"("layers")", "key 'kind' is \"layers\"", "network, layer, map, info"},
+        WrongFile{"/kind", "null", "key 'kind' is missing", "network, layer, map, info"},
+        WrongFile{"/inputz", "[]", "key 'inputz' is unknown", "inputs"},
+        WrongFile{"/inputs/0", "7", "key 'inputs[0]' is 7", "object"},
+        WrongFile{"/inputs/0", R"({"input": "a", "voxel_size": 0})", "inputs[0].voxel_size' is 0",
+                  "above 0"},
+        WrongFile{"/layers/0/kernel", R"("big")", "layers[0].kernel' is \"big\"", "whole number"},
+        WrongFile{"/layers/0/channels/1", "[8]", "layers[0].channels[1]' is [8]", "C_IN, C_OUT"},
+        WrongFile{"/layers/0/channels/0/0", "0", "layers[0].channels[0]' is [0,8]", "1 .. 65536"},
+        WrongFile{"/dtypes", R"(["f64"])", "key 'dtypes' is [\"f64\"]", "f32, tf32, f16 and bf16"},
+        WrongFile{"/dtypes", R"({"tpu": "f32"})", "key 'dtypes'", "cpu and cuda"},
+        WrongFile{"/maps", R"(["cached"])", "key 'maps' is [\"cached\"]", "rebuilt"},
+        WrongFile{"/baseline", R"("other")", "key 'baseline' is \"other\"", "reference"},
+        WrongFile{"/configurations/1/against", R"("none")", "'against'", "reference"},
+        WrongFile{"/configurations/1/for", R"({"tile": []})", "for.tile' is []", "not empty"},
+        WrongFile{"/configurations/1/name", R"("reference")", "two named 'reference'", "differ"},
+        WrongFile{"/resolutions", "[0]", "resolutions[0]' is 0", "1 .. 65536"},
+        WrongFile{"/networks", R"(["minkunet42"])", "key 'networks'", "layers"},
+        WrongFile{"/published", R"([{"what": "w", "source": "s", "gpu": "g"}])",
+                  "published[0].ratio' is missing", "exactly one of"},
+        WrongFile{"/published", R"([{"what": "w", "source": "s", "gpu": "g", "ratio": -1}])",
+                  "published[0].ratio' is -1", "above 0"},
+        WrongFile{"/published",
+                  R"([{"what": "w", "source": "s", "gpu": "g", "ratio": 2, "metric": "speed"}])",
+                  "published[0].metric' is \"speed\"", "map_query"},
+        WrongFile{"/published", R"([{"what": "w", "gpu": "g", "ratio": 2}])",
+                  "published[0].source' is missing", "text"},
+        WrongFile{"/plots", R"([{"x": "colour"}])", "plots[0].x' is \"colour\"", "tile"}));
+
+TEST(DefinitionTest, TheFileIsNamed) {
+  EXPECT_THAT(std::string(LoadDefinition("missing.json").status().message()),
+              HasSubstr("missing.json"));
+  EXPECT_THAT(std::string(LoadDefinition("minuet/fig99").status().message()),
+              AllOf(HasSubstr("minuet/fig99"), HasSubstr("minuet/fig16")));
+}
+
+}  // namespace
+}  // namespace voxconv::experiment

@@ -1,0 +1,69 @@
+// What is read from Nsight Compute, and what is said where it is missing or fails.
+#include "cli/experiment/hardware.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace voxconv::experiment {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kReport[] =
+    R"csv(==PROF== Connected to process 1
+==PROF== Disconnected
+"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","lts__t_sectors_lookup_hit.sum","lts__t_sectors_lookup_miss.sum"
+"","","byte","byte","sector","sector"
+"0","void Search<int, 256>(""x"", int)","1,000","24","75","25"
+"1","Build","500","0","15","85"
+)csv";
+
+TEST(NcuCsvTest, CountersOfAllKernelsAreSummed) {
+  const auto counters = ParseNcuCsv(kReport);
+  ASSERT_TRUE(counters.ok()) << counters.status();
+  EXPECT_EQ((*counters)["kernels"], 2);
+  EXPECT_DOUBLE_EQ((*counters)["l2_hit"].get<double>(), 90.0 / 200.0);
+  EXPECT_DOUBLE_EQ((*counters)["dram_bytes"].get<double>(), 1524);
+}
+
+TEST(NcuCsvTest, AnErrorOfNcuIsPassedOn) {
+  EXPECT_THAT(
+      std::string(
+          ParseNcuCsv("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM: no\n").status().message()),
+      HasSubstr("ERR_NVGPUCTRPERM"));
+  EXPECT_THAT(std::string(ParseNcuCsv("").status().message()), HasSubstr("no kernels"));
+}
+
+TEST(NcuCsvTest, AMetricThatIsMissingIsNamed) {
+  EXPECT_THAT(std::string(ParseNcuCsv("\"ID\",\"lts__t_sectors_lookup_hit.sum\"\n\"0\",\"1\"\n")
+                              .status()
+                              .message()),
+              HasSubstr("lts__t_sectors_lookup_miss.sum"));
+}
+
+TEST(NcuCsvTest, AValueThatIsNoNumberIsNamed) {
+  std::string text = kReport;
+  text.replace(text.find("\"500\""), 5, "\"n/a\"");
+  EXPECT_THAT(std::string(ParseNcuCsv(text).status().message()), HasSubstr("'n/a'"));
+}
+
+TEST(ProfiledSideTest, RoundTrips) {
+  const auto side = ParseProfiledSide(ToString({.cell = 12, .side = 'b', .experiment = "a/b:c"}));
+  ASSERT_TRUE(side.ok()) << side.status();
+  EXPECT_EQ(side->cell, 12u);
+  EXPECT_EQ(side->side, 'b');
+  EXPECT_EQ(side->experiment, "a/b:c");
+  for (const char* wrong : {"", "1:a", "x:a:name", "1:c:name", "-1:a:name"}) {
+    EXPECT_FALSE(ParseProfiledSide(wrong).ok()) << wrong;
+  }
+}
+
+TEST(ReadHardwareCountersTest, AProgramThatCannotBeStartedIsAnError) {
+  EXPECT_FALSE(ReadHardwareCounters("/nonexistent/ncu", "", {"true"}).ok());
+}
+
+}  // namespace
+}  // namespace voxconv::experiment

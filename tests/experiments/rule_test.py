@@ -1,0 +1,118 @@
+"""The rule of verdicts and the decomposition of variance, on figures made up for them."""
+
+import math
+import sys
+import unittest
+
+import support
+
+support.need_matplotlib()
+
+import analysis  # noqa: E402
+import rule  # noqa: E402
+
+
+class RatioTest(unittest.TestCase):
+    def check(self, published, ours, verdict):
+        self.assertEqual(rule.judge_ratio(published, ours), verdict)
+
+    def test_half_to_twice_the_gain_is_reproduced(self):
+        self.check(1.5, (1.5, 1.45, 1.55), rule.REPRODUCED)
+        self.check(1.5, (1.26, 1.2, 1.3), rule.REPRODUCED)
+        self.check(1.5, (1.9, 1.85, 1.95), rule.REPRODUCED)
+
+    def test_other_sizes_are_reproduced_in_direction(self):
+        self.check(1.5, (1.1, 1.05, 1.15), rule.IN_DIRECTION)
+        self.check(1.5, (3.0, 2.9, 3.1), rule.IN_DIRECTION)
+
+    def test_no_gain_is_not_reproduced(self):
+        self.check(1.5, (1.0, 0.97, 1.03), rule.NOT_REPRODUCED)
+        self.check(1.5, (1.2, 0.9, 1.6), rule.NOT_REPRODUCED)  # the interval has 1 in it
+        self.check(1.5, (0.7, 0.65, 0.75), rule.NOT_REPRODUCED)
+        self.check(1.5, (1.005, 1.001, 1.01), rule.NOT_REPRODUCED)  # too small to be claimed
+
+    def test_a_published_slowdown(self):
+        self.check(0.5, (0.5, 0.48, 0.52), rule.REPRODUCED)
+        self.check(0.5, (0.9, 0.85, 0.95), rule.IN_DIRECTION)
+        self.check(0.5, (1.3, 1.2, 1.4), rule.NOT_REPRODUCED)
+
+    def test_published_as_no_difference(self):
+        self.check(1.02, (1.0, 0.99, 1.01), rule.REPRODUCED)
+        self.check(1.02, (0.98, 0.96, 1.0), rule.REPRODUCED)
+        self.check(1.02, (1.5, 1.4, 1.6), rule.IN_DIRECTION)
+        self.check(1.02, (0.5, 0.4, 0.6), rule.NOT_REPRODUCED)
+
+
+class ValueTest(unittest.TestCase):
+    def test_values(self):
+        figure = {"value": 0.08}
+        self.assertEqual(rule.judge_value(figure, 0.09), rule.REPRODUCED)
+        self.assertEqual(rule.judge_value(figure, 0.14), rule.IN_DIRECTION)
+        self.assertEqual(rule.judge_value(figure, 0.2), rule.NOT_REPRODUCED)
+
+    def test_bounds(self):
+        self.assertEqual(rule.judge_value({"at_least": 0.9}, 0.95), rule.REPRODUCED)
+        self.assertEqual(rule.judge_value({"at_least": 0.9}, 0.5), rule.IN_DIRECTION)
+        self.assertEqual(rule.judge_value({"at_least": 0.9}, 0.2), rule.NOT_REPRODUCED)
+        self.assertEqual(rule.judge_value({"at_most": 1.2}, 1.1), rule.REPRODUCED)
+        self.assertEqual(rule.judge_value({"at_most": 1.2}, 3.0), rule.NOT_REPRODUCED)
+
+
+class CombineTest(unittest.TestCase):
+    def test_geometric_mean_and_extremes(self):
+        values = [(1.0, 0.9, 1.1), (4.0, 3.6, 4.4)]
+        self.assertAlmostEqual(rule.combine(values, "mean")[0], 2.0)
+        self.assertAlmostEqual(rule.combine(values, "mean")[1], 1.8)
+        self.assertEqual(rule.combine(values, "max"), values[1])
+        self.assertEqual(rule.combine(values, "min"), values[0])
+
+
+class OrientationTest(unittest.TestCase):
+    CELL = {"cell": {"configuration": "one", "against": "other", "input": "scan", "dtype": "f32",
+                     "params": {"B": 256}}}
+
+    def test_sides(self):
+        def of(**figure):
+            return rule.orientation(figure, self.CELL)
+        self.assertEqual(of(configuration="one"), "a")
+        self.assertEqual(of(configuration="other", against="one"), "b")
+        self.assertEqual(of(configuration="other"), "b")
+        self.assertIsNone(of(configuration="third"))
+        self.assertEqual(of(where={"B": 256}), "a")
+        self.assertEqual(of(where={"B": [128, 256], "input": "scan"}), "a")
+        self.assertIsNone(of(where={"B": 128}))
+
+
+class EffectsTest(unittest.TestCase):
+    @staticmethod
+    def design(value):
+        return [({"mapping": m, "dataflow": d, "input": i}, value(m, d, i))
+                for m in range(3) for d in range(2) for i in range(4)]
+
+    def test_additive_effects_are_found_and_nothing_else(self):
+        shares, main = analysis.effects(self.design(lambda m, d, i: 2.0 * m + 0.5 * i),
+                                        ["mapping", "dataflow", "input"])
+        self.assertAlmostEqual(shares["mapping"] + shares["input"], 1)
+        self.assertAlmostEqual(shares["dataflow"], 0)
+        self.assertAlmostEqual(shares["mapping × input"], 0)
+        self.assertAlmostEqual(shares["rest"], 0)
+        self.assertAlmostEqual(main["mapping"][2] - main["mapping"][0], 4.0)
+        self.assertAlmostEqual(sum(main["mapping"].values()), 0)
+
+    def test_an_interaction_is_told_from_main_effects(self):
+        shares, _ = analysis.effects(self.design(lambda m, d, i: (m - 1) * (2 * d - 1)),
+                                     ["mapping", "dataflow", "input"])
+        self.assertAlmostEqual(shares["mapping × dataflow"], 1)
+        self.assertAlmostEqual(shares["mapping"], 0)
+
+    def test_incomplete_levels_are_dropped(self):
+        rows = [row for row in self.design(lambda m, d, i: m + d)
+                if not (row[0]["mapping"] == 2 and row[0]["input"] == 1)]
+        kept = analysis.balanced(rows, ["mapping", "dataflow", "input"])
+        levels = {name: {row[0][name] for row in kept} for name in kept[0][0]}
+        self.assertEqual(len(kept), math.prod(len(values) for values in levels.values()))
+        self.assertGreaterEqual(len(kept), 16)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
