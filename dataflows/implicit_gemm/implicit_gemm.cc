@@ -21,9 +21,10 @@ OptionSchema Schema() {
       "order of the output rows: as given, by their offset mask, by its Gray rank, or by their "
       "two rarest offsets");
   schema.Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K");
-  schema.Int("tile", 0, 0, 256,
-             "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one up); "
-             "0: chosen by the backend, 6 on the CPU");
+  schema.Int(
+      "tile", 0, 0, 256,
+      "output rows that share one set of offsets; on CUDA 16, 64, 128 or 256 (the next one up); "
+      "0: chosen by the backend, 6 on the CPU");
   schema.Int("tile_channels", 0, 0, 256,
              "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
              "chosen by shape");

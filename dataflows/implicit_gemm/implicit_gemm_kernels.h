@@ -3,7 +3,8 @@
 //          tensor cores; for few channels.
 //   block: 64 or 128 rows a block, inputs and weights through a ring of shared-memory buffers;
 //          tensor cores; for any number of channels.
-//   warpgroup: as block, 128 or 256 rows, by products of whole warpgroups; compute capability 9.0.
+//   warpgroup: 128 or 256 rows a block, by products of whole warpgroups, copied by warps of their
+//          own; compute capability 9.0.
 //   fma:   as block, on the CUDA cores: f32 in IEEE arithmetic, and devices without what the others
 //          need.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_
