@@ -1,0 +1,150 @@
+// The warpgroup kernel's shapes, pieces of work and shared memory.
+#ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_CONFIG_CUH_
+#define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_CONFIG_CUH_
+
+#include <cstdint>
+
+#include "backends/cuda/async_barrier.cuh"
+#include "backends/cuda/tensor_core.cuh"
+#include "backends/cuda/warpgroup_mma.cuh"
+#include "dataflows/implicit_gemm/tile_offsets.cuh"
+
+namespace voxconv {
+
+template <typename ElementType, int kRowsValue, int kChannelsValue, int kStagesValue,
+          int kBlocksValue>
+struct WarpgroupConfig {
+  using Element = ElementType;
+  static constexpr int kRows = kRowsValue, kChannels = kChannelsValue, kStages = kStagesValue;
+  static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
+  static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
+  static constexpr int kGroups = kRows / 64;
+  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;
+  static constexpr int kThreads = kGroups * 128 + kCopyThreads;
+
+  static constexpr int kRowBytes = 128;
+  static constexpr int kInputBytes = kRows * kRowBytes;
+  static constexpr int kAtoms = (kChannels + 63) / 64;  // of 64 output channels
+  static constexpr int kAtomBytes = kDepth * kRowBytes;
+  static constexpr int kStageBytes = kInputBytes + kAtoms * kAtomBytes;
+
+  // What is to be multiplied for one word of the masks of one tile.
+  struct Segment {
+    uint32_t piece;
+    int32_t word;
+    int32_t shares;           // of the tile
+    uint32_t offsets;         // bits of the word, this piece's share of them
+    uint32_t group[kGroups];  // those that each group of 64 rows has
+  };
+  static constexpr int kSegments = 2;  // one multiplied, one copied
+
+  // Behind the slots.
+  struct Control {
+    int32_t entries[32][kRows];  // input row of each row under each bit, -1 = none
+    uint64_t full[kStages], empty[kStages];
+    uint64_t segment_full[kSegments], segment_empty[kSegments];
+    Segment segments[kSegments];
+    uint32_t warp_masks[kRows / 32];  // of 32 rows each
+    uint32_t taken;                   // piece
+    uint32_t last[kGroups];           // whether the group's sums are the last of its tile's
+  };
+  static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Control));
+};
+
+// A piece of work: a tile (rows of one part, and channels) or a share of its offsets. The tiles
+// with the most offsets, which the orders put last, are numbered first, and they alone are shared.
+template <typename Config>
+struct TilePiece {
+  static constexpr int64_t kRows = Config::kRows, kChannels = Config::kChannels;
+  static constexpr int kMinOffsets = 4;  // of a share: fewer cost more to add up than to multiply
+
+  __host__ __device__ static int64_t Count(const ImplicitGemmArgs& args) {
+    return (args.num_outputs + kRows - 1) / kRows * ((args.c_out + kChannels - 1) / kChannels) *
+               args.num_parts() +
+           args.shared_tiles * (args.shares - 1);
+  }
+
+  __device__ TilePiece(const ImplicitGemmArgs& args, uint32_t number) {
+    const uint32_t tiles_n = (args.c_out + kChannels - 1) / kChannels;
+    const uint32_t tiles_m = (args.num_outputs + kRows - 1) / kRows;
+    const uint32_t parts = args.num_parts(), shared = args.shared_tiles * args.shares;
+    max_shares = number < shared ? args.shares : 1;
+    tile = number < shared ? number / args.shares : number - shared + args.shared_tiles;
+    share = number < shared ? number % args.shares : 0;
+    const uint32_t rest = tile / tiles_n;
+    channel = static_cast<int>((tile - rest * tiles_n) * kChannels);
+    first_row = (tiles_m - 1 - rest / parts) * kRows;
+    part = static_cast<int>(rest % parts);
+    split = part;
+    words = SplitWords(args, split);
+  }
+
+  // Into how many shares a tile with these offsets goes: as many pieces of it have work.
+  __device__ int SharesOf(uint32_t offsets) const {
+    return max(min(max_shares, __popc(offsets) / kMinOffsets), 1);
+  }
+
+  uint32_t tile;
+  int share, max_shares;
+  int64_t first_row;
+  int channel;
+  int part, split;
+  int words;
+};
+
+#if VOXCONV_WARPGROUP_MMA
+
+// A slot of a ring and the parity of the phase it is in.
+template <int kSlots>
+struct RingSlot {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void Advance() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+// Shared-memory addresses of the ring and its barriers.
+template <typename Config>
+struct WarpgroupRing {
+  using Control = typename Config::Control;
+
+  __device__ explicit WarpgroupRing(char* shared)
+      : slots(SharedAddress(shared)),
+        control(*reinterpret_cast<Control*>(shared + Config::kStages * Config::kStageBytes)) {}
+
+  __device__ void Init() {
+    if (threadIdx.x == 0) {
+      constexpr int kMultiplyWarps = Config::kGroups * 4;
+      for (int s = 0; s < Config::kStages; ++s) {
+        InitBarrier(Full(s), Config::kCopyThreads + 1);
+        InitBarrier(Empty(s), kMultiplyWarps);
+      }
+      for (int s = 0; s < Config::kSegments; ++s) {
+        InitBarrier(SegmentFull(s), 1);
+        InitBarrier(SegmentEmpty(s), kMultiplyWarps);
+      }
+      FenceBarriers();
+    }
+    __syncthreads();
+  }
+
+  __device__ uint32_t Inputs(int slot) const { return slots + slot * Config::kStageBytes; }
+  __device__ uint32_t Weights(int slot) const { return Inputs(slot) + Config::kInputBytes; }
+  __device__ uint32_t Full(int slot) const { return SharedAddress(&control.full[slot]); }
+  __device__ uint32_t Empty(int slot) const { return SharedAddress(&control.empty[slot]); }
+  __device__ uint32_t SegmentFull(int s) const { return SharedAddress(&control.segment_full[s]); }
+  __device__ uint32_t SegmentEmpty(int s) const { return SharedAddress(&control.segment_empty[s]); }
+
+  uint32_t slots;
+  Control& control;
+};
+
+#endif  // VOXCONV_WARPGROUP_MMA
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_CONFIG_CUH_

@@ -1,0 +1,245 @@
+// The half of the warpgroup kernel that brings inputs and weights to shared memory.
+#ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
+#define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
+
+#include <cstdint>
+
+#include "backends/cuda/cuda_backend.h"
+#include "dataflows/implicit_gemm/warpgroup_config.cuh"
+
+namespace voxconv {
+
+#if VOXCONV_WARPGROUP_MMA
+
+// Of kCopyThreads threads, each looks up rows thread, thread + kCopyThreads, ... of the tile, and
+// copies vector thread % 8 of four neighbouring rows at a time.
+template <typename Config>
+class TileCopier {
+  using Element = typename Config::Element;
+  using Segment = typename Config::Segment;
+  static constexpr int kVectorBytes = 16;
+  static constexpr int kVector = kVectorBytes / sizeof(Element);
+  static constexpr int kRowVectors = Config::kDepth / kVector;  // of a step
+  static constexpr int kRowsAtOnce = 4;
+  static constexpr int kRowStep = Config::kCopyThreads / kRowVectors * kRowsAtOnce;
+  static_assert(64 % kRowStep == 0);
+  static constexpr int kLookUps = Config::kRows / Config::kCopyThreads;
+  static constexpr int kCopyBarrier = 1;
+
+ public:
+  __device__ TileCopier(const ImplicitGemmArgs& args, const CUtensorMap& weights,
+                        CudaTicket* ticket, const WarpgroupRing<Config>& ring)
+      : args_(args),
+        weights_(weights),
+        ticket_(ticket),
+        ring_(ring),
+        thread_(threadIdx.x % Config::kCopyThreads) {
+    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      to_[i] = (row + i) * Config::kRowBytes + (v ^ ((row + i) & 7)) * kVectorBytes;
+    }
+  }
+
+  __device__ void Run() {
+    const uint32_t pieces = static_cast<uint32_t>(TilePiece<Config>::Count(args_));
+    for (uint32_t number = blockIdx.x; number < pieces;) {
+      const TilePiece<Config> piece(args_, number);
+      for (int word = 0; word < piece.words; ++word) {
+        LoadMasks(piece, word);
+        const Segment segment = FindOffsets(piece, number, word);
+        if (piece.share >= segment.shares) {
+          Take();
+          break;
+        }
+        Send(segment);
+        LoadEntries(piece, word, segment.offsets);
+        CopySegment(piece, segment);
+      }
+      number = Broadcast(taken_);
+    }
+    Send({.piece = pieces});
+    if (thread_ == 0) Leave();
+  }
+
+ private:
+  __device__ void MeetCopiers() const {
+    asm volatile("bar.sync %0, %1;\n" ::"n"(kCopyBarrier), "n"(Config::kCopyThreads) : "memory");
+  }
+
+  // Asks for the number of a tile that no other block has. As late as it can without a wait: a
+  // tile taken early would stay behind a block's costly one while other blocks have nothing to do.
+  __device__ void Take() {
+    if (thread_ == 0) taken_ = gridDim.x + atomicAdd(&ticket_->taken, 1);
+  }
+  __device__ uint32_t Broadcast(uint32_t taken) const {
+    if (thread_ == 0) ring_.control.taken = taken;
+    MeetCopiers();
+    return ring_.control.taken;
+  }
+  // The last block to leave makes the ticket new.
+  __device__ void Leave() const {
+    __threadfence();
+    if (atomicAdd(&ticket_->finished, 1) + 1 < gridDim.x) return;
+    ticket_->taken = 0;
+    ticket_->finished = 0;
+  }
+
+  // Of this thread's rows, for FindOffsets.
+  __device__ void LoadMasks(const TilePiece<Config>& piece, int word) {
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const int64_t position = piece.first_row + i * Config::kCopyThreads + thread_;
+      rows_[i] = args_.ordered ? 0 : OutputRow(args_, piece.split, position);
+      masks_[i] = RowMask(args_, piece.split, rows_[i], position, word);
+    }
+  }
+
+  // The offsets that the rows have. Every copier has finished with the segment before when this
+  // returns.
+  __device__ Segment FindOffsets(const TilePiece<Config>& piece, uint32_t number, int word) {
+    uint32_t(&warp_masks)[Config::kRows / 32] = ring_.control.warp_masks;
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const uint32_t any = __reduce_or_sync(~0u, masks_[i]);
+      if (thread_ % 32 == 0) warp_masks[i * (Config::kCopyThreads / 32) + thread_ / 32] = any;
+    }
+    MeetCopiers();
+    Segment segment{.piece = number, .word = word};
+    uint32_t offsets = 0;
+#pragma unroll
+    for (int g = 0; g < Config::kGroups; ++g) {
+      segment.group[g] = warp_masks[2 * g] | warp_masks[2 * g + 1];
+      offsets |= segment.group[g];
+    }
+    segment.shares = piece.SharesOf(offsets);
+    segment.offsets = ShareOf(offsets, piece.share, segment.shares);
+    return segment;
+  }
+
+  __device__ void Send(const Segment& segment) {
+    if (thread_ == 0) {
+      AwaitPhase(ring_.SegmentEmpty(segment_slot_.slot), segment_slot_.parity ^ 1);
+      ring_.control.segments[segment_slot_.slot] = segment;
+      Arrive(ring_.SegmentFull(segment_slot_.slot));
+    }
+    segment_slot_.Advance();
+  }
+
+  // The share-th of `shares` ranges of the set bits.
+  static __device__ uint32_t ShareOf(uint32_t offsets, int share, int shares) {
+    if (shares == 1) return offsets;
+    const int count = __popc(offsets);
+    const int first = count * share / shares, last = count * (share + 1) / shares;
+    uint32_t mine = 0;
+    for (int i = 0; i < last; ++i) {
+      const uint32_t lowest = offsets & -offsets;
+      if (i >= first) mine |= lowest;
+      offsets ^= lowest;
+    }
+    return mine;
+  }
+
+  // All of the segment, so that the table's latency is met once.
+  __device__ void LoadEntries(const TilePiece<Config>& piece, int word, uint32_t left) {
+    const int64_t first_offset = args_.split_ptr[piece.split] + word * 32;
+    const int64_t stride = EntryStride(args_);
+#pragma unroll
+    for (int i = 0; i < kLookUps; ++i) {
+      const int row = i * Config::kCopyThreads + thread_;
+      const int64_t position = piece.first_row + row;
+      const bool valid = args_.ordered ? position < args_.num_outputs : rows_[i] >= 0;
+      const int32_t* entries = EntriesOf(args_, rows_[i], position) + first_offset * stride;
+      for (uint32_t bits = left; bits != 0; bits &= bits - 1) {
+        const int bit = __ffs(bits) - 1;
+        int32_t* to = &ring_.control.entries[bit][row];
+        if (valid) {
+          CopyAsync4(SharedAddress(to), entries + bit * stride);
+        } else {
+          *to = -1;
+        }
+      }
+    }
+    CommitCopies();
+    WaitCopies<0>();
+    MeetCopiers();
+  }
+
+  __device__ void CopySegment(const TilePiece<Config>& piece, const Segment& segment) {
+    const int first_offset = args_.split_ptr[piece.split] + segment.word * 32;
+    const bool last_word = segment.word + 1 == piece.words;
+    if (last_word && segment.offsets == 0) Take();
+    for (uint32_t left = segment.offsets; left != 0; left &= left - 1) {
+      const int bit = __ffs(left) - 1;
+      if (last_word && (left & (left - 1)) == 0) Take();
+      for (int depth = 0; depth < args_.c_in; depth += Config::kDepth) {
+        AwaitPhase(ring_.Empty(slot_.slot), slot_.parity ^ 1);
+        if (thread_ == 0) CopyWeights(piece.channel, depth, first_offset + bit);
+        CopyInputs(segment, bit, depth);
+        ArriveAfterCopies(ring_.Full(slot_.slot));
+        slot_.Advance();
+      }
+    }
+  }
+
+  __device__ void CopyWeights(int channel, int depth, int offset) const {
+    const uint32_t full = ring_.Full(slot_.slot);
+    ArriveExpecting(full, Config::kAtoms * Config::kAtomBytes);
+#pragma unroll
+    for (int a = 0; a < Config::kAtoms; ++a) {
+      CopyBox(ring_.Weights(slot_.slot) + a * Config::kAtomBytes, weights_, channel + a * 64, depth,
+              offset, full);
+    }
+  }
+
+  // One instruction, which the compiler does not find.
+  static __device__ uint64_t MultiplyAdd(uint32_t a, uint32_t b, uint64_t c) {
+    uint64_t sum;
+    asm("mad.wide.u32 %0, %1, %2, %3;\n" : "=l"(sum) : "r"(a), "r"(b), "l"(c));
+    return sum;
+  }
+
+  __device__ void CopyInputs(const Segment& segment, int bit, int depth) const {
+    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+    if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
+    const int c = depth + v * kVector;
+    const bool inside = c < args_.c_in;
+    const uint32_t row_bytes = args_.c_in * sizeof(Element);
+    const uint64_t input = reinterpret_cast<uint64_t>(args_.input) + c * sizeof(Element);
+    const uint32_t slot = ring_.Inputs(slot_.slot);
+    const int32_t* entries = ring_.control.entries[bit] + row;
+#pragma unroll
+    for (int g = 0; g < Config::kGroups; ++g) {
+      if ((segment.group[g] >> bit & 1) == 0) continue;
+#pragma unroll
+      for (int r = g * 64; r < g * 64 + 64; r += kRowStep) {
+        const int4 four = *reinterpret_cast<const int4*>(entries + r);
+        const int32_t from[kRowsAtOnce] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce; ++i) {
+          const uint64_t row_input = MultiplyAdd(from[i], row_bytes, input);
+          CopyAsync16(slot + to_[i] + r * Config::kRowBytes,
+                      reinterpret_cast<const void*>(row_input), inside && from[i] >= 0);
+        }
+      }
+    }
+  }
+
+  const ImplicitGemmArgs& args_;
+  const CUtensorMap& weights_;
+  CudaTicket* ticket_;
+  const WarpgroupRing<Config>& ring_;
+  int thread_;
+  uint32_t to_[kRowsAtOnce];  // where this thread's vectors go in a slot
+  uint32_t masks_[kLookUps];
+  int32_t rows_[kLookUps];  // output rows, where the table goes by them
+  uint32_t taken_ = 0;      // tile, of the first thread
+  RingSlot<Config::kStages> slot_;
+  RingSlot<Config::kSegments> segment_slot_;
+};
+
+#endif  // VOXCONV_WARPGROUP_MMA
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
