@@ -32,8 +32,8 @@ Encode FindEncode() {
 
 absl::StatusOr<CUtensorMap> DescribeBoxes(const void* data, int64_t groups, int64_t rows,
                                           int64_t columns, int box_rows) {
-  static const Encode encode = FindEncode();
-  if (encode == nullptr) {
+  static const Encode kEncode = FindEncode();
+  if (kEncode == nullptr) {
     return absl::UnimplementedError("the CUDA driver has no cuTensorMapEncodeTiled");
   }
   constexpr cuuint32_t kBoxColumns = 64;
@@ -45,9 +45,9 @@ absl::StatusOr<CUtensorMap> DescribeBoxes(const void* data, int64_t groups, int6
   const cuuint32_t steps[3] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(data), sizes, pitches, box,
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      kEncode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(data), sizes, pitches, box,
+              steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return absl::InternalError(absl::StrCat("cuTensorMapEncodeTiled: error ",
                                             static_cast<int>(result), " for [", groups, ", ", rows,
