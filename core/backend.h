@@ -62,7 +62,8 @@ class Branches {
 class Recording {
  public:
   virtual ~Recording() = default;
-  // Queues all of it on the stream that it was recorded for.
+  // Queues all of it on the stream that it was recorded for, and does not wait. The error of the
+  // backend's call where it cannot be queued.
   virtual absl::Status Replay() = 0;
 };
 
@@ -117,7 +118,9 @@ class Backend {
   // own memory; kUnimplemented, the default, where work is done at once.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
                                                             const Work& work);
-  // The rows of a coordinate set as four arrays b | x | y | z, one after the other. O(N).
+  // The rows of a coordinate set, [N], as four arrays b | x | y | z of int32 voxel coordinates, one
+  // after the other: [4, N] in the backend's memory (Luo & Lai, Section III-A). Queued on the
+  // context's stream, which it does not wait for. O(N). kResourceExhausted without memory.
   virtual absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
                                                           const ExecutionContext& context) = 0;
   // The dense operators of network layers.

@@ -15,13 +15,13 @@
 
 namespace voxconv {
 
-// Views of both layouts, in the memory of the set's backend. Trivially copyable: kernels take them
-// by value.
+// Views of both layouts, [N] rows in voxels of the set's tensor stride (core/coordinate_set.h), in
+// the memory of the set's backend. Trivially copyable: kernels take them by value.
 struct InterleavedRows {  // b0 x0 y0 z0 b1 x1 ...
   const Coordinate* rows;
   constexpr Coordinate operator[](int64_t i) const { return rows[i]; }
 };
-struct PlanarRows {  // b0 b1 ... | x0 x1 ... | y0 y1 ... | z0 z1 ... (Luo & Lai)
+struct PlanarRows {  // b0 b1 ... | x0 x1 ... | y0 y1 ... | z0 z1 ... (Luo & Lai, Section III-A)
   const int32_t* values;
   int64_t size;
   constexpr Coordinate operator[](int64_t i) const {
@@ -34,7 +34,8 @@ class CoordinateRows {
  public:
   // The set's own, interleaved.
   explicit CoordinateRows(const CoordinateSet& set) : set_(&set) {}
-  // Planar: splits the set's. O(N), 16 bytes a row.
+  // Planar: splits the set's. O(N), 16 bytes a row; queued on the context's stream. Errors of
+  // Backend::SplitCoordinates.
   static absl::StatusOr<CoordinateRows> Split(const CoordinateSet& set,
                                               const ExecutionContext& context);
 

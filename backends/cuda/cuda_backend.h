@@ -101,6 +101,7 @@ class CudaBackend final : public Backend {
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   CudaGemm& gemm() { return *gemm_; }
 
+  // The stream's, in device memory, which the stream owns. Never null.
   CudaTicket* ticket(Stream& stream);
 
   // What has been found out about kernels on this device, by those who launch them
