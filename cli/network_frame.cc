@@ -68,6 +68,23 @@ absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, co
                                           " from the one that was run, past ", bound));
 }
 
+harness::Json LayerJson(const LayerReport& layer) {
+  return {{"name", layer.name},
+          {"op", layer.op},
+          {"fused_into", layer.fused_into},
+          {"geometry", layer.geometry},
+          {"c_in", layer.c_in},
+          {"c_out", layer.c_out},
+          {"n_in", layer.n_in},
+          {"n_out", layer.n_out},
+          {"pairs", layer.pairs},
+          {"map_sizes", layer.map_sizes},
+          {"mapping", layer.mapping},
+          {"dataflow", layer.dataflow},
+          {"map", ToString(layer.map_origin)},
+          {"counters", harness::ToJson(layer.profile.counters)}};
+}
+
 double NetworkBound(const NetworkGraph& graph, DType dtype) {
   double sum = 0;
   for (int id : graph.Convolutions()) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "experiments/harness/result_line.h"
 #include "networks/executor.h"
 
 namespace voxconv::cli {
@@ -29,6 +30,10 @@ absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContex
 // deterministic, else norm-wise within NetworkBound.
 absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
                          const ExecutionContext& context);
+
+// A layer's line in results, without times: {"name", "op", "fused_into", "geometry", "c_in",
+// "c_out", "n_in", "n_out", "pairs", "map_sizes", "mapping", "dataflow", "map", "counters"}.
+harness::Json LayerJson(const LayerReport& layer);
 
 // On the norm-wise difference of two runs of `graph` in `dtype`, each off by as much. Rounding
 // errors of the layers are independent, so their squares add up.

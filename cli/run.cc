@@ -114,33 +114,21 @@ void PrintMapSizes(const RunReport& report) {
   }
 }
 
-harness::Json LayerJson(const LayerReport& layer) {
+harness::Json TimedLayerJson(const LayerReport& layer) {
   harness::Json stages = harness::Json::object();
   for (Stage stage : VisitedStages(layer.profile)) {
     stages[std::string(ToString(stage))] = layer.profile.Time(stage);
   }
-  return {{"name", layer.name},
-          {"op", layer.op},
-          {"fused_into", layer.fused_into},
-          {"geometry", layer.geometry},
-          {"c_in", layer.c_in},
-          {"c_out", layer.c_out},
-          {"n_in", layer.n_in},
-          {"n_out", layer.n_out},
-          {"pairs", layer.pairs},
-          {"map_sizes", layer.map_sizes},
-          {"mapping", layer.mapping},
-          {"dataflow", layer.dataflow},
-          {"map", ToString(layer.map_origin)},
-          {"stages_ms", stages},
-          {"counters", harness::ToJson(layer.profile.counters)}};
+  harness::Json json = LayerJson(layer);
+  json["stages_ms"] = std::move(stages);
+  return json;
 }
 
 harness::Json ResultJson(const po::variables_map& values, const harness::Configuration& config,
                          const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
                          const Backend& backend) {
   harness::Json layers = harness::Json::array();
-  for (const LayerReport& layer : report.layers) layers.push_back(LayerJson(layer));
+  for (const LayerReport& layer : report.layers) layers.push_back(TimedLayerJson(layer));
   return {{"kind", "run"},
           {"network", values["network"].as<std::string>()},
           {"width", values["width"].as<double>()},

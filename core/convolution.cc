@@ -42,8 +42,7 @@ absl::Status ApplyEpilogue(const Epilogue& epilogue, const TensorView& y,
 
 }  // namespace
 
-absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
-                                         const LayoutRequest& request,
+absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProblem& problem,
                                          const ExecutionContext& context) {
   if (problem.inputs.tensor_stride() != problem.geometry.input_tensor_stride()) {
     return absl::InvalidArgumentError(
@@ -54,7 +53,13 @@ absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProble
   if (!support.ok) return absl::UnimplementedError(absl::StrCat("mapping: ", support.reason));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
                            mapping.BuildIndex(problem.inputs, context));
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping.Query(*index, problem, context));
+  return mapping.Query(*index, problem, context);
+}
+
+absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
+                                         const LayoutRequest& request,
+                                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryKernelMap(mapping, problem, context));
   if (map.layout() == request) return map;
   return context.backend->ConvertKernelMap(map, request, context);
 }

@@ -11,8 +11,14 @@
 
 namespace voxconv {
 
-// Index build, map query and conversion to `request` (its own timed stage; skipped where the
-// mapping emits that layout). Refuses what the mapping does not support, with its reason.
+// Index build and map query: the map in the layout that the mapping emits. Refuses what the mapping
+// does not support, with its reason (kUnimplemented), and inputs of another tensor stride than the
+// geometry's (kInvalidArgument).
+absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProblem& problem,
+                                         const ExecutionContext& context);
+
+// The same, and conversion to `request` (its own timed stage; skipped where the mapping emits that
+// layout).
 absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
                                          const LayoutRequest& request,
                                          const ExecutionContext& context);

@@ -1,53 +1,32 @@
-#include <chrono>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/ab/work.h"
-#include "core/convolution.h"
 #include "experiments/harness/layer_work.h"
 
 namespace voxconv::ab {
 namespace {
 
-// One side's plugins with the coordinates that both share.
+// One side: its plugins and coordinates, and the map that it made last.
 class MapRunner {
  public:
   static absl::StatusOr<std::shared_ptr<MapRunner>> Create(
       const harness::LayerProblem& problem, const harness::Configuration& configuration,
       const Registry& registry, const ExecutionContext& context) {
-    std::shared_ptr<MapRunner> runner(new MapRunner(problem.geometry, context));
-    VOXCONV_ASSIGN_OR_RETURN(runner->mapping_,
-                             registry.mappings().Create(configuration.choice.mapping));
-    VOXCONV_ASSIGN_OR_RETURN(runner->output_coords_,
-                             registry.output_coords().Create(configuration.choice.output_coords));
-    const BackendKind backend = context.backend->kind();
-    if (const Support support = runner->mapping_->Supports(problem.geometry, backend);
-        !support.ok) {
-      return absl::UnimplementedError(absl::StrCat("mapping: ", support.reason));
-    }
     VOXCONV_ASSIGN_OR_RETURN(
-        runner->inputs_,
-        CoordinateSet::Create(problem.inputs, problem.geometry.input_tensor_stride(), context));
-    if (problem.geometry.kind() == ConvKind::kInverse) {
-      VOXCONV_ASSIGN_OR_RETURN(
-          runner->outputs_,
-          CoordinateSet::Create(problem.outputs, problem.geometry.output_tensor_stride(), context));
-    }
+        harness::LayerMapper mapper,
+        harness::LayerMapper::Create(problem, configuration, registry, context));
+    std::shared_ptr<MapRunner> runner(new MapRunner(std::move(mapper), context));
     VOXCONV_RETURN_IF_ERROR(runner->Build(context));
     return runner;
   }
 
   absl::StatusOr<harness::Measurement> Run() {
-    harness::Measurement measurement;
-    ExecutionContext context = context_;
-    context.profile = &measurement.profile;
-    const auto start = std::chrono::steady_clock::now();
-    VOXCONV_RETURN_IF_ERROR(Build(context));
-    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-    measurement.wall_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    VOXCONV_RETURN_IF_ERROR(context.backend->FlushStages());
-    return measurement;
+    return harness::Measure(context_,
+                            [this](const ExecutionContext& context) { return Build(context); });
   }
 
   absl::StatusOr<KernelMap> Pairs() const {
@@ -63,31 +42,20 @@ class MapRunner {
     return counts;
   }
 
-  const CoordinateSet& inputs() const { return *inputs_; }
-  const CoordinateSet& outputs() const { return *outputs_; }
+  const CoordinateSet& inputs() const { return mapper_.inputs(); }
+  const CoordinateSet& outputs() const { return mapper_.outputs(); }
 
  private:
-  MapRunner(ConvGeometry geometry, const ExecutionContext& context)
-      : geometry_(std::move(geometry)), context_(context) {}
+  MapRunner(harness::LayerMapper mapper, const ExecutionContext& context)
+      : mapper_(std::move(mapper)), context_(context) {}
 
   absl::Status Build(const ExecutionContext& context) {
-    if (geometry_.keeps_coordinates()) {
-      outputs_ = inputs_;
-    } else if (geometry_.kind() != ConvKind::kInverse) {
-      VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
-    }
-    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<MapIndex> index,
-                             mapping_->BuildIndex(*inputs_, context));
-    VOXCONV_ASSIGN_OR_RETURN(map_,
-                             mapping_->Query(*index, {*inputs_, *outputs_, geometry_}, context));
+    VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(std::nullopt, context));
     return absl::OkStatus();
   }
 
-  ConvGeometry geometry_;
+  harness::LayerMapper mapper_;
   ExecutionContext context_;
-  std::unique_ptr<const Mapping> mapping_;
-  std::unique_ptr<const OutputCoords> output_coords_;
-  CoordinateSetPtr inputs_, outputs_;
   KernelMap map_;
 };
 

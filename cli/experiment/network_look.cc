@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/input_options.h"
+#include "cli/network_frame.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
@@ -33,17 +34,7 @@ absl::StatusOr<Json> LookAtNetwork(const ab::NetworkShape& shape,
   VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(coordinates, features.view()));
   Json layers = Json::array();
   for (const LayerReport& layer : result.report.layers) {
-    if (layer.dataflow.empty()) continue;
-    layers.push_back({{"name", layer.name},
-                      {"geometry", layer.geometry},
-                      {"c_in", layer.c_in},
-                      {"c_out", layer.c_out},
-                      {"n_in", layer.n_in},
-                      {"n_out", layer.n_out},
-                      {"pairs", layer.pairs},
-                      {"map_sizes", layer.map_sizes},
-                      {"map", ToString(layer.map_origin)},
-                      {"counters", harness::ToJson(layer.profile.counters)}});
+    if (!layer.dataflow.empty()) layers.push_back(cli::LayerJson(layer));
   }
   return layers;
 }

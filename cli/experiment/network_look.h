@@ -9,9 +9,7 @@
 
 namespace voxconv::experiment {
 
-// Runs the network once. An array with an object a convolution: {"name", "geometry", "c_in",
-// "c_out", "n_in", "n_out", "pairs", "map_sizes", "map", "counters"}; "map_sizes" is the pairs a
-// kernel offset.
+// Runs the network once. An array with a cli::LayerJson a convolution.
 absl::StatusOr<harness::Json> LookAtNetwork(const ab::NetworkShape& shape,
                                             const harness::Configuration& configuration,
                                             DType dtype, const VoxelizedCloud& cloud, uint64_t seed,

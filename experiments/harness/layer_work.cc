@@ -24,11 +24,6 @@ absl::Status Scale(const Int3& factor, std::vector<Coordinate>& rows) {
   return absl::OkStatus();
 }
 
-double MillisecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
 }  // namespace
 
 absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
@@ -55,30 +50,43 @@ absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
   return LayerProblem{geometry, std::move(inputs), std::move(rows)};
 }
 
-absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProblem& problem,
-                                                                 const Configuration& configuration,
-                                                                 const Registry& registry,
-                                                                 const ExecutionContext& context) {
-  std::unique_ptr<LayerRunner> runner(new LayerRunner(problem.geometry, context));
-  VOXCONV_ASSIGN_OR_RETURN(runner->mapping_,
+absl::StatusOr<Measurement> Measure(
+    const ExecutionContext& context,
+    const std::function<absl::Status(const ExecutionContext&)>& work) {
+  Measurement measurement;
+  ExecutionContext profiled = context;
+  profiled.profile = &measurement.profile;
+  const auto start = std::chrono::steady_clock::now();
+  VOXCONV_RETURN_IF_ERROR(work(profiled));
+  VOXCONV_RETURN_IF_ERROR(profiled.stream->Synchronize());
+  measurement.wall_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  VOXCONV_RETURN_IF_ERROR(profiled.backend->FlushStages());
+  return measurement;
+}
+
+absl::StatusOr<LayerMapper> LayerMapper::Create(const LayerProblem& problem,
+                                                const Configuration& configuration,
+                                                const Registry& registry,
+                                                const ExecutionContext& context) {
+  LayerMapper mapper(problem.geometry);
+  VOXCONV_ASSIGN_OR_RETURN(mapper.mapping_,
                            registry.mappings().Create(configuration.choice.mapping));
-  VOXCONV_ASSIGN_OR_RETURN(runner->dataflow_,
-                           registry.dataflows().Create(configuration.choice.dataflow));
-  VOXCONV_ASSIGN_OR_RETURN(runner->output_coords_,
+  VOXCONV_ASSIGN_OR_RETURN(mapper.output_coords_,
                            registry.output_coords().Create(configuration.choice.output_coords));
   VOXCONV_ASSIGN_OR_RETURN(
-      runner->inputs_,
+      mapper.inputs_,
       CoordinateSet::Create(problem.inputs, problem.geometry.input_tensor_stride(), context));
   if (problem.geometry.kind() == ConvKind::kInverse) {
     VOXCONV_ASSIGN_OR_RETURN(
-        runner->outputs_,
+        mapper.outputs_,
         CoordinateSet::Create(problem.outputs, problem.geometry.output_tensor_stride(), context));
   }
-  VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
-  return runner;
+  return mapper;
 }
 
-absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
+absl::StatusOr<KernelMap> LayerMapper::MakeMap(const std::optional<LayoutRequest>& layout,
+                                               const ExecutionContext& context) {
   if (geometry_.keeps_coordinates()) {
     outputs_ = inputs_;
   } else if (geometry_.kind() != ConvKind::kInverse) {
@@ -88,20 +96,38 @@ absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
     }
     VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
   }
-  const LayoutRequest layout = dataflow_->RequiredLayout(geometry_.num_offsets());
-  VOXCONV_ASSIGN_OR_RETURN(
-      map_, BuildKernelMap(*mapping_, {*inputs_, *outputs_, geometry_}, layout, context));
+  const MapProblem problem{*inputs_, *outputs_, geometry_};
+  if (!layout.has_value()) return QueryKernelMap(*mapping_, problem, context);
+  return BuildKernelMap(*mapping_, problem, *layout, context);
+}
+
+absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProblem& problem,
+                                                                 const Configuration& configuration,
+                                                                 const Registry& registry,
+                                                                 const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(LayerMapper mapper,
+                           LayerMapper::Create(problem, configuration, registry, context));
+  std::unique_ptr<LayerRunner> runner(new LayerRunner(std::move(mapper), context));
+  VOXCONV_ASSIGN_OR_RETURN(runner->dataflow_,
+                           registry.dataflows().Create(configuration.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
+  return runner;
+}
+
+absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
+  const LayoutRequest layout = dataflow_->RequiredLayout(geometry().num_offsets());
+  VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(layout, context));
   return absl::OkStatus();
 }
 
 absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<const float> weights,
                                int64_t c_in, int64_t c_out, DType dtype) {
-  const int64_t rows = inputs_->size(), weight_rows = geometry_.num_offsets() * c_in;
+  const int64_t rows = inputs().size(), weight_rows = geometry().num_offsets() * c_in;
   if (static_cast<int64_t>(features.size()) != rows * c_in ||
       static_cast<int64_t>(weights.size()) != weight_rows * c_out) {
     return absl::InvalidArgumentError(
         absl::StrCat(features.size(), " features and ", weights.size(), " weights; ", rows,
-                     " inputs, ", geometry_.num_offsets(), " offsets and ", c_in, " to ", c_out,
+                     " inputs, ", geometry().num_offsets(), " offsets and ", c_in, " to ", c_out,
                      " channels need ", rows * c_in, " and ", weight_rows * c_out));
   }
   VOXCONV_ASSIGN_OR_RETURN(features_, Tensor::FromHost(features, rows, c_in, context_, dtype));
@@ -111,17 +137,12 @@ absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<cons
 }
 
 absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
-  Measurement measurement;
-  ExecutionContext context = context_;
-  context.profile = &measurement.profile;
-  const auto start = std::chrono::steady_clock::now();
-  if (rebuild_maps) VOXCONV_RETURN_IF_ERROR(BuildMap(context));
-  VOXCONV_ASSIGN_OR_RETURN(output_, RunConvolution(*dataflow_, map_, features_.view(),
-                                                   weights_.view(), workspace_, context));
-  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  measurement.wall_ms = MillisecondsSince(start);
-  VOXCONV_RETURN_IF_ERROR(context.backend->FlushStages());
-  return measurement;
+  return Measure(context_, [&](const ExecutionContext& context) -> absl::Status {
+    if (rebuild_maps) VOXCONV_RETURN_IF_ERROR(BuildMap(context));
+    VOXCONV_ASSIGN_OR_RETURN(output_, RunConvolution(*dataflow_, map_, features_.view(),
+                                                     weights_.view(), workspace_, context));
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<KernelMap> LayerRunner::Pairs() const {

@@ -3,7 +3,10 @@
 #define VOXCONV_EXPERIMENTS_HARNESS_LAYER_WORK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +37,38 @@ absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
                                               const OutputCoords& output_coords,
                                               const ExecutionContext& context);
 
+// Runs `work` with a context that profiles it, and waits until all is done.
+absl::StatusOr<Measurement> Measure(
+    const ExecutionContext& context,
+    const std::function<absl::Status(const ExecutionContext&)>& work);
+
+// A layer's coordinates in the backend's memory, and one configuration's plugins for its map.
+class LayerMapper {
+ public:
+  // Finds nothing yet. `registry` must outlive the mapper.
+  static absl::StatusOr<LayerMapper> Create(const LayerProblem& problem,
+                                            const Configuration& configuration,
+                                            const Registry& registry,
+                                            const ExecutionContext& context);
+
+  // The output coordinates, unless the layer has them already, and the map: in `layout`, or as the
+  // mapping emits it. What a plugin does not support is refused with its reason.
+  absl::StatusOr<KernelMap> MakeMap(const std::optional<LayoutRequest>& layout,
+                                    const ExecutionContext& context);
+
+  const ConvGeometry& geometry() const { return geometry_; }
+  const CoordinateSet& inputs() const { return *inputs_; }
+  const CoordinateSet& outputs() const { return *outputs_; }  // after MakeMap
+
+ private:
+  explicit LayerMapper(ConvGeometry geometry) : geometry_(std::move(geometry)) {}
+
+  ConvGeometry geometry_;
+  std::unique_ptr<const Mapping> mapping_;
+  std::unique_ptr<const OutputCoords> output_coords_;
+  CoordinateSetPtr inputs_, outputs_;
+};
+
 // A layer bound to one configuration: its plugins, and its data in the backend's memory.
 class LayerRunner {
  public:
@@ -59,21 +94,18 @@ class LayerRunner {
   // The map as canonical pairs.
   absl::StatusOr<KernelMap> Pairs() const;
 
-  const ConvGeometry& geometry() const { return geometry_; }
-  const CoordinateSet& inputs() const { return *inputs_; }
-  const CoordinateSet& outputs() const { return *outputs_; }
+  const ConvGeometry& geometry() const { return mapper_.geometry(); }
+  const CoordinateSet& inputs() const { return mapper_.inputs(); }
+  const CoordinateSet& outputs() const { return mapper_.outputs(); }
 
  private:
-  LayerRunner(ConvGeometry geometry, const ExecutionContext& context)
-      : geometry_(std::move(geometry)), context_(context) {}
+  LayerRunner(LayerMapper mapper, const ExecutionContext& context)
+      : mapper_(std::move(mapper)), context_(context) {}
   absl::Status BuildMap(const ExecutionContext& context);
 
-  ConvGeometry geometry_;
+  LayerMapper mapper_;
   ExecutionContext context_;
-  std::unique_ptr<const Mapping> mapping_;
   std::unique_ptr<const Dataflow> dataflow_;
-  std::unique_ptr<const OutputCoords> output_coords_;
-  CoordinateSetPtr inputs_, outputs_;
   KernelMap map_;  // in the dataflow's layout
   Tensor features_, weights_, output_;
   Workspace workspace_;
