@@ -76,7 +76,9 @@ struct TileOffsets {
   __device__ int LoadWord(const ImplicitGemmArgs& args, int split, int word) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < kRows; i += kThreads) {
-      uint32_t mask = RowMask(args, split, rows[i], first + i, word);
+      // Rows of an ordered table may still be on their way.
+      const int32_t row = args.ordered ? -1 : rows[i];
+      uint32_t mask = RowMask(args, split, row, first + i, word);
 #pragma unroll
       for (int step = 1; step < 16; step *= 2) mask |= __shfl_xor_sync(~0u, mask, step);
       if (lane % 16 == 0) group_mask[i / 16] = mask;
