@@ -1,14 +1,21 @@
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <map>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/command.h"
+#include "cli/input_options.h"
 #include "cli/session.h"
 #include "cli/verify/matrix.h"
+#include "cli/verify/network_cases.h"
+#include "networks/models.h"
 
 namespace voxconv::cli {
 namespace {
@@ -36,17 +43,26 @@ void Report(const verify::Case& test, const verify::Outcome& outcome,
   }
 }
 
-std::string ReproPrefix(const po::variables_map& values) {
-  std::string prefix =
-      absl::StrCat("voxconv verify --backend ", values["backend"].as<std::string>());
-  for (const std::string& path : values["plugin"].as<std::vector<std::string>>()) {
-    absl::StrAppend(&prefix, " --plugin ", path);
-  }
-  if (!values["threads"].defaulted()) {
-    absl::StrAppend(&prefix, " --threads ", values["threads"].as<int>());
-  }
-  if (!values["memory-limit-mib"].defaulted()) {
-    absl::StrAppend(&prefix, " --memory-limit-mib ", values["memory-limit-mib"].as<int64_t>());
+// An argument as a shell takes it.
+std::string Quoted(const std::string& argument) {
+  const auto is_plain = [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("_-./:=,", c);
+  };
+  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), is_plain)) return argument;
+  return absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'");
+}
+
+// This command with all but what selects cases, and a filter to come.
+std::string ReproPrefix(const std::vector<std::string>& args) {
+  std::string prefix = "voxconv verify";
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--quick") continue;
+    const std::string name = args[i].substr(0, args[i].find('='));
+    if (name == "--filter" || name == "--mapping" || name == "--dataflow") {
+      if (name == args[i]) ++i;  // its value is the next word
+      continue;
+    }
+    absl::StrAppend(&prefix, " ", Quoted(args[i]));
   }
   return absl::StrCat(prefix, " --filter ");
 }
@@ -78,6 +94,44 @@ po::options_description VerifyOptions() {
   return options;
 }
 
+po::options_description NetworkOptions() {
+  po::options_description options("A whole network on --input, instead of the matrix");
+  options.add_options()  //
+      ("network", po::value<std::string>()->default_value(""),
+       absl::StrJoin(ModelNames(), ", ").c_str())                                          //
+      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")  //
+      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")  //
+      ("crop-voxels", po::value<int64_t>()->default_value(1000),
+       "of the middle of the input, for the fp64 reference");
+  return options;
+}
+
+absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_map& values,
+                                                           verify::Environment& environment,
+                                                           const verify::Selection& selection) {
+  verify::NetworkRequest request{.network = values["network"].as<std::string>(),
+                                 .width = values["width"].as<double>(),
+                                 .crop_voxels = values["crop-voxels"].as<int64_t>()};
+  constexpr int64_t kMaxCropVoxels = 100000;  // the reference compares all pairs
+  if (request.crop_voxels < 1 || request.crop_voxels > kMaxCropVoxels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--crop-voxels ", request.crop_voxels, ": allowed are 1 .. ", kMaxCropVoxels));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(request.dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(request.cloud, LoadInput(values));
+  const std::string& input = values["input"].as<std::string>();
+  request.input =
+      absl::StartsWith(input, "scene:") ? input : std::filesystem::path(input).filename().string();
+  return verify::MakeNetworkCases(environment, std::move(request), selection);
+}
+
+// The matrix brings its own scenes.
+absl::Status CheckNoInput(const po::variables_map& values) {
+  if (values.count("input") == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--input ", values["input"].as<std::string>(),
+                                                 ": only together with --network"));
+}
+
 // Asks the plugins alone: no device is needed.
 absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   Registry registry;
@@ -86,44 +140,30 @@ absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status RunVerify(const std::vector<std::string>& args) {
-  po::options_description options = VerifyOptions();
-  options.add(SessionOptions());
-  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
-                           ParseArguments("verify [OPTIONS]", options, {}, args));
-  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
-                           ParseBackendKind(values["backend"].as<std::string>()));
-  if (values["support"].as<bool>()) return PrintSupport(values, kind);
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  const int device = values["device"].as<int>();
-  VOXCONV_ASSIGN_OR_RETURN(const std::string mapping, Selected(values["mapping"].as<std::string>(),
-                                                               session->registry().mappings()));
-  VOXCONV_ASSIGN_OR_RETURN(
-      const std::string dataflow,
-      Selected(values["dataflow"].as<std::string>(), session->registry().dataflows()));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial,
-                           MakeBackend({.kind = kind, .device = device, .threads = 1}));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel,
-                           MakeBackend({.kind = kind, .device = device, .threads = 2}));
-  verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
-                                  parallel.get()};
-  const std::vector<verify::Case> cases =
-      verify::MakeCases(environment, {.mapping = mapping,
-                                      .dataflow = dataflow,
-                                      .filter = values["filter"].as<std::string>(),
-                                      .quick = values["quick"].as<bool>()});
-  if (cases.empty()) {
-    return absl::NotFoundError("no case matches --mapping, --dataflow and --filter; see --list");
+// Of the matrix, or of a whole network.
+absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_map& values,
+                                                            verify::Environment& environment) {
+  const Registry& registry = *environment.registry;
+  verify::Selection selection{.filter = values["filter"].as<std::string>(),
+                              .quick = values["quick"].as<bool>()};
+  VOXCONV_ASSIGN_OR_RETURN(selection.mapping,
+                           Selected(values["mapping"].as<std::string>(), registry.mappings()));
+  VOXCONV_ASSIGN_OR_RETURN(selection.dataflow,
+                           Selected(values["dataflow"].as<std::string>(), registry.dataflows()));
+  std::vector<verify::Case> cases;
+  if (values["network"].as<std::string>().empty()) {
+    VOXCONV_RETURN_IF_ERROR(CheckNoInput(values));
+    cases = verify::MakeCases(environment, selection);
+  } else {
+    VOXCONV_ASSIGN_OR_RETURN(cases, MakeNetworkCases(values, environment, selection));
   }
-  if (values["list"].as<bool>()) {
-    for (const verify::Case& test : cases) std::cout << test.id << "\n";
-    return absl::OkStatus();
-  }
+  if (!cases.empty()) return cases;
+  return absl::NotFoundError("no case matches --mapping, --dataflow and --filter; see --list");
+}
 
+absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string& repro,
+                      const std::string& device) {
   Tally tally;
-  const std::string repro = ReproPrefix(values);
   const auto begin = std::chrono::steady_clock::now();
   {
     Progress progress("verify", cases.size());
@@ -136,13 +176,40 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
     std::cout << "skipped " << count << ": " << reason << "\n";
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n",
-                               session->backend().DeviceName(), cases.size(), seconds.count());
+  std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n", device, cases.size(),
+                               seconds.count());
   std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed,
                                tally.skipped)
             << std::flush;
   if (tally.failed == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(tally.failed, " of ", cases.size(), " cases failed"));
+}
+
+}  // namespace
+
+absl::Status RunVerify(const std::vector<std::string>& args) {
+  po::options_description options = VerifyOptions();
+  options.add(NetworkOptions()).add(InputOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("verify [OPTIONS]", options, {}, args));
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  if (values["support"].as<bool>()) return PrintSupport(values, kind);
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  const int device = values["device"].as<int>();
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial,
+                           MakeBackend({.kind = kind, .device = device, .threads = 1}));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel,
+                           MakeBackend({.kind = kind, .device = device, .threads = 2}));
+  verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
+                                  parallel.get()};
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<verify::Case> cases,
+                           MakeSelectedCases(values, environment));
+  if (!values["list"].as<bool>()) {
+    return RunCases(cases, ReproPrefix(args), session->backend().DeviceName());
+  }
+  for (const verify::Case& test : cases) std::cout << test.id << "\n";
+  return absl::OkStatus();
 }
 
 }  // namespace voxconv::cli

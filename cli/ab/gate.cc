@@ -1,7 +1,5 @@
 #include "cli/ab/gate.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +11,6 @@
 
 namespace voxconv::ab {
 namespace {
-
-int64_t Distance(const Coordinate& a, const Coordinate& b) {
-  if (a.b != b.b) return INT64_MAX;
-  return std::max(
-      {std::abs(int64_t{a.x} - b.x), std::abs(int64_t{a.y} - b.y), std::abs(int64_t{a.z} - b.z)});
-}
 
 absl::Status CheckCoordinates(const harness::LayerRunner& runner, const verify::Problem& problem,
                               const ExecutionContext& context) {
@@ -40,19 +32,8 @@ GeometryParams PlacedGeometry(GeometryParams geometry) {
 }
 
 std::vector<Coordinate> Crop(absl::Span<const Coordinate> rows, int64_t limit) {
-  if (static_cast<int64_t>(rows.size()) <= limit) return {rows.begin(), rows.end()};
-  const Coordinate middle = rows[rows.size() / 2];
-  std::vector<int64_t> nearest(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) nearest[i] = static_cast<int64_t>(i);
-  const auto nearer = [&](int64_t i, int64_t j) {
-    return std::pair(Distance(rows[i], middle), i) < std::pair(Distance(rows[j], middle), j);
-  };
-  std::nth_element(nearest.begin(), nearest.begin() + limit, nearest.end(), nearer);
-  nearest.resize(limit);
-  std::sort(nearest.begin(), nearest.end());
   std::vector<Coordinate> crop;
-  crop.reserve(nearest.size());
-  for (int64_t i : nearest) crop.push_back(rows[i]);
+  for (int64_t i : verify::CropRows(rows, limit)) crop.push_back(rows[i]);
   return crop;
 }
 

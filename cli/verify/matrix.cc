@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,7 @@ bool IsSelected(const std::string& id, const Selection& selection) {
   if (!MatchesFilter(id, selection.filter)) return false;
   if (selection.quick && StableHash(id) % kQuickOneIn != 0) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(id, '/');
-  const bool has_both = parts[0] == "conv";
+  const bool has_both = parts[0] == "conv" || parts[0] == "network";
   const bool is_mapping = has_both || parts[0] == "map" || absl::StartsWith(id, "repeat/map/");
   const bool is_dataflow = has_both || absl::StartsWith(id, "repeat/conv/");
   const size_t first = parts[0] == "repeat" ? 2 : 1;
@@ -64,11 +65,15 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
   AddConvCases(environment, all);
   AddRepeatCases(environment, all);
   AddPoolCases(environment, all);
-  const auto exact =
-      std::find_if(all.begin(), all.end(), [&](const Case& c) { return c.id == selection.filter; });
-  if (exact != all.end()) return {*exact};
-  std::erase_if(all, [&](const Case& c) { return !IsSelected(c.id, selection); });
-  return all;
+  return SelectCases(std::move(all), selection);
+}
+
+std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selection) {
+  const auto exact = std::find_if(cases.begin(), cases.end(),
+                                  [&](const Case& c) { return c.id == selection.filter; });
+  if (exact != cases.end()) return {*exact};
+  std::erase_if(cases, [&](const Case& c) { return !IsSelected(c.id, selection); });
+  return cases;
 }
 
 std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend) {

@@ -67,6 +67,9 @@ struct Selection {
 //   pool/<mode>/<problem>                pooling and unpooling
 std::vector<Case> MakeCases(Environment& environment, const Selection& selection);
 
+// Those of `cases` that are selected, in their order; the only one where the filter is its id.
+std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selection);
+
 // One "<plugin spec> | <geometry kind or shape> | <reason>" line for each refusal, sorted: the
 // support table.
 std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend);

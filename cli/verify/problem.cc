@@ -1,6 +1,8 @@
 #include "cli/verify/problem.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <set>
 
 #include "core/coordinate_key.h"
@@ -23,6 +25,13 @@ class Random {
  private:
   uint64_t state_;
 };
+
+// The greatest difference on any axis.
+int64_t Distance(const Coordinate& a, const Coordinate& b) {
+  if (a.b != b.b) return INT64_MAX;
+  return std::max(
+      {std::abs(int64_t{a.x} - b.x), std::abs(int64_t{a.y} - b.y), std::abs(int64_t{a.z} - b.z)});
+}
 
 std::vector<Coordinate> Cluster(uint64_t seed, int32_t batch, int count, const Int3& lo,
                                 const Int3& extent) {
@@ -245,6 +254,20 @@ std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows) {
   result.reserve(rows.size());
   for (const Coordinate& c : rows) result.push_back({c.b, c.x, c.y, c.z});
   return result;
+}
+
+std::vector<int64_t> CropRows(absl::Span<const Coordinate> rows, int64_t limit) {
+  std::vector<int64_t> nearest(rows.size());
+  std::iota(nearest.begin(), nearest.end(), 0);
+  if (static_cast<int64_t>(rows.size()) <= limit) return nearest;
+  const Coordinate& middle = rows[rows.size() / 2];
+  const auto nearer = [&](int64_t i, int64_t j) {
+    return std::pair(Distance(rows[i], middle), i) < std::pair(Distance(rows[j], middle), j);
+  };
+  std::nth_element(nearest.begin(), nearest.begin() + limit, nearest.end(), nearer);
+  nearest.resize(limit);
+  std::sort(nearest.begin(), nearest.end());
+  return nearest;
 }
 
 const Problem* ProblemCache::Get(const NamedGeometry& geometry, const Scene& scene) {

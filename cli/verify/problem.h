@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/coordinate_set.h"
 #include "core/geometry.h"
 #include "reference_cpu/kernel_map.h"
@@ -54,6 +55,9 @@ std::unique_ptr<Problem> MakeProblem(const NamedGeometry& geometry, const Scene&
 
 reference::Geometry ToReference(const ConvGeometry& geometry);
 std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows);
+
+// At most `limit` of the rows, those nearest to the middle one: their numbers, ascending.
+std::vector<int64_t> CropRows(absl::Span<const Coordinate> rows, int64_t limit);
 
 // Problems by id, made on first use.
 class ProblemCache {

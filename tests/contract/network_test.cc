@@ -10,7 +10,7 @@
 #include "networks/initialize.h"
 #include "networks/models.h"
 #include "reference_cpu/layers.h"
-#include "tests/support/reference_network.h"
+#include "networks/reference_network.h"
 #include "tests/support/session.h"
 
 namespace voxconv::testing {

@@ -16,6 +16,14 @@ else()
 endif()
 set_tests_properties(verify_cpu PROPERTIES TIMEOUT 600 LABELS contract)
 
+# The networks as a user verifies them; network_test goes over all plugins.
+foreach(network minkunet42 sparseresnet21)
+  add_test(NAME verify_${network}
+           COMMAND voxconv verify --network ${network} --width 0.25 --input scene:sphere?n=2000
+                   --crop-voxels 300 --mapping sorted_search)
+  set_tests_properties(verify_${network} PROPERTIES LABELS contract)
+endforeach()
+
 voxconv_add_test(network_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/network_test.cc
   LIBS voxconv_test_session voxconv_test_support LABELS contract)

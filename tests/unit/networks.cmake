@@ -4,7 +4,7 @@ voxconv_add_test(network_models_test
   LABELS unit)
 voxconv_add_test(networks_test
   SOURCES networks_test.cc
-  LIBS voxconv_test_support voxconv_backend_cpu
+  LIBS voxconv_test_support voxconv_reference_network voxconv_backend_cpu
   LABELS unit)
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(networks_cuda_test SOURCES networks_cuda_test.cc

@@ -17,7 +17,7 @@
 #include "networks/models.h"
 #include "reference_cpu/layers.h"
 #include "tests/support/brute_force_plugins.h"
-#include "tests/support/reference_network.h"
+#include "networks/reference_network.h"
 
 namespace voxconv {
 namespace {

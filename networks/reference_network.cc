@@ -1,4 +1,4 @@
-#include "tests/support/reference_network.h"
+#include "networks/reference_network.h"
 
 #include <algorithm>
 #include <map>

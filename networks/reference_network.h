@@ -1,6 +1,6 @@
 // Whole networks on the fp64 oracle.
-#ifndef VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_
-#define VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_
+#ifndef VOXCONV_NETWORKS_REFERENCE_NETWORK_H_
+#define VOXCONV_NETWORKS_REFERENCE_NETWORK_H_
 
 #include <cstdint>
 #include <vector>
@@ -28,4 +28,4 @@ absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
 
 }  // namespace voxconv
 
-#endif  // VOXCONV_TESTS_SUPPORT_REFERENCE_NETWORK_H_
+#endif  // VOXCONV_NETWORKS_REFERENCE_NETWORK_H_
