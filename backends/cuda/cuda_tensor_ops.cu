@@ -5,6 +5,7 @@
 #include "backends/cuda/cuda_pooling.h"
 #include "backends/cuda/cuda_tensor_ops.h"
 #include "backends/cuda/device_tensor.h"
+#include "backends/cuda/narrow_linear.h"
 #include "core/tensor_checks.h"
 
 namespace voxconv {
@@ -154,6 +155,9 @@ class CudaTensorOps final : public TensorOps {
   absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
                       const TensorView& y, const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, y, BackendKind::kCuda));
+    if ((bias != nullptr || y.channels % 8 != 0) && TakesNarrowLinear(x, weights, y, context)) {
+      return NarrowLinear(x, weights, bias, y, context);
+    }
     GemmArgs args{.m = x.rows,
                   .n = weights.channels,
                   .k = x.channels,
