@@ -1,0 +1,25 @@
+// The octree on the CPU backend.
+#ifndef VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_
+#define VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/coordinate_set.h"
+#include "mapping/octree/octree.h"
+
+namespace voxconv {
+
+// A radix sort of the voxels' z-order keys, and two passes over them. The result does not depend on
+// the number of threads. O(depth * N); 24 bytes a voxel of scratch. Fails only for lack of memory.
+template <typename Links>
+absl::StatusOr<Octree<Links>> BuildOctreeCpu(const CoordinateSet& voxels,
+                                             const ExecutionContext& context);
+
+extern template absl::StatusOr<Octree<LinkWord>> BuildOctreeCpu(const CoordinateSet&,
+                                                                const ExecutionContext&);
+extern template absl::StatusOr<Octree<Link>> BuildOctreeCpu(const CoordinateSet&,
+                                                            const ExecutionContext&);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_

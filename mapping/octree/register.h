@@ -1,0 +1,15 @@
+#ifndef VOXCONV_MAPPING_OCTREE_REGISTER_H_
+#define VOXCONV_MAPPING_OCTREE_REGISTER_H_
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv {
+
+// Adds mapping "octree": input coordinates in an octree, one descent for each output row and kernel
+// offset.
+absl::Status RegisterOctreeMapping(Registry& registry);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_OCTREE_REGISTER_H_
