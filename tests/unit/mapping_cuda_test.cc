@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "mapping/grid/register.h"
 #include "mapping/hash/register.h"
+#include "mapping/octree/register.h"
 #include "mapping/output_coords/register.h"
 #include "mapping/perfect_hash/register.h"
 #include "mapping_cases.h"
@@ -16,8 +17,8 @@ using ::testing::HasSubstr;
 
 Registry MakeRegistry() {
   Registry registry;
-  for (const auto& add : {RegisterGridMapping, RegisterHashMapping, RegisterPerfectHashMapping,
-                          RegisterOutputCoords}) {
+  for (const auto& add : {RegisterGridMapping, RegisterHashMapping, RegisterOctreeMapping,
+                          RegisterPerfectHashMapping, RegisterOutputCoords}) {
     EXPECT_TRUE(add(registry).ok());
   }
   return registry;
