@@ -49,12 +49,16 @@ class OctreeCube {
     return inside;
   }
 
-  // Of a voxel of the set: the sample above 3 bits a depth, the root's octant first.
-  constexpr uint64_t ZOrderKey(const Coordinate& c) const {
+  // The sample above 3 bits a depth, the root's octant first.
+  constexpr uint64_t ZOrderKey(int32_t sample, const uint32_t cell[3]) const {
+    return static_cast<uint64_t>(sample) << 3 * depth_ | Spread(cell[0]) << 2 |
+           Spread(cell[1]) << 1 | Spread(cell[2]);
+  }
+  // Of a voxel of the set.
+  constexpr uint64_t ZOrderKey(const Coordinate& voxel) const {
     uint32_t cell[3] = {0, 0, 0};
-    ToCell(c, cell);
-    return static_cast<uint64_t>(c.b) << 3 * depth_ | Spread(cell[0]) << 2 | Spread(cell[1]) << 1 |
-           Spread(cell[2]);
+    ToCell(voxel, cell);
+    return ZOrderKey(voxel.b, cell);
   }
 
  private:
@@ -79,6 +83,18 @@ class OctreeCube {
   int32_t num_samples_ = 0;
 };
 
+// Set bits of v. Without the instruction, which the least of x86-64 processors lacks, std::popcount
+// is a call that looks every byte up.
+constexpr uint32_t CountBits(uint32_t v) {
+#ifdef __CUDA_ARCH__
+  return static_cast<uint32_t>(std::popcount(v));
+#else
+  v -= v >> 1 & 0x55555555;
+  v = (v & 0x33333333) + (v >> 2 & 0x33333333);
+  return ((v + (v >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
+#endif
+}
+
 // The links of 32 octants, four nodes' (or samples): which have a child, and the number of the
 // first one's, whom the others follow. 8 bytes: two a node, with the children's mask and all that
 // it takes to find them.
@@ -93,9 +109,8 @@ struct alignas(8) LinkWord {
   static constexpr int32_t Follow(const LinkWord* level, uint64_t octant) {
     const LinkWord word = level[octant / kOctants];
     const uint32_t bit = 1u << octant % kOctants;
-    return (word.present & bit) == 0
-               ? -1
-               : static_cast<int32_t>(word.first + std::popcount(word.present & (bit - 1)));
+    const auto child = static_cast<int32_t>(word.first + CountBits(word.present & (bit - 1)));
+    return (word.present & bit) != 0 ? child : -1;
   }
 };
 

@@ -1,9 +1,11 @@
 #include "mapping/octree/octree_cpu.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "absl/numeric/bits.h"
+#include "backends/cpu/pair_collector.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/radix_sort.h"
 #include "core/integer.h"
@@ -12,6 +14,9 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 1 << 13;
+// Descents under way at once: enough to hide how long a link takes, and their state (4 KiB) stays
+// in the L1 cache beside the links.
+constexpr int64_t kDescents = 256;
 
 // Voxels in z-order.
 struct SortedVoxels {
@@ -104,6 +109,45 @@ void LinkNodes(const SortedVoxels& sorted, int64_t begin, int64_t end, int64_t* 
   }
 }
 
+// The voxels at rows + offset, for up to kDescents rows, from `first_row` on: pairs as for
+// PairProbe. All descents take a step, then those that are left the next one: alone, each would
+// wait for every link, and its end would be a branch that nobody can foresee.
+template <typename Links>
+int64_t Descend(const OctreeView<Links>& view, const Coordinate* rows, int64_t num_rows,
+                int64_t first_row, const Int3& offset, int32_t* in, int32_t* out) {
+  const int depth = view.cube.depth();
+  uint64_t keys[kDescents];
+  int64_t count = 0;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const Coordinate& q = rows[i];
+    uint32_t cell[3];
+    const bool inside =
+        view.cube.ToCell({q.b, q.x + offset.x, q.y + offset.y, q.z + offset.z}, cell);
+    keys[count] = view.cube.ZOrderKey(q.b, cell);
+    in[count] = 0;
+    out[count] = static_cast<int32_t>(first_row + i);
+    count += inside;
+  }
+  for (int level = 0; level <= depth; ++level) {
+    const Links* links = view.links + view.level_begin[level];
+    int64_t left = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t key = keys[i];
+      const int32_t row = out[i];
+      const int32_t child = Links::Follow(links, OctantOf(key, in[i], level, depth));
+      keys[left] = key;
+      in[left] = child;
+      out[left] = row;
+      left += child >= 0;
+    }
+    count = left;
+  }
+  if constexpr (Links::kNumbersLeaves) {
+    for (int64_t i = 0; i < count; ++i) in[i] = view.rows[in[i]];
+  }
+  return count;
+}
+
 }  // namespace
 
 template <typename Links>
@@ -127,8 +171,29 @@ absl::StatusOr<Octree<Links>> BuildOctreeCpu(const CoordinateSet& voxels,
   return tree;
 }
 
+template <typename Links>
+absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Links>& tree, const MapProblem& problem,
+                                         bool symmetric, const ExecutionContext& context) {
+  const OctreeView<Links> view = tree.View();
+  const Coordinate* rows = problem.outputs.rows().data();
+  const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
+    const Int3 offset = problem.geometry.InputOffset(k);
+    int64_t count = 0;
+    for (int64_t first = begin; first < end; first += kDescents) {
+      count += Descend(view, rows + first, std::min(kDescents, end - first), first, offset,
+                       in + count, out + count);
+    }
+    return count;
+  };
+  return CollectPairs(problem, symmetric, probe, context);
+}
+
 template absl::StatusOr<Octree<LinkWord>> BuildOctreeCpu(const CoordinateSet&,
                                                          const ExecutionContext&);
 template absl::StatusOr<Octree<Link>> BuildOctreeCpu(const CoordinateSet&, const ExecutionContext&);
+template absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<LinkWord>&, const MapProblem&, bool,
+                                                  const ExecutionContext&);
+template absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Link>&, const MapProblem&, bool,
+                                                  const ExecutionContext&);
 
 }  // namespace voxconv

@@ -3,8 +3,7 @@
 #define VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/coordinate_set.h"
+#include "core/mapping.h"
 #include "mapping/octree/octree.h"
 
 namespace voxconv {
@@ -15,10 +14,19 @@ template <typename Links>
 absl::StatusOr<Octree<Links>> BuildOctreeCpu(const CoordinateSet& voxels,
                                              const ExecutionContext& context);
 
+// All lookups of one problem. O(K N_out depth).
+template <typename Links>
+absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Links>& tree, const MapProblem& problem,
+                                         bool symmetric, const ExecutionContext& context);
+
 extern template absl::StatusOr<Octree<LinkWord>> BuildOctreeCpu(const CoordinateSet&,
                                                                 const ExecutionContext&);
 extern template absl::StatusOr<Octree<Link>> BuildOctreeCpu(const CoordinateSet&,
                                                             const ExecutionContext&);
+extern template absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<LinkWord>&, const MapProblem&,
+                                                         bool, const ExecutionContext&);
+extern template absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Link>&, const MapProblem&,
+                                                         bool, const ExecutionContext&);
 
 }  // namespace voxconv
 

@@ -2,7 +2,6 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/pair_collector.h"
 #include "core/backend_support.h"
 #include "core/mapping.h"
 #include "mapping/octree/octree_cpu.h"
@@ -46,21 +45,7 @@ class IndexOf final : public OctreeIndex {
         return QueryOctreeCuda(tree_, problem, symmetric, context);
       }
     }
-    const OctreeView<Links> view = tree_.View();
-    const Coordinate* rows = problem.outputs.rows().data();
-    const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
-      const Int3 d = problem.geometry.InputOffset(k);
-      int64_t count = 0;
-      for (int64_t row = begin; row < end; ++row) {
-        const Coordinate& q = rows[row];
-        const int32_t found = view.Find({q.b, q.x + d.x, q.y + d.y, q.z + d.z});
-        in[count] = found;
-        out[count] = static_cast<int32_t>(row);
-        count += found >= 0;
-      }
-      return count;
-    };
-    return CollectPairs(problem, symmetric, probe, context);
+    return QueryOctreeCpu(tree_, problem, symmetric, context);
   }
 
  private:
