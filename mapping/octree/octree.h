@@ -100,6 +100,7 @@ constexpr uint32_t CountBits(uint32_t v) {
 // it takes to find them.
 struct alignas(8) LinkWord {
   static constexpr int kOctants = 32;
+  static constexpr int kNodes = kOctants / 8;
   static constexpr uint8_t kEmptyByte = 0;
   // Numbers of the last depth are positions in Octree::rows.
   static constexpr bool kNumbersLeaves = true;

@@ -97,7 +97,7 @@ void LinkNodes(const SortedVoxels& sorted, int64_t begin, int64_t end, int64_t* 
       const int64_t parent = level == 0 ? 0 : next[level - 1] - 1;
       const uint64_t octant = OctantOf(key, parent, level, depth);
       // The first child of a word is that of its first node; which samples there are is any.
-      bool opens_word = level > first && parent % 4 == 0;
+      bool opens_word = level > first && parent % LinkWord::kNodes == 0;
       if (level == 0) {
         opens_word = i == 0 || (sorted.keys.data()[i - 1] >> 3 * depth) / LinkWord::kOctants !=
                                    octant / LinkWord::kOctants;

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
     if (first <= level) {
       const uint64_t octant = OctantOf(key, parent, level, depth);
       // The first child of a word is that of its first node; which samples there are is any.
-      bool opens_word = level > first && parent % 4 == 0;
+      bool opens_word = level > first && parent % LinkWord::kNodes == 0;
       if (level == 0) {
         opens_word = i == 0 || OctantOf(sorted.keys[i - 1], 0, 0, depth) / LinkWord::kOctants !=
                                    octant / LinkWord::kOctants;

@@ -10,7 +10,7 @@ namespace voxconv {
 
 // The same tree as BuildOctreeCpu's, bit by bit. Synchronises the stream once, to learn the number
 // of nodes: room for the most that N voxels can have would be several times the tree. O(depth * N);
-// 24 bytes a voxel of scratch, 32 where z-order keys take more than 32 bits.
+// 24 bytes a voxel of scratch, 36 where z-order keys take more than 32 bits.
 template <typename Links>
 absl::StatusOr<Octree<Links>> BuildOctreeCuda(const CoordinateSet& voxels,
                                               const ExecutionContext& context);
