@@ -8,7 +8,6 @@
 #define VOXCONV_MAPPING_OCTREE_OCTREE_H_
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "absl/types/span.h"
@@ -28,8 +27,9 @@ class OctreeCube {
   OctreeCube() = default;
   explicit OctreeCube(const CoordinateSet& voxels);
 
-  int depth() const { return depth_; }
-  int32_t num_samples() const { return num_samples_; }
+  // constexpr for device code, where a call of a plain function is left out without a word.
+  constexpr int depth() const { return depth_; }
+  constexpr int32_t num_samples() const { return num_samples_; }
   // Bits of the largest z-order key.
   int key_bits() const;
 
@@ -87,7 +87,7 @@ class OctreeCube {
 // is a call that looks every byte up.
 constexpr uint32_t CountBits(uint32_t v) {
 #ifdef __CUDA_ARCH__
-  return static_cast<uint32_t>(std::popcount(v));
+  return static_cast<uint32_t>(__popc(static_cast<int>(v)));
 #else
   v -= v >> 1 & 0x55555555;
   v = (v & 0x33333333) + (v >> 2 & 0x33333333);
