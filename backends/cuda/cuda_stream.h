@@ -66,9 +66,11 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
       cache_.Put(data, size);
     }
     backend_.cached_ += size;
-    // Frames whose sizes drift leave blocks behind that nobody asks for again.
-    constexpr int64_t kAlwaysKept = int64_t{256} << 20;
-    if (backend_.cached_ > std::max(kAlwaysKept, backend_.peak_)) backend_.ReleaseCached();
+    // Frames whose sizes drift leave blocks behind that nobody asks for again. Giving them back
+    // makes all streams wait for the main one, so not before they are more than an eighth of the
+    // device.
+    const auto kept = static_cast<int64_t>(backend_.properties_.totalGlobalMem / 8);
+    if (backend_.cached_ > std::max(kept, backend_.peak_)) backend_.ReleaseCached();
   }
 
   // Null where no freed block fits.
