@@ -56,8 +56,12 @@ class ImplicitGemm final : public Dataflow {
   bool FusesEpilogue(BackendKind backend) const override { return backend == BackendKind::kCuda; }
 
   LayoutRequest RequiredLayout(int num_offsets) const override {
+    // A mask of so few offsets is as short a key as its two rarest ones, and needs no counting.
+    constexpr int kShortMask = 9;
+    MaskOrder order = MaskOrderOf(options_);
+    if (order == MaskOrder::kRarest && num_offsets <= kShortMask) order = MaskOrder::kMask;
     return {.layout = MapLayout::kMaskSorted,
-            .mask_order = MaskOrderOf(options_),
+            .mask_order = order,
             .splits = static_cast<int>(
                 std::min<int64_t>(options_.GetInt("splits"), std::max(num_offsets, 1)))};
   }
