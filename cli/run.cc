@@ -256,6 +256,29 @@ absl::StatusOr<int> ParseFrames(const po::variables_map& values, BackendKind bac
       absl::StrCat("--frames ", frames, ": allowed are 0 .. ", kMaxFrames));
 }
 
+// The stage times of one profiled run, and what takes a wait for the device from one before it: the
+// pairs of maps and what dataflows count by them.
+absl::StatusOr<FrameTime> RunProfiled(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                                      const TensorView& features, const ExecutionContext& context,
+                                      RunResult& result) {
+  if (context.backend->kind() == BackendKind::kCpu) {
+    return TimeFrame(runner, coordinates, features, context, result);
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult counted, runner.Run(coordinates, features));
+  runner.set_count_pairs(false);
+  VOXCONV_ASSIGN_OR_RETURN(const FrameTime time,
+                           TimeFrame(runner, coordinates, features, context, result));
+  for (size_t i = 0; i < result.report.layers.size(); ++i) {
+    const LayerReport& from = counted.report.layers[i];
+    LayerReport& to = result.report.layers[i];
+    to.pairs = from.pairs;
+    to.map_sizes = from.map_sizes;
+    to.profile.counters = from.profile.counters;
+  }
+  result.report.total.counters = counted.report.total.counters;
+  return time;
+}
+
 // Without stage times, after a frame to warm up.
 absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
                                   const TensorView& features, const ExecutionContext& context,
@@ -346,7 +369,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   }
   RunResult result;
   VOXCONV_ASSIGN_OR_RETURN(const FrameTime profiled,
-                           TimeFrame(*runner, coordinates, features.view(), context, result));
+                           RunProfiled(*runner, coordinates, features.view(), context, result));
   Frames frames{.wall_ms = profiled.wall_ms};
   if (num_frames > 0) {
     VOXCONV_ASSIGN_OR_RETURN(

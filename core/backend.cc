@@ -10,7 +10,7 @@ class BranchesInTrunk final : public Branches {
  public:
   explicit BranchesInTrunk(const ExecutionContext& trunk) : trunk_(trunk) {}
 
-  absl::Status Follow() override { return absl::OkStatus(); }
+  absl::Status Follow(int) override { return absl::OkStatus(); }
   absl::StatusOr<int> Run(int, const Work& work) override {
     VOXCONV_RETURN_IF_ERROR(work(trunk_));
     return 0;

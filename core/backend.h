@@ -45,13 +45,13 @@ class Branches {
   using Work = std::function<absl::Status(const ExecutionContext&)>;
 
   virtual ~Branches() = default;  // joins
-  // All that Run is given from now on comes after what is queued on the trunk by now. Done once
-  // when branches are opened.
-  virtual absl::Status Follow() = 0;
-  // Calls `work` with a context whose stream comes after earlier work of the same lane, and as
-  // Follow says. Any lane >= 0; lanes may share streams. Returns the number that Wait takes, or the
-  // error of `work`.
+  // Calls `work` with a context whose stream comes after what was queued on the trunk when the
+  // branches were opened, after earlier work of the same lane, and as Follow says. Any lane >= 0;
+  // lanes may share streams. `work` may use the trunk and call Run itself. Returns the number that
+  // Wait and Follow take, or the error of `work`.
   virtual absl::StatusOr<int> Run(int lane, const Work& work) = 0;
+  // All that Run is given from now on comes after the work of this number.
+  virtual absl::Status Follow(int number) = 0;
   // What is queued on the trunk from now on comes after the work of this number.
   virtual absl::Status Wait(int number) = 0;
   // The same for all work, also for what ended in an error.

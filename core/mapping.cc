@@ -4,7 +4,8 @@ namespace voxconv {
 
 absl::StatusOr<std::vector<CoordinateSetPtr>> OutputCoords::ComputeChain(
     const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context) const {
+    const ExecutionContext& context, const std::function<void()>& meanwhile) const {
+  if (meanwhile) meanwhile();
   std::vector<CoordinateSetPtr> sets;
   const CoordinateSet* last = &inputs;
   for (const ConvGeometry& geometry : geometries) {

@@ -39,9 +39,9 @@ struct RunConfig {
   // Each layer's stages are timed and its counters kept, and Run waits for the results. Otherwise
   // Run queues the work, waits only where a size must be known on the host, and reports no layers.
   bool profile_stages = true;
-  // Layer reports tell the pairs of maps, also of those that a device has not counted; these are
-  // then kept until the end of the run, where the host waits for the counts. Only together with
-  // profile_stages.
+  // Layer reports tell the pairs of maps also where only a device has counted them, and what
+  // dataflows count by them: the host waits for each map, so that stages after it include what it
+  // takes to queue them. Only together with profile_stages.
   bool count_pairs = true;
 };
 

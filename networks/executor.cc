@@ -1,7 +1,6 @@
 #include "networks/executor.h"
 
 #include <algorithm>
-#include <climits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -63,33 +62,33 @@ class Execution {
     const bool cuda = context_.backend->kind() == BackendKind::kCuda;
     if (cuda && !profiled_ && network_.config.parallel_maps) {
       VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
-      // The first layers' maps are built while the host waits for the other sets.
-      VOXCONV_RETURN_IF_ERROR(BuildMaps(INT_MAX));
     }
     RecordInto(input_profile_);
     VOXCONV_RETURN_IF_ERROR(TakeFeatures(features));
     if (cuda) VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
-    VOXCONV_RETURN_IF_ERROR(maps_.FollowCoordinates());
-    for (int id : schedule_.order) {
-      RecordInto(Report(id).profile);
-      if (profiled_) Describe(id);
-      if (absl::Status status = RunNode(id); !status.ok()) return InLayer(graph_.node(id), status);
-      if (profiled_) {
-        DescribeTail(id);
-        report_.peak_map_bytes = std::max(report_.peak_map_bytes, maps_.bytes());
-      }
-      FreeAfter(id);
-      // One map a layer, so that the device has a layer to compute while the host queues the map.
-      VOXCONV_RETURN_IF_ERROR(BuildMaps(1));
-    }
+    while (next_ < schedule_.order.size()) VOXCONV_RETURN_IF_ERROR(RunNext());
     return absl::OkStatus();
   }
 
-  // At most that many, before their layers come.
-  absl::Status BuildMaps(int most) {
-    for (int i = 0; i < most; ++i) {
-      VOXCONV_ASSIGN_OR_RETURN(const bool built, maps_.BuildNext(report_));
-      if (!built) break;
+  absl::Status RunNext() {
+    const int id = schedule_.order[next_++];
+    RecordInto(Report(id).profile);
+    if (profiled_) Describe(id);
+    if (absl::Status status = RunNode(id); !status.ok()) return InLayer(graph_.node(id), status);
+    if (profiled_) {
+      DescribeTail(id);
+      report_.peak_map_bytes = std::max(report_.peak_map_bytes, maps_.bytes());
+    }
+    FreeAfter(id);
+    return BuildMaps();
+  }
+
+  // Those of the next layers: early enough to be there when these come, and not earlier, so that
+  // the device has layers to compute while the host queues maps.
+  absl::Status BuildMaps() {
+    constexpr size_t kLayersAhead = 4;
+    for (bool built = true; built;) {
+      VOXCONV_ASSIGN_OR_RETURN(built, maps_.BuildNext(next_ + kLayersAhead, report_));
     }
     return absl::OkStatus();
   }
@@ -109,13 +108,24 @@ class Execution {
     return ops_.Convert(features, value.view, context_);
   }
 
-  // All sets at the start, so that the host waits for their sizes while little else is queued.
+  // All sets at the start, so that the host waits for their sizes while little else is queued: the
+  // maps and the layers that need none of them.
   absl::Status MakeCoordinates() {
     for (const CoordinateChain& chain : network_.chains) {
       RecordInto(Report(chain.node).profile);
-      if (absl::Status status = maps_.MakeChain(chain, context_); !status.ok()) {
-        return InLayer(graph_.node(chain.node), status);
-      }
+      absl::Status meanwhile;
+      const absl::Status status =
+          maps_.MakeChain(chain, context_, [&] { meanwhile = RunWhatIsKnown(); });
+      VOXCONV_RETURN_IF_ERROR(meanwhile);
+      if (!status.ok()) return InLayer(graph_.node(chain.node), status);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunWhatIsKnown() {
+    VOXCONV_RETURN_IF_ERROR(BuildMaps());
+    while (next_ < schedule_.order.size() && maps_.HasCoordinates(schedule_.order[next_])) {
+      VOXCONV_RETURN_IF_ERROR(RunNext());
     }
     return absl::OkStatus();
   }
@@ -123,13 +133,6 @@ class Execution {
   // What takes a wait for the device.
   absl::Status FinishReport() {
     context_.profile = nullptr;
-    for (const auto& [id, map] : uncounted_) {
-      VOXCONV_RETURN_IF_ERROR(map->EnsureCounts(context_));
-      DescribeMap(id, *map);
-      // What the dataflow could not count.
-      int64_t& true_pairs = Report(id).profile.counters.true_pairs;
-      if (graph_.node(id).op == Op::kConv) true_pairs = std::max(true_pairs, map->num_pairs());
-    }
     VOXCONV_RETURN_IF_ERROR(context_.backend->FlushStages());
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
     report_.total = input_profile_;
@@ -260,11 +263,11 @@ class Execution {
     VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<const KernelMap> map,
                              maps_.Map(id, context_, Report(id), report_));
     if (!profiled_) return map;
-    if (map->counts_known()) {
-      DescribeMap(id, *map);
-    } else if (network_.config.count_pairs) {
-      uncounted_.emplace_back(id, map);
+    if (network_.config.count_pairs) {
+      const ExecutionContext unprofiled{context_.backend, context_.stream, nullptr};
+      VOXCONV_RETURN_IF_ERROR(map->EnsureCounts(unprofiled));
     }
+    if (map->counts_known()) DescribeMap(id, *map);
     return map;
   }
 
@@ -387,8 +390,7 @@ class Execution {
   RunReport report_;
   LayerReport ignored_;
   Profile input_profile_;  // of what is done to the features before the first layer
-  // Maps whose pairs the host does not know, and a layer of each.
-  std::vector<std::pair<int, std::shared_ptr<const KernelMap>>> uncounted_;
+  size_t next_ = 0;        // in the schedule's order
   int64_t live_bytes_ = 0;
 };
 

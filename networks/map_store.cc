@@ -8,11 +8,11 @@ namespace voxconv {
 
 MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
   std::vector<bool> listed(network.maps.maps.size(), false);
-  for (int node : network.schedule.order) {
-    const int slot = network.maps.map_of_node[node];
+  for (size_t i = 0; i < network.schedule.order.size(); ++i) {
+    const int slot = network.maps.map_of_node[network.schedule.order[i]];
     if (slot < 0 || listed[slot]) continue;
     listed[slot] = true;
-    build_order_.push_back(slot);
+    build_order_.push_back({slot, i});
   }
   Clear();
 }
@@ -34,14 +34,35 @@ void MapStore::Clear() {
   plans_.resize(network_.plans.size());
 }
 
-absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionContext& context) {
+bool MapStore::HasCoordinates(int node) const {
+  const int id = network_.graph.node(node).coordinates;
+  return id >= 0 && coordinates_[id] != nullptr;
+}
+
+absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionContext& context,
+                                 const std::function<void()>& meanwhile) {
   if (coordinates_[chain.sets.front()] != nullptr) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(
-      std::vector<CoordinateSetPtr> sets,
-      chain.output_coords->ComputeChain(*coordinates_[chain.from], chain.geometries, context));
-  VOXCONV_CHECK(sets.size() == chain.sets.size());
-  for (size_t i = 0; i < sets.size(); ++i) coordinates_[chain.sets[i]] = std::move(sets[i]);
-  return absl::OkStatus();
+  const auto compute = [&](const ExecutionContext& where,
+                           const std::function<void()>& before_waiting) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(
+        std::vector<CoordinateSetPtr> sets,
+        chain.output_coords->ComputeChain(*coordinates_[chain.from], chain.geometries, where,
+                                          before_waiting));
+    VOXCONV_CHECK(sets.size() == chain.sets.size());
+    for (size_t i = 0; i < sets.size(); ++i) coordinates_[chain.sets[i]] = std::move(sets[i]);
+    return absl::OkStatus();
+  };
+  if (branches_ == nullptr) return compute(context, {});
+  // In a lane that no index has, so that the wait is for nothing else. Held here: if memory runs
+  // out meanwhile, building is abandoned.
+  const std::shared_ptr<Branches> branches = branches_;
+  const auto lane = static_cast<int>(indices_.size());
+  VOXCONV_ASSIGN_OR_RETURN(const int piece,
+                           branches->Run(lane, [&](const ExecutionContext& branch) {
+                             return compute(branch, meanwhile);
+                           }));
+  VOXCONV_RETURN_IF_ERROR(branches->Wait(piece));
+  return branches->Follow(piece);
 }
 
 absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& context) {
@@ -63,7 +84,7 @@ absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
   VOXCONV_CHECK(slot >= 0);
   layer.map_origin = MapOrigin::kReused;
   while (maps_[slot] == nullptr) {
-    VOXCONV_ASSIGN_OR_RETURN(const bool built, BuildNext(report));
+    VOXCONV_ASSIGN_OR_RETURN(const bool built, BuildNext(build_order_.back().position + 1, report));
     if (!built) break;
   }
   if (branches_ != nullptr && piece_[slot] >= 0) {
@@ -131,14 +152,10 @@ absl::Status MapStore::StartBuilding(const ExecutionContext& context) {
   next_build_ = 0;
   piece_.assign(maps_.size(), -1);
   const bool kept = std::all_of(build_order_.begin(), build_order_.end(),
-                                [&](int slot) { return maps_[slot] != nullptr; });
+                                [&](const Build& build) { return maps_[build.slot] != nullptr; });
   if (kept) return absl::OkStatus();
   VOXCONV_ASSIGN_OR_RETURN(branches_, context.backend->OpenBranches(context));
   return absl::OkStatus();
-}
-
-absl::Status MapStore::FollowCoordinates() {
-  return branches_ == nullptr ? absl::OkStatus() : branches_->Follow();
 }
 
 const MapSlot& MapStore::RootOf(int slot) const {
@@ -147,13 +164,13 @@ const MapSlot& MapStore::RootOf(int slot) const {
   return maps[slot];
 }
 
-absl::StatusOr<bool> MapStore::BuildNext(RunReport& report) {
+absl::StatusOr<bool> MapStore::BuildNext(size_t end, RunReport& report) {
   if (branches_ == nullptr) return false;
-  while (next_build_ < build_order_.size() && maps_[build_order_[next_build_]] != nullptr) {
+  while (next_build_ < build_order_.size() && maps_[build_order_[next_build_].slot] != nullptr) {
     ++next_build_;
   }
-  if (next_build_ == build_order_.size()) return false;
-  const int slot = build_order_[next_build_];
+  if (next_build_ == build_order_.size() || build_order_[next_build_].position >= end) return false;
+  const int slot = build_order_[next_build_].slot;
   const MapSlot& root = RootOf(slot);
   const int inputs = network_.maps.indices[root.index].coordinates;
   const int outputs = network_.graph.node(root.node).coordinates;

@@ -2,6 +2,7 @@
 #ifndef VOXCONV_NETWORKS_MAP_STORE_H_
 #define VOXCONV_NETWORKS_MAP_STORE_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,9 +26,13 @@ class MapStore {
 
   // Set `id` of the graph; made already.
   const CoordinateSetPtr& Coordinates(int id) const { return coordinates_[id]; }
+  // Whether what the node puts out has coordinates, and they are made.
+  bool HasCoordinates(int node) const;
   // Computes the sets of a chain that are not there yet: with one wait on a backend whose host must
-  // wait for sizes.
-  absl::Status MakeChain(const CoordinateChain& chain, const ExecutionContext& context);
+  // wait for sizes. Between StartBuilding and FinishBuilding beside what runs in the context's
+  // stream, and `meanwhile` is called once before the host waits.
+  absl::Status MakeChain(const CoordinateChain& chain, const ExecutionContext& context,
+                         const std::function<void()>& meanwhile);
   // Computes the node's output coordinates if no earlier node or chain has.
   absl::Status MakeOutputCoordinates(int node, const ExecutionContext& context);
   // The node's map in the layout that it needs, for work queued on the context's stream; its
@@ -38,11 +43,10 @@ class MapStore {
   // the context's stream: it waits for a map only where Map is called for it. Where memory runs out
   // all are dropped, and each is built when its layer comes.
   absl::Status StartBuilding(const ExecutionContext& context);
-  // Maps that are queued from now on may use the sets that are queued by now.
-  absl::Status FollowCoordinates();
-  // Queues the next map in the order of layers. False where there is none whose coordinates are
-  // made, or maps are not built before their layers.
-  absl::StatusOr<bool> BuildNext(RunReport& report);
+  // Queues the next map in the order of layers. False where there is none, of those that some layer
+  // before position `end` of the schedule's order reads, whose coordinates are made; or maps are
+  // not built before their layers.
+  absl::StatusOr<bool> BuildNext(size_t end, RunReport& report);
   // The context's stream waits for whatever is still being built.
   absl::Status FinishBuilding();
   // The plan of the node's dataflow for `map`, which is the node's.
@@ -67,14 +71,19 @@ class MapStore {
   absl::Status AbandonBuilding();
 
   const CompiledNetwork& network_;
-  std::vector<int> build_order_;  // slots that layers read, in the order of the first of these
+  // A map that layers read, and the first of them by its position in the schedule's order.
+  struct Build {
+    int slot;
+    size_t position;
+  };
+  std::vector<Build> build_order_;  // by position
   std::vector<CoordinateSetPtr> coordinates_;
   // Declared after the coordinates: an index must not outlive its set.
   std::vector<std::unique_ptr<MapIndex>> indices_;
   // Shared, because a conversion to the layout that a map has already is the map itself.
   std::vector<std::shared_ptr<const KernelMap>> maps_;
   std::vector<std::unique_ptr<const DataflowPlan>> plans_;
-  std::unique_ptr<Branches> branches_;  // null: maps are built when their layers come
+  std::shared_ptr<Branches> branches_;  // null: maps are built when their layers come
   std::vector<int> piece_;              // by slot: what to wait for; -1: nothing
   size_t next_build_ = 0;               // in build_order_
 };

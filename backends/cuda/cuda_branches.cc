@@ -10,7 +10,7 @@
 namespace voxconv {
 namespace {
 
-constexpr int kMaxLanes = 6;
+constexpr int kMaxLanes = 8;
 
 }  // namespace
 
@@ -32,10 +32,8 @@ class CudaBackend::CudaBranches final : public Branches {
     backend_.branches_open_ = false;
   }
 
-  absl::Status Follow() override {
-    if (fork_ == nullptr) {
-      VOXCONV_ASSIGN_OR_RETURN(fork_, backend_.TakeOrderEvent());
-    }
+  absl::Status Open() {
+    VOXCONV_ASSIGN_OR_RETURN(fork_, backend_.TakeOrderEvent());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(fork_, CudaStreamOf(trunk_)));
     behind_.fill(true);
     // No lane allocates before it has waited for the fork.
@@ -51,7 +49,11 @@ class CudaBackend::CudaBranches final : public Branches {
       VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream->get(), fork_));
       behind_[lane] = false;
     }
+    for (size_t& next = next_followed_[lane]; next < followed_.size(); ++next) {
+      VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream->get(), followed_[next]));
+    }
     VOXCONV_ASSIGN_OR_RETURN(const cudaEvent_t end, backend_.TakeOrderEvent());
+    const size_t number = pieces_.size();
     pieces_.push_back({end, lane, false});
     ExecutionContext branch = trunk_;
     branch.stream = stream;
@@ -60,8 +62,15 @@ class CudaBackend::CudaBranches final : public Branches {
     stream->Hold(true);
     // Also where the work failed: some of it may be queued.
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(end, stream->get()));
+    pieces_[number].joined = false;  // if so, by the work itself, before its end
     VOXCONV_RETURN_IF_ERROR(status);
-    return static_cast<int>(pieces_.size()) - 1;
+    return static_cast<int>(number);
+  }
+
+  absl::Status Follow(int number) override {
+    VOXCONV_CHECK(number >= 0 && number < static_cast<int>(pieces_.size()));
+    followed_.push_back(pieces_[number].end);
+    return absl::OkStatus();
   }
 
   absl::Status Wait(int number) override {
@@ -91,7 +100,9 @@ class CudaBackend::CudaBranches final : public Branches {
   CudaBackend& backend_;
   ExecutionContext trunk_;
   cudaEvent_t fork_ = nullptr;
-  std::array<bool, kMaxLanes> behind_{};  // lanes that have not waited for the fork
+  std::array<bool, kMaxLanes> behind_{};           // lanes that have not waited for the fork
+  std::vector<cudaEvent_t> followed_;              // ends of pieces
+  std::array<size_t, kMaxLanes> next_followed_{};  // by lane: the first it has not waited for
   std::vector<Piece> pieces_;
 };
 
@@ -108,7 +119,7 @@ absl::StatusOr<CudaBackend::CudaStream*> CudaBackend::LaneStream(int index) {
 absl::StatusOr<std::unique_ptr<Branches>> CudaBackend::OpenBranches(
     const ExecutionContext& context) {
   auto branches = std::make_unique<CudaBranches>(*this, context);
-  VOXCONV_RETURN_IF_ERROR(branches->Follow());
+  VOXCONV_RETURN_IF_ERROR(branches->Open());
   return branches;
 }
 

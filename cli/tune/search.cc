@@ -81,7 +81,7 @@ class Search {
     if (chain) {
       VOXCONV_ASSIGN_OR_RETURN(
           const std::vector<CoordinateSetPtr> made,
-          plugin.ComputeChain(*setup_.coordinates, geometries, setup_.context));
+          plugin.ComputeChain(*setup_.coordinates, geometries, setup_.context, {}));
       sets.insert(sets.end(), made.begin(), made.end());
       return sets;
     }

@@ -18,8 +18,8 @@
 namespace voxconv::verify {
 namespace {
 
-// Sums of some forty layers in f32 that were added up in other orders; layer by layer, the bounds of
-// the matrix would let a lost pair through.
+// Sums of some forty layers in f32 that were added up in other orders; layer by layer, the bounds
+// of the matrix would let a lost pair through.
 constexpr double kF32Bound = 2e-5;
 
 struct Frame {

@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kMaxGuess = int64_t{1} << 24;
 constexpr int64_t kMaxGuessFactor = 4;
 
+// Room without rows that a set may keep.
+constexpr int64_t kMaxSpare = int64_t{16} << 20;
+
 AxisRuleCuda MakeAxisRule(const CandidateRuleCpu& rule, const ConvGeometry& geometry, int axis) {
   const GeometryParams& params = geometry.params();
   AxisRuleCuda result{};
@@ -62,6 +65,14 @@ __global__ void ResetKernel(LevelInfoCuda* infos, int size) {
   info.unused = 0;
 }
 
+// Whether every input has one output, itself rounded down to the output's lattice. Rounding down in
+// steps is rounding down at once, so that a chain of such levels can start from its first inputs at
+// each of them.
+bool OnlyQuantizes(const ConvGeometry& geometry) {
+  return geometry.kind() == ConvKind::kStrided && geometry.params().rule == OutputRule::kQuantize &&
+         !geometry.params().output_bounds.has_value();
+}
+
 absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
                       const ExecutionContext& context) {
   if (level.inputs.bound == 0) return absl::OkStatus();
@@ -87,8 +98,11 @@ class Chain {
         next_bounds_(inputs.bounds()),
         next_stride_(inputs.tensor_stride()) {}
 
-  // Makes room for at most `max_levels`.
-  absl::Status Start(int64_t max_levels) {
+  // Makes room for the levels of `geometries`, or fewer.
+  absl::Status Start(absl::Span<const ConvGeometry> geometries) {
+    together_ = expansion_ == ExpansionCuda::kFused &&
+                std::all_of(geometries.begin(), geometries.end(), OnlyQuantizes);
+    const auto max_levels = static_cast<int64_t>(geometries.size());
     VOXCONV_ASSIGN_OR_RETURN(infos_, AllocateArray<LevelInfoCuda>(max_levels, context_));
     constexpr int kThreads = 32;
     VOXCONV_LAUNCH(ResetKernel, GridFor(max_levels, kThreads), kThreads, 0, context_, infos_.data(),
@@ -119,13 +133,20 @@ class Chain {
                              context_.backend->Allocate(BytesOf(bound), *context_.stream));
     level.outputs = static_cast<Coordinate*>(rows.data());
     level.info = infos_.data() + levels_.size();
-    VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context_));
-    next_inputs_ = {level.outputs, bound, &level.info->size};
+    if (together_) {
+      if (level.inputs.bound > 0) waiting_.push_back(level);
+    } else {
+      VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context_));
+      next_inputs_ = {level.outputs, bound, &level.info->size};
+    }
     next_bounds_ = box;
     next_stride_ = rule.output_tensor_stride();
     levels_.push_back({std::move(rule), level.inputs.rows, std::move(rows)});
     return true;
   }
+
+  // Queues what Add has left.
+  absl::Status Queue() { return FusedLevelsCuda(waiting_, context_); }
 
   // Waits for the sizes.
   absl::StatusOr<std::vector<CoordinateSetPtr>> Finish() {
@@ -154,7 +175,8 @@ class Chain {
           "output coordinates: ", info.size, " rows; at most ", INT32_MAX, " are allowed"));
     }
     const int64_t bytes = BytesOf(info.size);
-    if (level.rows.bytes() > 2 * bytes) {  // too much room to keep
+    // Too much room to keep; a copy of less would only delay what waits for this set.
+    if (level.rows.bytes() > 2 * bytes && level.rows.bytes() - bytes > kMaxSpare) {
       VOXCONV_ASSIGN_OR_RETURN(Buffer exact, context_.backend->Allocate(bytes, *context_.stream));
       VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(exact.data(), exact.space(), level.rows.data(),
                                                      level.rows.space(), bytes, *context_.stream));
@@ -183,6 +205,8 @@ class Chain {
   ExecutionContext context_;
   Array<LevelInfoCuda> infos_;
   std::vector<Level> levels_;
+  bool together_ = false;
+  std::vector<ExpansionLevelCuda> waiting_;  // for Queue
   LevelInputsCuda next_inputs_;
   Box next_bounds_;
   Int3 next_stride_;
@@ -192,16 +216,18 @@ class Chain {
 
 absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context) {
+    const ExecutionContext& context, const std::function<void()>& meanwhile) {
   std::vector<CoordinateSetPtr> sets;
   while (sets.size() < geometries.size()) {
     Chain chain(expansion, sets.empty() ? inputs : *sets.back(), context);
     const absl::Span<const ConvGeometry> left = geometries.subspan(sets.size());
-    VOXCONV_RETURN_IF_ERROR(chain.Start(static_cast<int64_t>(left.size())));
+    VOXCONV_RETURN_IF_ERROR(chain.Start(left));
     for (const ConvGeometry& geometry : left) {
       VOXCONV_ASSIGN_OR_RETURN(const bool added, chain.Add(geometry));
       if (!added) break;
     }
+    VOXCONV_RETURN_IF_ERROR(chain.Queue());
+    if (meanwhile && sets.empty()) meanwhile();
     VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> known, chain.Finish());
     for (CoordinateSetPtr& set : known) sets.push_back(std::move(set));
   }

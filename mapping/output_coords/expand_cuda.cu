@@ -4,6 +4,8 @@
 // The bitmap has two levels where its box is large, as LiDAR frames' are (10^9 cells at stride 2,
 // for less than 10^5 outputs): a bit for every brick of 256 consecutive cells, and the bits of
 // those bricks alone that have outputs, in order.
+#include <vector>
+
 #include "mapping/output_coords/unique_rows_cuda.cuh"
 
 namespace voxconv {
@@ -11,6 +13,7 @@ namespace {
 
 using unique_rows::Bitmap;
 using unique_rows::SortedKeys;
+using unique_rows::Tiles;
 
 constexpr int kThreads = 256;
 
@@ -47,13 +50,17 @@ __device__ void EachOutput(const ExpansionLevelCuda& level, int64_t row, const V
   }
 }
 
+// Most bits have been set before, by another input; atomics on one word would queue up.
+__device__ inline void SetBit(uint32_t* words, uint64_t bit) {
+  uint32_t* const word = words + bit / 32;
+  const uint32_t mask = 1u << bit % 32;
+  if ((__ldcg(word) & mask) == 0) atomicOr(word, mask);
+}
+
 __global__ void __launch_bounds__(kThreads) MarkKernel(ExpansionLevelCuda level, uint32_t* words) {
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= level.inputs.Size()) return;
-  EachOutput(level, row, [&](const Coordinate& q) {
-    const uint64_t number = level.cells.NumberOf(q);
-    atomicOr(words + number / 32, 1u << number % 32);
-  });
+  EachOutput(level, row, [&](const Coordinate& q) { SetBit(words, level.cells.NumberOf(q)); });
 }
 
 struct Bricks {
@@ -92,18 +99,20 @@ struct BrickCells {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    MarkBricksKernel(ExpansionLevelCuda level, uint32_t* marks) {
+    MarkBricksKernel(const __grid_constant__ PerLevel<ExpansionLevelCuda> levels,
+                     const __grid_constant__ PerLevel<Bricks> bricks) {
+  const ExpansionLevelCuda& level = levels.at[blockIdx.y];
+  uint32_t* const marks = bricks.at[blockIdx.y].marks;
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= level.inputs.Size()) return;
-  EachOutput(level, row, [&](const Coordinate& q) {
-    const uint64_t brick = level.cells.NumberOf(q) >> kBrickBits;
-    atomicOr(marks + brick / 32, 1u << brick % 32);
-  });
+  EachOutput(level, row,
+             [&](const Coordinate& q) { SetBit(marks, level.cells.NumberOf(q) >> kBrickBits); });
 }
 
-// `counts`: marks in each tile of `tile` words.
+// Of marks counted by tiles of words.
 __global__ void __launch_bounds__(kThreads)
-    RankBricksKernel(Bricks bricks, int64_t size, int64_t tile, const int32_t* counts) {
+    RankBricksKernel(const __grid_constant__ PerLevel<Bricks> all_bricks,
+                     const __grid_constant__ PerLevel<Tiles<BrickMarks>> all_tiles) {
   using Reduce = cub::BlockReduce<int64_t, kThreads>;
   using Scan = cub::BlockScan<int32_t, kThreads>;
   __shared__ union {
@@ -111,7 +120,9 @@ __global__ void __launch_bounds__(kThreads)
     typename Scan::TempStorage scan;
   } temp;
   __shared__ int64_t first;
-  if (counts[blockIdx.x] == 0) return;  // alike for the whole block
+  const Bricks& bricks = all_bricks.at[blockIdx.y];
+  const auto& [marks, tile, counts, num_tiles] = all_tiles.at[blockIdx.y];
+  if (blockIdx.x >= num_tiles || counts[blockIdx.x] == 0) return;  // alike for the whole block
   int64_t before = 0;
   for (unsigned t = threadIdx.x; t < blockIdx.x; t += kThreads) before += counts[t];
   before = Reduce(temp.reduce).Sum(before);
@@ -120,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
 
   int64_t base = first;
   const int64_t begin = blockIdx.x * tile;
-  const int64_t end = min(begin + tile, size);
+  const int64_t end = min(begin + tile, marks.size);
   for (int64_t chunk = begin; chunk < end; chunk += kThreads) {
     const int64_t mine = chunk + threadIdx.x;
     const uint32_t word = mine < end ? bricks.marks[mine] : 0;
@@ -137,14 +148,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    MarkCellsKernel(ExpansionLevelCuda level, Bricks bricks) {
+    MarkCellsKernel(const __grid_constant__ PerLevel<ExpansionLevelCuda> levels,
+                    const __grid_constant__ PerLevel<Bricks> all_bricks) {
+  const ExpansionLevelCuda& level = levels.at[blockIdx.y];
+  const Bricks& bricks = all_bricks.at[blockIdx.y];
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= level.inputs.Size()) return;
   EachOutput(level, row, [&](const Coordinate& q) {
     const uint64_t number = level.cells.NumberOf(q);
-    const int64_t bit = (bricks.RankOf(number >> kBrickBits) << kBrickBits) +
-                        static_cast<int64_t>(number % (1 << kBrickBits));
-    atomicOr(bricks.bits + bit / 32, 1u << bit % 32);
+    const int64_t first = bricks.RankOf(number >> kBrickBits) << kBrickBits;
+    SetBit(bricks.bits, static_cast<uint64_t>(first) + number % (1 << kBrickBits));
   });
 }
 
@@ -181,29 +194,69 @@ absl::Status MarkAndRead(const ExpansionLevelCuda& level, const ExecutionContext
   return unique_rows::Compact(Bitmap{words.data(), size}, level, context);
 }
 
-absl::Status MarkBricksAndRead(const ExpansionLevelCuda& level, const ExecutionContext& context) {
-  const auto num_bricks = static_cast<int64_t>(((level.cells.count - 1) >> kBrickBits) + 1);
-  const int64_t size = CeilDiv(num_bricks, 32);  // of the marks, in words
-  const int64_t max_ranks = std::min(num_bricks, level.max_keys());
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> marks, AllocateArray<uint32_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> rank, AllocateArray<uint32_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> number, AllocateArray<uint64_t>(max_ranks, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint4> bits, AllocateArray<uint4>(2 * max_ranks, context));
+// Sizes of a level's bricks, and where they are in memory that levels share.
+struct BrickRoom {
+  int64_t mark_words;  // as many ranks
+  int64_t max_ranks;
+
+  explicit BrickRoom(const ExpansionLevelCuda& level) {
+    const auto bricks = static_cast<int64_t>(((level.cells.count - 1) >> kBrickBits) + 1);
+    // Whole vectors: levels lie one behind the other.
+    mark_words = CeilDiv(CeilDiv(bricks, 32), 4) * 4;
+    max_ranks = std::min(bricks, level.max_keys());
+  }
+  // The bits of the ranked bricks, then the marks: all that must be zero.
+  int64_t zero_bytes() const { return 32 * max_ranks + 4 * mark_words; }
+  int64_t rank_bytes() const { return 4 * mark_words; }
+  int64_t number_bytes() const { return 8 * max_ranks; }
+};
+
+// At most kMaxLevelsTogether.
+absl::Status MarkBricksAndRead(absl::Span<const ExpansionLevelCuda> levels,
+                               const ExecutionContext& context) {
+  int64_t zero_bytes = 0, other_bytes = 0, most_inputs = 0;
+  PerLevel<ExpansionLevelCuda> all_levels{};
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const BrickRoom room(levels[i]);
+    all_levels.at[i] = levels[i];
+    zero_bytes += room.zero_bytes();
+    other_bytes += room.number_bytes() + room.rank_bytes();
+    most_inputs = std::max(most_inputs, levels[i].inputs.bound);
+  }
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint8_t> zeros, AllocateArray<uint8_t>(zero_bytes, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint8_t> others, AllocateArray<uint8_t>(other_bytes, context));
   VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(marks.data(), 0, marks.bytes(), *context.stream));
-  VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(bits.data(), 0, bits.bytes(), *context.stream));
-  const Bricks bricks{marks.data(), rank.data(), number.data(),
-                      reinterpret_cast<uint32_t*>(bits.data())};
-  const dim3 inputs_grid = GridFor(level.inputs.bound, kThreads);
-  VOXCONV_LAUNCH(MarkBricksKernel, inputs_grid, kThreads, 0, context, level, bricks.marks);
-  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> counts,
-                           unique_rows::CountTiles(BrickMarks{marks.data(), size}, context));
-  VOXCONV_LAUNCH(RankBricksKernel, dim3(static_cast<unsigned>(counts.size())), kThreads, 0, context,
-                 bricks, size, unique_rows::TileFor(size), counts.data());
-  VOXCONV_LAUNCH(MarkCellsKernel, inputs_grid, kThreads, 0, context, level, bricks);
-  const BrickCells cells{{bits.data(), 2 * max_ranks}, number.data(), 2 * max_ranks};
-  return unique_rows::Compact(cells, level, context);
+      context.backend->FillBytes(zeros.data(), 0, zeros.bytes(), *context.stream));
+
+  PerLevel<Bricks> bricks{};
+  std::vector<BrickMarks> marks;
+  std::vector<BrickCells> cells;
+  uint8_t *zero = zeros.data(), *other = others.data();
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const BrickRoom room(levels[i]);
+    auto* const bits = reinterpret_cast<uint32_t*>(zero);
+    bricks.at[i] = {.marks = bits + 8 * room.max_ranks,
+                    .rank = reinterpret_cast<uint32_t*>(other + room.number_bytes()),
+                    .number = reinterpret_cast<uint64_t*>(other),
+                    .bits = bits};
+    marks.push_back({bricks.at[i].marks, room.mark_words});
+    cells.push_back({{reinterpret_cast<const uint4*>(bits), 2 * room.max_ranks},
+                     bricks.at[i].number,
+                     2 * room.max_ranks});
+    zero += room.zero_bytes();
+    other += room.number_bytes() + room.rank_bytes();
+  }
+
+  dim3 inputs_grid = GridFor(most_inputs, kThreads);
+  inputs_grid.y = static_cast<unsigned>(levels.size());
+  VOXCONV_LAUNCH(MarkBricksKernel, inputs_grid, kThreads, 0, context, all_levels, bricks);
+  Array<int32_t> counts;
+  VOXCONV_ASSIGN_OR_RETURN(const PerLevel<Tiles<BrickMarks>> tiles,
+                           unique_rows::CountTiles<BrickMarks>(marks, counts, context));
+  VOXCONV_LAUNCH(RankBricksKernel, unique_rows::GridOf(tiles, levels.size()), kThreads, 0, context,
+                 bricks, tiles);
+  VOXCONV_LAUNCH(MarkCellsKernel, inputs_grid, kThreads, 0, context, all_levels, bricks);
+  return unique_rows::Compact<BrickCells>(cells, levels, context);
 }
 
 template <typename Key>
@@ -229,16 +282,31 @@ absl::Status WriteAndSort(const ExpansionLevelCuda& level, const ExecutionContex
   return SortUniqueRows(std::move(keys), level, context);
 }
 
-}  // namespace
-
-absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
-  const uint64_t cells = level.cells.count;
-  if (cells / 8 <= kMaxFlatBytes) return MarkAndRead(level, context);
+// Whether bricks are not too many.
+bool TakesBricks(const ExpansionLevelCuda& level) {
   const auto max_bricks =
       static_cast<uint64_t>(std::max(kMinMaxBricks, kMaxBricksPerKey * level.max_keys()));
-  if (cells >> kBrickBits <= max_bricks && level.max_keys() <= kMaxMarkedBricks) {
-    return MarkBricksAndRead(level, context);
+  return level.cells.count >> kBrickBits <= max_bricks && level.max_keys() <= kMaxMarkedBricks;
+}
+
+}  // namespace
+
+absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
+                             const ExecutionContext& context) {
+  std::vector<ExpansionLevelCuda> together;
+  for (const ExpansionLevelCuda& level : levels) {
+    if (TakesBricks(level) && together.size() < kMaxLevelsTogether) {
+      together.push_back(level);
+    } else {
+      VOXCONV_RETURN_IF_ERROR(FusedLevelCuda(level, context));
+    }
   }
+  return together.empty() ? absl::OkStatus() : MarkBricksAndRead(together, context);
+}
+
+absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
+  if (level.cells.count / 8 <= kMaxFlatBytes) return MarkAndRead(level, context);
+  if (TakesBricks(level)) return MarkBricksAndRead({&level, 1}, context);
   return level.cells.count < kMaxNarrowCells ? AppendAndSort<uint32_t>(level, context)
                                              : AppendAndSort<uint64_t>(level, context);
 }

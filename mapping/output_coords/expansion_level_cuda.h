@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "core/coordinate_key.h"
 #include "core/mapping.h"
 #include "mapping/output_coords/candidate_rule_cpu.h"
@@ -106,10 +107,21 @@ struct ExpansionLevelCuda {
   int64_t max_keys() const { return inputs.bound * max_outputs; }
 };
 
+// Levels that do not wait for each other, for one kernel: blockIdx.y says which.
+inline constexpr size_t kMaxLevelsTogether = 8;
+template <typename T>
+struct PerLevel {
+  T at[kMaxLevelsTogether];
+};
+
 // Each queues the work of one level with inputs.bound > 0.
 absl::Status StagedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
+// As FusedLevelCuda for each of them, none of which may read what another writes; together as far
+// as that goes.
+absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
+                             const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,7 +43,7 @@ class ExpandingOutputCoords final : public OutputCoords {
     VOXCONV_CHECK(Supports(geometry, context.backend->kind()).ok);
     if constexpr (kHaveCuda) {
       if (context.backend->kind() == BackendKind::kCuda) {
-        VOXCONV_ASSIGN_OR_RETURN(auto sets, ComputeChain(inputs, {&geometry, 1}, context));
+        VOXCONV_ASSIGN_OR_RETURN(auto sets, ComputeChain(inputs, {&geometry, 1}, context, {}));
         return std::move(sets[0]);
       }
     }
@@ -55,17 +56,17 @@ class ExpandingOutputCoords final : public OutputCoords {
 
   absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChain(
       const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-      const ExecutionContext& context) const override {
+      const ExecutionContext& context, const std::function<void()>& meanwhile) const override {
     if constexpr (kHaveCuda) {
       if (context.backend->kind() == BackendKind::kCuda) {
         for (const ConvGeometry& geometry : geometries) {
           VOXCONV_CHECK(Supports(geometry, BackendKind::kCuda).ok);
         }
         const StageScope stage(context, Stage::kOutputCoords);
-        return ComputeChainCuda(expansion_cuda_, inputs, geometries, context);
+        return ComputeChainCuda(expansion_cuda_, inputs, geometries, context, meanwhile);
       }
     }
-    return OutputCoords::ComputeChain(inputs, geometries, context);
+    return OutputCoords::ComputeChain(inputs, geometries, context, meanwhile);
   }
 
  private:

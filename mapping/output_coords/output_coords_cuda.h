@@ -2,6 +2,7 @@
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,7 +29,7 @@ enum class ExpansionCuda {
 // sensible to allocate.
 absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context);
+    const ExecutionContext& context, const std::function<void()>& meanwhile);
 
 }  // namespace voxconv
 

@@ -58,19 +58,37 @@ struct Bitmap {
   }
 };
 
-// Outputs in each tile of `tile` items.
+// The items of a level in tiles of `tile`, and the outputs in each.
+template <typename Source>
+struct Tiles {
+  Source source;
+  int64_t tile;
+  int32_t* counts;
+  uint32_t num;  // of tiles
+};
+
+// blockIdx.y is the level, blockIdx.x the tile; levels have no block beyond their last.
 template <typename Source>
 __global__ void __launch_bounds__(kThreads)
-    CountKernel(const Source source, int64_t tile, int32_t* counts) {
+    CountKernel(const __grid_constant__ PerLevel<Tiles<Source>> levels) {
   using Reduce = cub::BlockReduce<int32_t, kThreads>;
   __shared__ typename Reduce::TempStorage temp;
-  const int64_t begin = blockIdx.x * tile;
-  const int64_t end = min(begin + tile, source.size);
+  const Tiles<Source>& tiles = levels.at[blockIdx.y];
+  if (blockIdx.x >= tiles.num) return;
+  const int64_t begin = blockIdx.x * tiles.tile;
+  const int64_t end = min(begin + tiles.tile, tiles.source.size);
   int32_t count = 0;
-  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += source.Count(i);
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += tiles.source.Count(i);
   count = Reduce(temp).Sum(count);
-  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+  if (threadIdx.x == 0) tiles.counts[blockIdx.x] = count;
 }
+
+// Where the rows of a level go.
+struct Target {
+  CellsCuda cells;
+  Coordinate* outputs;
+  LevelInfoCuda* info;
+};
 
 // Bounds of the rows that a thread has seen.
 struct Extent {
@@ -118,8 +136,8 @@ struct Extent {
 // Cells are numbered by the threads that hold them, which may be few, and turned into rows by all.
 template <typename Source>
 __global__ void __launch_bounds__(kThreads)
-    WriteKernel(const Source source, int64_t tile, const int32_t* counts, CellsCuda cells,
-                Coordinate* outputs, LevelInfoCuda* info) {
+    WriteKernel(const __grid_constant__ PerLevel<Tiles<Source>> levels,
+                const __grid_constant__ PerLevel<Target> targets) {
   using Reduce = cub::BlockReduce<int64_t, kThreads>;
   using Scan = cub::BlockScan<int32_t, kThreads>;
   __shared__ union {
@@ -128,17 +146,20 @@ __global__ void __launch_bounds__(kThreads)
   } temp;
   __shared__ uint64_t staged[kStaged];
   __shared__ int64_t first;
+  const auto& [source, tile, counts, num_tiles] = levels.at[blockIdx.y];
+  const Target& target = targets.at[blockIdx.y];
+  if (blockIdx.x >= num_tiles) return;
   int64_t before = 0;
   for (unsigned t = threadIdx.x; t < blockIdx.x; t += kThreads) before += counts[t];
   before = Reduce(temp.reduce).Sum(before);
   if (threadIdx.x == 0) {
     first = before;
-    if (blockIdx.x == gridDim.x - 1) info->size = before + counts[blockIdx.x];
+    if (blockIdx.x == num_tiles - 1) target.info->size = before + counts[blockIdx.x];
   }
   if (counts[blockIdx.x] == 0) return;  // alike for the whole block
   __syncthreads();
 
-  Coordinate* to = outputs + first;
+  Coordinate* to = target.outputs + first;
   Extent extent;
   const int64_t begin = blockIdx.x * tile;
   const int64_t end = min(begin + tile, source.size);
@@ -158,7 +179,7 @@ __global__ void __launch_bounds__(kThreads)
       }
       __syncthreads();
       for (int i = threadIdx.x; i < min(kStaged, total - round); i += kThreads) {
-        const Coordinate c = cells.At(staged[i]);
+        const Coordinate c = target.cells.At(staged[i]);
         to[round + i] = c;
         extent.Add(c);
       }
@@ -166,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     to += total;
   }
-  extent.Merge(info);
+  extent.Merge(target.info);
 }
 
 // Items of a tile, a multiple of kThreads.
@@ -175,27 +196,56 @@ inline int64_t TileFor(int64_t size) {
   return CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kThreads;
 }
 
-// The outputs in each tile.
 template <typename Source>
-absl::StatusOr<Array<int32_t>> CountTiles(const Source& source, const ExecutionContext& context) {
-  const int64_t tile = TileFor(source.size);
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts,
-                           AllocateArray<int32_t>(CeilDiv(source.size, tile), context));
-  VOXCONV_LAUNCH(CountKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
-                 kThreads, 0, context, source, tile, counts.data());
-  return counts;
+dim3 GridOf(const PerLevel<Tiles<Source>>& levels, size_t num_levels) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < num_levels; ++i) most = std::max(most, levels.at[i].num);
+  return dim3(most, static_cast<unsigned>(num_levels));
 }
 
-// Writes level.outputs and level.info from `source`.
+// Cuts the levels' items into tiles and counts the outputs in each. `counts` is their memory.
+template <typename Source>
+absl::StatusOr<PerLevel<Tiles<Source>>> CountTiles(absl::Span<const Source> sources,
+                                                   Array<int32_t>& counts,
+                                                   const ExecutionContext& context) {
+  PerLevel<Tiles<Source>> levels{};
+  int64_t total = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const int64_t tile = TileFor(sources[i].size);
+    levels.at[i] = {sources[i], tile, nullptr,
+                    static_cast<uint32_t>(CeilDiv(sources[i].size, tile))};
+    total += levels.at[i].num;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(counts, AllocateArray<int32_t>(total, context));
+  int32_t* next = counts.data();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    levels.at[i].counts = next;
+    next += levels.at[i].num;
+  }
+  VOXCONV_LAUNCH(CountKernel<Source>, GridOf(levels, sources.size()), kThreads, 0, context, levels);
+  return levels;
+}
+
+// Writes outputs and info of each level from its source.
+template <typename Source>
+absl::Status Compact(absl::Span<const Source> sources, absl::Span<const ExpansionLevelCuda> levels,
+                     const ExecutionContext& context) {
+  Array<int32_t> counts;
+  VOXCONV_ASSIGN_OR_RETURN(const PerLevel<Tiles<Source>> tiles,
+                           CountTiles(sources, counts, context));
+  PerLevel<Target> targets{};
+  for (size_t i = 0; i < levels.size(); ++i) {
+    targets.at[i] = {levels[i].cells, levels[i].outputs, levels[i].info};
+  }
+  VOXCONV_LAUNCH(WriteKernel<Source>, GridOf(tiles, sources.size()), kThreads, 0, context, tiles,
+                 targets);
+  return absl::OkStatus();
+}
+
 template <typename Source>
 absl::Status Compact(const Source& source, const ExpansionLevelCuda& level,
                      const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> counts, CountTiles(source, context));
-  const int64_t tile = TileFor(source.size);
-  VOXCONV_LAUNCH(WriteKernel<Source>, dim3(static_cast<unsigned>(CeilDiv(source.size, tile))),
-                 kThreads, 0, context, source, tile, counts.data(), level.cells, level.outputs,
-                 level.info);
-  return absl::OkStatus();
+  return Compact<Source>({&source, 1}, {&level, 1}, context);
 }
 
 }  // namespace unique_rows

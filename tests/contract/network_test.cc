@@ -9,8 +9,8 @@
 #include "networks/executor.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
-#include "reference_cpu/layers.h"
 #include "networks/reference_network.h"
+#include "reference_cpu/layers.h"
 #include "tests/support/session.h"
 
 namespace voxconv::testing {

@@ -87,9 +87,11 @@ TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
       for (const std::string spec : {"fused", "sort_unique", "staged"}) {
         SCOPED_TRACE(spec);
         const auto plugin = *registry.output_coords().Create(spec);
-        const auto expected = *plugin->ComputeChain(*host, chain, cpu.context);
-        const auto sets = plugin->ComputeChain(*device, chain, cuda->context);
+        const auto expected = *plugin->ComputeChain(*host, chain, cpu.context, {});
+        int calls = 0;
+        const auto sets = plugin->ComputeChain(*device, chain, cuda->context, [&] { ++calls; });
         ASSERT_TRUE(sets.ok()) << sets.status();
+        EXPECT_EQ(calls, 1);
         ASSERT_EQ(sets->size(), chain.size());
         for (size_t i = 0; i < chain.size(); ++i) {
           const CoordinateSet& set = *(*sets)[i];

@@ -15,9 +15,9 @@
 #include "networks/graph_builder.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
+#include "networks/reference_network.h"
 #include "reference_cpu/layers.h"
 #include "tests/support/brute_force_plugins.h"
-#include "networks/reference_network.h"
 
 namespace voxconv {
 namespace {
@@ -271,16 +271,25 @@ TEST_F(NetworksTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
   MapStore maps(network);
   maps.Start(Coordinates(Scene(12)));
   RunReport report;
-  EXPECT_FALSE(*maps.BuildNext(report)) << "not started";
+  const size_t end = network.schedule.order.size();
+  EXPECT_FALSE(*maps.BuildNext(end, report)) << "not started";
   ASSERT_TRUE(maps.StartBuilding(context_).ok());
-  while (*maps.BuildNext(report)) {
-  }
-  EXPECT_EQ(report.maps_queried, 1) << "that of the input's own coordinates";
+  EXPECT_FALSE(*maps.BuildNext(0, report)) << "no layer is before the first";
+  int calls = 0;
   for (const CoordinateChain& chain : network.chains) {
-    ASSERT_TRUE(maps.MakeChain(chain, context_).ok());
+    const auto meanwhile = [&] {
+      ++calls;
+      while (*maps.BuildNext(end, report)) {
+      }
+      EXPECT_EQ(report.maps_queried, 1) << "that of the input's own coordinates";
+      EXPECT_TRUE(maps.HasCoordinates(network.schedule.order.front()));
+      EXPECT_FALSE(maps.HasCoordinates(chain.node));
+    };
+    ASSERT_TRUE(maps.MakeChain(chain, context_, meanwhile).ok());
+    EXPECT_TRUE(maps.HasCoordinates(chain.node));
   }
-  ASSERT_TRUE(maps.FollowCoordinates().ok());
-  while (*maps.BuildNext(report)) {
+  EXPECT_EQ(calls, 1);
+  while (*maps.BuildNext(end, report)) {
   }
   const int queried = report.maps_queried;
   EXPECT_GT(queried, 1);
