@@ -27,7 +27,7 @@ endif()
 add_library(voxconv_warnings INTERFACE)
 target_compile_options(voxconv_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Wno-unused-parameter>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wundef;-Werror;-Wno-missing-field-initializers>)
 
 if(VOXCONV_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${VOXCONV_SANITIZE}>

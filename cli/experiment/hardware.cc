@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/subprocess.h"
 #include "core/status_macros.h"
+#include "core/version.h"
 #if VOXCONV_HAVE_CUDA
 #include "cuda_profiler_api.h"
 #endif
