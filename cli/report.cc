@@ -49,6 +49,8 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   options.add_options()                                                               //
       ("dir", po::value<std::string>(), "directory with the results of experiments")  //
       ("out", po::value<std::string>(), "directory for the pages; DIR by default")    //
+      ("again", po::value<std::string>(),
+       "directory with results of the same experiments from another run: tells what agrees")  //
       ("title", po::value<std::string>()->default_value("voxconv experiments"), "of the pages");
   po::positional_options_description positional;
   positional.add("dir", 1);
@@ -64,12 +66,19 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
   const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
+  std::vector<std::string> argv = {program, directory, "--out",
+                                   out,     "--title", values["title"].as<std::string>()};
+  if (values.count("again") != 0) {
+    const std::string& again = values["again"].as<std::string>();
+    if (!fs::is_directory(again, ignored)) {
+      return absl::NotFoundError(absl::StrCat("--again '", again, "' is no directory"));
+    }
+    argv.insert(argv.end(), {"--again", again});
+  }
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
-  VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
-                           RunProgram({python, program, directory, "--out", out, "--title",
-                                       values["title"].as<std::string>()},
-                                      /*capture=*/false));
+  argv.insert(argv.begin(), python);
+  VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(argv, /*capture=*/false));
   if (result.exit_status == 0) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the report has errors (exit status ", result.exit_status, "); see above"));

@@ -6,10 +6,15 @@ import html as escape_html
 import os
 import re
 
+import again
 import results as lines
 import rule
 
 RULE = re.sub(r"^.*?\n\n", "", rule.__doc__, count=1, flags=re.DOTALL).strip()
+
+AGAIN = ("Cells that were measured a second time, in another process. An interval is of the pairs of one run, "
+         "so that what differs from run to run, such as the host's speed in work bound by launches, is "
+         "not in it.")
 
 STYLE = """
 body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -200,15 +205,19 @@ def _html_section(section):
     return "\n".join(parts)
 
 
-def html(title, sections):
+def html(title, sections, agreements):
     header, rows = _overview(sections)
+    repeated = []
+    if agreements:
+        repeated = ["<h2>Measured again</h2>", f"<p>{_e(AGAIN)}</p>",
+                    _table(again.HEADER, [agreement.row() for agreement in agreements])]
     return "\n".join([
         "<!DOCTYPE html>", '<html lang="en"><head><meta charset="utf-8">',
         # No icon either: the page asks for nothing outside of itself.
         '<link rel="icon" href="data:,">', f"<title>{_e(title)}</title>",
         f"<style>{STYLE}</style></head><body>", f"<h1>{_e(title)}</h1>",
         _table(header, rows), "<details><summary>The rule</summary>", f"<pre>{_e(RULE)}</pre>",
-        "</details>", *(_html_section(section) for section in sections),
+        "</details>", *repeated, *(_html_section(section) for section in sections),
         f"<script>{SCRIPT}</script>", "</body></html>\n"])
 
 
@@ -244,9 +253,12 @@ def _md_section(section, out):
     return parts + [f"{text}  " for text in _provenance(experiment)] + [""]
 
 
-def markdown(title, sections, out):
+def markdown(title, sections, agreements, out):
     header, rows = _overview(sections)
     parts = [f"# {title}", ""] + _md_table(header, rows) + ["```", RULE, "```", ""]
+    if agreements:
+        parts += ["## Measured again", "", AGAIN, ""]
+        parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])
     for section in sections:
         parts += _md_section(section, out)
     return "\n".join(parts)

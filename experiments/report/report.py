@@ -1,6 +1,6 @@
 """Writes report.html, report.md and plots/*.png from the result files of a directory.
 
-    report.py DIR [--out DIR] [--title TEXT]
+    report.py DIR [--again DIR] [--out DIR] [--title TEXT]
 
 The exit status is 1 where a file has lines that cannot be read, contradict themselves or failed.
 """
@@ -10,6 +10,7 @@ import pathlib
 import re
 import sys
 
+import again
 import analysis
 import pages
 import plots
@@ -37,6 +38,7 @@ def build(experiment, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--again", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--title", default="voxconv experiments")
     arguments = parser.parse_args()
@@ -46,19 +48,26 @@ def main():
         print(f"report: {arguments.directory} has no results of experiments (*.jsonl)",
               file=sys.stderr)
         return 1
+    repeats = results.load(arguments.again) if arguments.again else []
+    agreements = again.compare(experiments, repeats)
+    if arguments.again and not agreements:
+        print(f"report: --again {arguments.again} has no cell that {arguments.directory} has",
+              file=sys.stderr)
+        return 1
     (out / "plots").mkdir(parents=True, exist_ok=True)
     sections = [build(experiment, out) for experiment in experiments]
-    (out / "report.html").write_text(pages.html(arguments.title, sections))
-    (out / "report.md").write_text(pages.markdown(arguments.title, sections, out))
+    (out / "report.html").write_text(pages.html(arguments.title, sections, agreements))
+    (out / "report.md").write_text(pages.markdown(arguments.title, sections, agreements, out))
 
     counts = {verdict: 0 for verdict in rule.VERDICTS}
-    problems = 0
     for section in sections:
         for _, outcome in section.figures:
             counts[outcome.verdict] += 1
-        for problem in section.experiment.problems:
+    problems = 0
+    for experiment in experiments + repeats:
+        for problem in experiment.problems:
             problems += 1
-            print(f"report: {section.experiment.path.name}: {problem}", file=sys.stderr)
+            print(f"report: {experiment.path.name}: {problem}", file=sys.stderr)
     print(f"{len(sections)} experiments; published figures: "
           + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     print(f"{out / 'report.html'}\n{out / 'report.md'}")

@@ -49,6 +49,27 @@ class ClaimsTest(unittest.TestCase):
             result["speedup"][key] *= factor
         return lines
 
+    def test_a_second_run_is_held_against_the_first(self):
+        first, second = self.path / "first", self.path / "second"
+        for folder, lines in ((first, self.lines), (second, self.doctored(3, consistent=True))):
+            folder.mkdir(exist_ok=True)
+            support.write_lines(folder / "small.jsonl", lines)
+        for repeat, row in ((first, "| 1 | 1 | 1 | 1.00x | 1 | 1 |"),
+                            (second, "| 1 | 1 | 0 | 3.00x | 1 | 0 |")):
+            result = support.run(VOXCONV, "report", first, "--again", repeat)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            page = (first / "report.md").read_text()
+            self.assertIn("## Measured again", page)
+            self.assertIn(row, page)
+            self.assertIn("Measured again</h2>", (first / "report.html").read_text())
+        empty = self.path / "empty"
+        empty.mkdir(exist_ok=True)
+        result = support.run(VOXCONV, "report", first, "--again", empty)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("has no cell that", result.stderr)
+        result = support.run(VOXCONV, "report", first, "--again", self.path / "nowhere")
+        self.assertIn("is no directory", result.stderr)
+
     def test_a_claim_without_a_difference_is_not_reproduced(self):
         result, page = self.report(self.lines)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -1,0 +1,77 @@
+"""Two sets of results of the same experiments, held against each other."""
+
+import json
+import math
+import statistics
+from typing import NamedTuple
+
+import rule
+
+HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "intervals meet",
+          "median change of the ratio", "published figures", "same verdict"]
+
+
+class Agreement(NamedTuple):
+    """Of one experiment on one device."""
+
+    name: str
+    device: str
+    commits: str
+    cells: int
+    same_verdicts: int  # faster, slower, no difference
+    meeting: int        # intervals of the ratio that have a point in common
+    change: float       # the median over cells of |log ratio|, as a factor
+    figures: int
+    same_figures: int
+
+    def row(self):
+        return [self.name, self.device, self.commits, self.cells, self.same_verdicts, self.meeting,
+                f"{self.change:.2f}x", self.figures or "", self.same_figures if self.figures else ""]
+
+
+def _ratios(experiment):
+    """By what was measured: the cell without what a run finds out."""
+    return {json.dumps(cell["cell"], sort_keys=True): cell["result"]
+            for cell in experiment.measured() if cell.get("result", {}).get("speedup")}
+
+
+def _meet(a, b):
+    return a["low"] <= b["high"] and b["low"] <= a["high"]
+
+
+def _commits(*experiments):
+    found = []
+    for experiment in experiments:
+        commits = {cell["provenance"]["commit"][:7] for cell in experiment.measured()}
+        found.append(" ".join(sorted(commits)))
+    return " / ".join(found)
+
+
+def _verdicts(experiment):
+    return [rule.judge(figure, experiment).verdict
+            for figure in experiment.definition.get("published", [])]
+
+
+def compare(first, second):
+    """One Agreement for each experiment and device that both have results of."""
+    others = {(experiment.name, experiment.device): experiment for experiment in second}
+    agreements = []
+    for experiment in first:
+        other = others.get((experiment.name, experiment.device))
+        if other is None:
+            continue
+        ours, theirs = _ratios(experiment), _ratios(other)
+        both = [(ours[key], theirs[key]) for key in ours if key in theirs]
+        if not both:
+            continue
+        changes = [abs(math.log(a["speedup"]["ratio"] / b["speedup"]["ratio"])) for a, b in both]
+        # Figures over other cells are other claims.
+        verdicts = []
+        if len(both) == len(ours) == len(theirs):
+            verdicts = list(zip(_verdicts(experiment), _verdicts(other)))
+        agreements.append(Agreement(
+            experiment.name, experiment.device, _commits(experiment, other), len(both),
+            sum(a["verdict"] == b["verdict"] for a, b in both),
+            sum(_meet(a["speedup"], b["speedup"]) for a, b in both),
+            math.exp(statistics.median(changes)), len(verdicts), sum(a == b for a, b in verdicts)))
+    return agreements
