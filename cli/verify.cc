@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
   const std::string& input = values["input"].as<std::string>();
   request.input =
       absl::StartsWith(input, "scene:") ? input : std::filesystem::path(input).filename().string();
-  return verify::MakeNetworkCases(environment, std::move(request), selection);
+  return verify::MakeNetworkCases(environment, request, selection);
 }
 
 // The matrix brings its own scenes.

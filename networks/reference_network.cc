@@ -153,7 +153,7 @@ class Interpreter {
   }
 
   static Values Activate(const Node& node, Values values) {
-    return node.relu ? reference::Relu(values) : values;
+    return node.relu ? reference::Relu(values) : std::move(values);
   }
 
   Values Conv(const Node& node) {

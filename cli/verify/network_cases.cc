@@ -149,7 +149,8 @@ Outcome OutcomeOf(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment, NetworkRequest request,
+absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
+                                                   const NetworkRequest& request,
                                                    const Selection& selection) {
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
                            MakeModel(request.network, {.width = request.width}));

@@ -28,7 +28,8 @@ struct NetworkRequest {
 // features within a norm-wise bound; on the whole cloud, those of the CPU backend in f32. Both
 // expectations are computed by the first case that runs. `environment` must outlive the cases.
 // Errors: of the network and its width.
-absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment, NetworkRequest request,
+absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
+                                                   const NetworkRequest& request,
                                                    const Selection& selection);
 
 }  // namespace voxconv::verify

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "io/load_input.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -80,7 +81,7 @@ TEST_P(NetworkTest, EveryMappingWithEveryDataflowMatchesTheOracle) {
     const auto plugin = registry.mappings().Create(mapping);
     if (!(*plugin)->Supports(geometry, BackendKind::kCpu).ok) continue;  // CUDA's alone
     for (const std::string& dataflow : registry.dataflows().EnumVariants()) {
-      SCOPED_TRACE(mapping + " / " + dataflow);
+      SCOPED_TRACE(absl::StrCat(mapping, " / ", dataflow));
       const RunConfig config{
           .planner = std::make_shared<FixedPlanner>(LayerChoice{mapping, dataflow, output_coords})};
       auto runner = NetworkRunner::Create(*graph, config, registry, Cpu());
