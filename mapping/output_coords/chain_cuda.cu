@@ -11,9 +11,11 @@ namespace voxconv {
 namespace {
 
 // Rows that a level in the middle of a chain may be given room for without knowing that they are
-// there (256 MiB of them), or four times the rows the chain started from.
-constexpr int64_t kMaxGuess = int64_t{1} << 24;
-constexpr int64_t kMaxGuessFactor = 4;
+// there: 256 MiB of them, or four times the rows the chain started from. Where the work grows with
+// the room, as candidates in memory and the keys of a sort do, no more than it started from.
+int64_t MaxGuess(ExpansionCuda expansion, int64_t inputs) {
+  return expansion == ExpansionCuda::kFused ? std::max(int64_t{1} << 24, 4 * inputs) : inputs;
+}
 
 // Room without rows that a set may keep.
 constexpr int64_t kMaxSpare = int64_t{16} << 20;
@@ -126,7 +128,7 @@ class Chain {
     level.max_outputs = rule.max_outputs_per_input();
     const auto bound =
         static_cast<int64_t>(std::min(static_cast<uint64_t>(level.max_keys()), level.cells.count));
-    if (!levels_.empty() && bound > std::max(kMaxGuess, kMaxGuessFactor * inputs_.size())) {
+    if (!levels_.empty() && bound > MaxGuess(expansion_, inputs_.size())) {
       return false;
     }
     VOXCONV_ASSIGN_OR_RETURN(Buffer rows,
