@@ -1,9 +1,12 @@
 """The plots that an experiment's definition asks for."""
 
+import math
+
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
+from matplotlib import ticker  # noqa: E402
 
 import results as lines  # noqa: E402
 import rule  # noqa: E402
@@ -90,6 +93,19 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _place_ticks(axes, places, log):
+    """At the places themselves, but for those whose labels would run into each other."""
+    at = [math.log(place) if log else place for place in places]
+    apart = (at[-1] - at[0]) / 14
+    shown = []
+    for i, place in enumerate(places):
+        if not shown or at[i] - at[shown[-1]] >= apart:
+            shown.append(i)
+    axes.set_xticks([places[i] for i in shown], [f"{places[i]:.3g}" if places[i] < 1000
+                                                 else f"{places[i]:g}" for i in shown])
+    axes.minorticks_off()
+
+
 def draw(plot, experiment, path):
     """Writes a PNG; False where there is nothing to draw."""
     series = _points(plot, experiment)
@@ -103,12 +119,15 @@ def draw(plot, experiment, path):
             axes.set_xscale("log")
         places = sorted({point[0] for points in series.values() for point in points})
         if len(places) <= MAX_TICKS:
-            axes.set_xticks(places, [f"{place:g}" for place in places])
-            axes.minorticks_off()
+            _place_ticks(axes, places, "x" in plot.get("log", []))
     else:
         _draw_bars(axes, series)
     if "y" in plot.get("log", []):
         axes.set_yscale("log")
+        # Few series span a decade: the powers of ten alone would leave the axis without labels.
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
     metric = lines.METRIC_NAMES[plot.get("y", "time")]
     if plot.get("of", "ratio") == "ratio":
         axes.axhline(1, color="black", linewidth=0.8)
