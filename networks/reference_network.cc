@@ -33,26 +33,6 @@ reference::Kind ToKind(ConvKind kind) {
   throw std::invalid_argument("unknown convolution kind");
 }
 
-reference::Geometry ToGeometry(const GeometryParams& params) {
-  reference::Geometry geometry;
-  geometry.kind = ToKind(params.kind);
-  geometry.rule =
-      params.rule == OutputRule::kQuantize ? reference::Rule::kQuantize : reference::Rule::kDilate;
-  geometry.kernel = ToVec3(params.kernel);
-  geometry.stride = ToVec3(params.stride);
-  geometry.dilation = ToVec3(params.dilation);
-  geometry.padding = ToVec3(params.padding);
-  geometry.tensor_stride = ToVec3(params.input_tensor_stride);
-  if (params.kind == ConvKind::kInverse) {
-    // The oracle counts from the fine side.
-    for (int axis = 0; axis < 3; ++axis) geometry.tensor_stride[axis] /= params.stride[axis];
-  }
-  if (params.output_bounds.has_value()) {
-    geometry.bounds = {ToVec3(params.output_bounds->lo), ToVec3(params.output_bounds->hi)};
-  }
-  return geometry;
-}
-
 class Interpreter {
  public:
   Interpreter(const NetworkGraph& graph, absl::Span<const Coordinate> coordinates,
@@ -89,8 +69,8 @@ class Interpreter {
   void MakeCoordinates() {
     for (size_t id = 1; id < graph_.coordinates().size(); ++id) {
       const CoordinateRecipe& recipe = graph_.coordinates()[id];
-      coordinates_[id] =
-          reference::OutputCoordinates(coordinates_[recipe.from], ToGeometry(recipe.geometry));
+      coordinates_[id] = reference::OutputCoordinates(coordinates_[recipe.from],
+                                                      ToReferenceGeometry(recipe.geometry));
     }
   }
 
@@ -108,8 +88,8 @@ class Interpreter {
         return *cached.map;
       }
     }
-    auto map = std::make_unique<reference::KernelMap>(
-        reference::BuildKernelMap(coordinates_[in], coordinates_[out], ToGeometry(node.geometry)));
+    auto map = std::make_unique<reference::KernelMap>(reference::BuildKernelMap(
+        coordinates_[in], coordinates_[out], ToReferenceGeometry(node.geometry)));
     maps_.push_back({in, out, node.geometry, std::move(map)});
     return *maps_.back().map;
   }
@@ -225,6 +205,26 @@ class Interpreter {
 };
 
 }  // namespace
+
+reference::Geometry ToReferenceGeometry(const GeometryParams& params) {
+  reference::Geometry geometry;
+  geometry.kind = ToKind(params.kind);
+  geometry.rule =
+      params.rule == OutputRule::kQuantize ? reference::Rule::kQuantize : reference::Rule::kDilate;
+  geometry.kernel = ToVec3(params.kernel);
+  geometry.stride = ToVec3(params.stride);
+  geometry.dilation = ToVec3(params.dilation);
+  geometry.padding = ToVec3(params.padding);
+  geometry.tensor_stride = ToVec3(params.input_tensor_stride);
+  if (params.kind == ConvKind::kInverse) {
+    // The oracle counts from the fine side.
+    for (int axis = 0; axis < 3; ++axis) geometry.tensor_stride[axis] /= params.stride[axis];
+  }
+  if (params.output_bounds.has_value()) {
+    geometry.bounds = {ToVec3(params.output_bounds->lo), ToVec3(params.output_bounds->hi)};
+  }
+  return geometry;
+}
 
 absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
                                                     absl::Span<const Coordinate> coordinates,

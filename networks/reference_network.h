@@ -7,10 +7,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/geometry.h"
 #include "core/types.h"
 #include "networks/graph.h"
+#include "reference_cpu/geometry.h"
 
 namespace voxconv {
+
+// As the oracle describes geometries, which names an inverse by its strided layer: by the tensor
+// stride of the finer side.
+reference::Geometry ToReferenceGeometry(const GeometryParams& params);
 
 struct ReferenceResult {
   std::vector<Coordinate> coordinates;  // empty after global pooling

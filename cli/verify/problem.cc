@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/coordinate_key.h"
+#include "networks/reference_network.h"
 
 namespace voxconv::verify {
 namespace {
@@ -156,8 +157,6 @@ bool Applies(const GeometryParams& params, const Scene& scene) {
          kMinCoordinate % params.stride.y == 0 && kMinCoordinate % params.stride.z == 0;
 }
 
-reference::Vec3 ToReference(const Int3& v) { return {v.x, v.y, v.z}; }
-
 std::vector<Coordinate> FromReference(const std::vector<reference::Coord>& rows) {
   std::vector<Coordinate> result;
   result.reserve(rows.size());
@@ -214,7 +213,7 @@ std::unique_ptr<Problem> MakeProblem(const NamedGeometry& named, const Scene& sc
   auto problem = std::make_unique<Problem>(
       Problem{named.name + "/" + scene.name, *geometry, rows, {}, {}, scene.huge_bounds});
 
-  const reference::Geometry oracle = ToReference(*geometry);
+  const reference::Geometry oracle = ToReferenceGeometry(geometry->params());
   if (params.kind == ConvKind::kInverse) {
     reference::Geometry strided = oracle;
     strided.kind = reference::Kind::kStrided;
@@ -226,27 +225,6 @@ std::unique_ptr<Problem> MakeProblem(const NamedGeometry& named, const Scene& sc
   problem->map = reference::BuildKernelMap(ToReference(problem->inputs),
                                            ToReference(problem->outputs), oracle);
   return problem;
-}
-
-reference::Geometry ToReference(const ConvGeometry& geometry) {
-  const GeometryParams& params = geometry.params();
-  reference::Geometry result;
-  result.kind = static_cast<reference::Kind>(params.kind);
-  result.rule =
-      params.rule == OutputRule::kQuantize ? reference::Rule::kQuantize : reference::Rule::kDilate;
-  result.kernel = ToReference(params.kernel);
-  result.stride = ToReference(params.stride);
-  result.dilation = ToReference(params.dilation);
-  result.padding = ToReference(params.padding);
-  // The reference names an inverse by its strided layer, so by the stride of the finer side.
-  result.tensor_stride =
-      ToReference(params.kind == ConvKind::kInverse ? geometry.output_tensor_stride()
-                                                    : geometry.input_tensor_stride());
-  if (params.output_bounds.has_value()) {
-    result.bounds = reference::Bounds{ToReference(params.output_bounds->lo),
-                                      ToReference(params.output_bounds->hi)};
-  }
-  return result;
 }
 
 std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows) {

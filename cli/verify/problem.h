@@ -53,7 +53,6 @@ struct Problem {
 // nullptr where the scene does not apply to the geometry.
 std::unique_ptr<Problem> MakeProblem(const NamedGeometry& geometry, const Scene& scene);
 
-reference::Geometry ToReference(const ConvGeometry& geometry);
 std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows);
 
 // At most `limit` of the rows, those nearest to the middle one: their numbers, ascending.
