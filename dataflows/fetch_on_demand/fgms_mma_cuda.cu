@@ -8,6 +8,11 @@
 #include "backends/cuda/tensor_core.cuh"
 #include "dataflows/fetch_on_demand/fgms_tile.cuh"
 
+// What only the kernel uses, which is empty for older devices.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#pragma nv_diag_suppress 177
+#endif
+
 namespace voxconv {
 namespace {
 

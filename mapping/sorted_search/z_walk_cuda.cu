@@ -14,7 +14,12 @@ namespace voxconv {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocks = 5;  // of a multiprocessor
+// Of a multiprocessor; those before compute capability 8.0 hold 1024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kBlocks = 4;
+#else
+constexpr int kBlocks = 5;
+#endif
 // Offsets found by one walk; a taller column of offsets takes several.
 constexpr int kMaxHeight = 8;
 // Columns that a thread searches for side by side: their chains of dependent loads overlap.
