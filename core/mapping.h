@@ -70,8 +70,9 @@ class OutputCoords {
                                                    const ExecutionContext& context) const = 0;
   // The coordinates of a chain of layers: set i + 1 is made of set i by geometry i, the first of
   // `inputs`. As Compute one after the other, but a backend whose host must wait for a size waits
-  // once for all of them. Returns one set a geometry. `meanwhile`, where it is not empty, is called
-  // once, before the host waits: for what else it has to queue, on any stream.
+  // once for all of them, unless the plugin's work would grow with what it had to guess. Returns
+  // one set a geometry. `meanwhile`, where it is not empty, is called once, before the host waits:
+  // for what else it has to queue, on any stream.
   virtual absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChain(
       const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
       const ExecutionContext& context, const std::function<void()>& meanwhile) const;

@@ -26,7 +26,7 @@ enum class ExpansionCuda {
 
 // OutputCoords::ComputeChain. Levels are computed with upper bounds of their sizes, and the host
 // waits once for all sizes and bounds; more often only where the bounds would grow past what it is
-// sensible to allocate.
+// sensible to allocate, or to go over where it takes work.
 absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
     const ExecutionContext& context, const std::function<void()>& meanwhile);
