@@ -125,11 +125,13 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
   return verify::MakeNetworkCases(environment, request, selection);
 }
 
-// The matrix brings its own scenes.
-absl::Status CheckNoInput(const po::variables_map& values) {
-  if (values.count("input") == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--input ", values["input"].as<std::string>(),
-                                                 ": only together with --network"));
+// The matrix brings its own scenes, dtypes and widths.
+absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
+  for (const char* name : {"input", "width", "dtype", "crop-voxels"}) {
+    if (values.count(name) == 0 || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", name, ": only together with --network"));
+  }
+  return absl::OkStatus();
 }
 
 // Asks the plugins alone: no device is needed.
@@ -152,7 +154,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
                            Selected(values["dataflow"].as<std::string>(), registry.dataflows()));
   std::vector<verify::Case> cases;
   if (values["network"].as<std::string>().empty()) {
-    VOXCONV_RETURN_IF_ERROR(CheckNoInput(values));
+    VOXCONV_RETURN_IF_ERROR(CheckNoNetworkOptions(values));
     cases = verify::MakeCases(environment, selection);
   } else {
     VOXCONV_ASSIGN_OR_RETURN(cases, MakeNetworkCases(values, environment, selection));

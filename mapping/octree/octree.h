@@ -1,4 +1,5 @@
-// An octree over the voxels of a batch, in the memory of either backend, and looking one up in it.
+// An octree over the voxels of a batch, in the memory of either backend, and looking one up in it:
+// what H-CNN (Abstract, Section 1) compares its perfect hashing with.
 //
 // Depth 0 has a root for each sample with voxels, depth d + 1 the children of depth d's nodes that
 // have voxels, the last depth the voxels themselves; all in z-order, sample by sample. Nodes are

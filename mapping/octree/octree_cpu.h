@@ -14,7 +14,7 @@ template <typename Links>
 absl::StatusOr<Octree<Links>> BuildOctreeCpu(const CoordinateSet& voxels,
                                              const ExecutionContext& context);
 
-// All lookups of one problem. O(K N_out depth).
+// All lookups of one problem, as canonical pairs. O(K N_out depth). Fails only for lack of memory.
 template <typename Links>
 absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Links>& tree, const MapProblem& problem,
                                          bool symmetric, const ExecutionContext& context);

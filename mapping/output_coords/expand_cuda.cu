@@ -293,6 +293,7 @@ bool TakesBricks(const ExpansionLevelCuda& level) {
 
 absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
                              const ExecutionContext& context) {
+  if (levels.size() == 1) return FusedLevelCuda(levels[0], context);
   std::vector<ExpansionLevelCuda> together;
   for (const ExpansionLevelCuda& level : levels) {
     if (TakesBricks(level) && together.size() < kMaxLevelsTogether) {

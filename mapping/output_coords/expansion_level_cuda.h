@@ -118,8 +118,8 @@ struct PerLevel {
 absl::Status StagedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
-// As FusedLevelCuda for each of them, none of which may read what another writes; together as far
-// as that goes.
+// As FusedLevelCuda for each of them, none of which may read what another writes; two or
+// more together, in bricks whatever their size, as far as that goes.
 absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
                              const ExecutionContext& context);
 

@@ -2,10 +2,11 @@
 // dataflow, in each of their ways of working.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "cli/input_options.h"
+#include "cli/verify/problem.h"
 #include "io/load_input.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -33,28 +34,14 @@ Crop MakeCrop(int64_t channels) {
   if (!std::filesystem::exists(input)) input = "scene:lidar64";
   const auto cloud = LoadInput(input, {});
   VOXCONV_CHECK(cloud.ok() && cloud->size() >= kVoxels);
-  std::vector<int64_t> order(cloud->size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-  const auto& middle = cloud->coords[cloud->size() / 2];
-  const auto distance = [&](int64_t i) {
-    int64_t sum = 0;
-    for (int a = 1; a < 4; ++a) {
-      const int64_t d = int64_t{cloud->coords[i][a]} - middle[a];
-      sum += d * d;
-    }
-    return sum;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return distance(a) < distance(b); });
-  order.resize(kVoxels);
-  std::sort(order.begin(), order.end());
+  std::vector<Coordinate> rows;
+  for (const auto& c : cloud->coords) rows.push_back({c[0], c[1], c[2], c[3]});
+  const std::vector<float> features = cli::FeaturesWithChannels(*cloud, channels);
   Crop crop;
-  for (int64_t i : order) {
-    const auto& c = cloud->coords[i];
-    crop.rows.push_back({c[0], c[1], c[2], c[3]});
-    for (int64_t f = 0; f < channels; ++f) {
-      crop.features.push_back(f < cloud->channels ? cloud->features[i * cloud->channels + f] : 1);
-    }
+  for (int64_t i : verify::CropRows(rows, kVoxels)) {
+    crop.rows.push_back(rows[i]);
+    crop.features.insert(crop.features.end(), features.begin() + i * channels,
+                         features.begin() + (i + 1) * channels);
   }
   return crop;
 }
