@@ -29,7 +29,13 @@ class Stream {
   virtual ~Stream() = default;
   // Blocks the host until everything queued so far is done; returns the first error of it.
   virtual absl::Status Synchronize() = 0;
-  // cudaStream_t on CUDA, null on the CPU.
+  // From now on the stream may hold back what is queued on it, to hand it to the device together,
+  // which costs the host less than one after the other. Submit hands over what is held back, and
+  // ends it; so do Synchronize and whatever else takes the host's or another stream's part. Collect
+  // says so again.
+  virtual absl::Status Collect() { return absl::OkStatus(); }
+  virtual absl::Status Submit() { return absl::OkStatus(); }
+  // cudaStream_t on CUDA, null on the CPU. The host waits for it by Synchronize alone.
   virtual void* native_handle() = 0;
 };
 

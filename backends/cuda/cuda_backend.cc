@@ -15,11 +15,19 @@
 #include "nvtx3/nvToolsExt.h"
 
 namespace voxconv {
+namespace {
+
+// For streams that collect launches: what copies and fills are known by.
+constexpr char kCopied = 0, kFilled = 0;
+
+}  // namespace
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
-  if (const char* set = std::getenv("VOXCONV_CUDA_REUSE_BLOCKS")) {
-    options_.reuse_blocks = std::string_view(set) != "0";
-  }
+  const auto read = [](const char* name, bool& option) {
+    if (const char* set = std::getenv(name)) option = std::string_view(set) != "0";
+  };
+  read("VOXCONV_CUDA_REUSE_BLOCKS", options_.reuse_blocks);
+  read("VOXCONV_CUDA_COLLECT_LAUNCHES", options_.collect_launches);
 }
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
@@ -78,12 +86,17 @@ CudaBackend::~CudaBackend() {
   lanes_.clear();
   gemm_.reset();
   stream_.reset();
+  if (host_scratch_ != nullptr) cudaFreeHost(host_scratch_);
   if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
 }
 
 std::string CudaBackend::DeviceName() const { return properties_.name; }
 
 Stream& CudaBackend::main_stream() { return *stream_; }
+
+void CudaBackend::NoteLaunch(Stream& stream, const void* what) {
+  static_cast<CudaStream&>(stream).Note(what);
+}
 
 CudaTicket* CudaBackend::ticket(Stream& stream) {
   return static_cast<CudaStream&>(stream).ticket();
@@ -121,10 +134,7 @@ absl::Status CudaBackend::Exhausted(int64_t bytes) const {
       absl::StrCat("out of memory: ", bytes, " bytes asked for, ", in_use_, " in use, ", left));
 }
 
-// One freed on the stream before, or one of the pool's.
-cudaError_t CudaBackend::TakeBlock(int64_t bytes, CudaStream& owner, void*& data) {
-  data = owner.TakeCached(bytes);
-  if (data != nullptr) return cudaSuccess;
+cudaError_t CudaBackend::TakeFromPool(int64_t bytes, CudaStream& owner, void*& data) {
   const int64_t size = options_.reuse_blocks ? BlockCache::BlockSize(bytes) : bytes;
   const cudaError_t error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
   if (error != cudaErrorMemoryAllocation) return error;
@@ -140,9 +150,14 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
   if (bytes == 0) return Buffer(nullptr, 0, MemorySpace::kDevice, nullptr);
   if (options_.memory_limit > 0 && bytes > options_.memory_limit - in_use_) return Exhausted(bytes);
   CudaStream& owner = static_cast<CudaStream&>(stream);
+  cudaError_t error = cudaSuccess;
   void* data = nullptr;
-  const cudaError_t error = recording_ != nullptr ? recording_->TakeBlock(bytes, owner, data)
-                                                  : TakeBlock(bytes, owner, data);
+  if (recording_ != nullptr) {
+    error = recording_->TakeBlock(bytes, owner, data);
+  } else if (data = owner.TakeCached(bytes); data == nullptr) {
+    VOXCONV_RETURN_IF_ERROR(owner.Submit());
+    error = TakeFromPool(bytes, owner, data);
+  }
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     return Exhausted(bytes);
@@ -165,16 +180,31 @@ absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
     return absl::FailedPreconditionError(
         "work that is recorded must not copy from or to host memory");
   }
-  VOXCONV_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(to, from, bytes, kind, static_cast<CudaStream&>(stream).get()));
+  CudaStream& queue = static_cast<CudaStream&>(stream);
+  if (kind == cudaMemcpyDeviceToDevice) {
+    queue.Note(&kCopied);
+  } else {
+    VOXCONV_RETURN_IF_ERROR(queue.Submit());
+  }
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, from, bytes, kind, queue.get()));
   return absl::OkStatus();
 }
 
 absl::Status CudaBackend::FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) {
   if (bytes == 0) return absl::OkStatus();
-  VOXCONV_RETURN_IF_CUDA_ERROR(
-      cudaMemsetAsync(data, value, bytes, static_cast<CudaStream&>(stream).get()));
+  CudaStream& queue = static_cast<CudaStream&>(stream);
+  queue.Note(&kFilled);
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(data, value, bytes, queue.get()));
   return absl::OkStatus();
+}
+
+absl::StatusOr<void*> CudaBackend::HostScratch(int64_t bytes) {
+  if (bytes <= host_scratch_bytes_) return host_scratch_;
+  if (host_scratch_ != nullptr) cudaFreeHost(std::exchange(host_scratch_, nullptr));
+  host_scratch_bytes_ = 0;
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMallocHost(&host_scratch_, bytes));
+  host_scratch_bytes_ = bytes;
+  return host_scratch_;
 }
 
 cudaEvent_t CudaBackend::TakeEvent() {
@@ -203,6 +233,7 @@ absl::StatusOr<cudaEvent_t> CudaBackend::TakeOrderEvent() {
 
 int64_t CudaBackend::BeginStage(Stage stage, Stream& stream) {
   nvtxRangePushA(ToString(stage).data());
+  stage_status_.Update(stream.Submit());  // times are of what is queued one by one
   const cudaEvent_t event = TakeEvent();
   if (event != nullptr) cudaEventRecord(event, static_cast<CudaStream&>(stream).get());
   pending_.push_back({event, nullptr, stage, nullptr});

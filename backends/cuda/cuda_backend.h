@@ -27,6 +27,9 @@ struct CudaOptions {
   // Freed blocks serve the next allocations of their stream without a call of the pool. Checkers of
   // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off.
   bool reuse_blocks = true;
+  // Streams collect launches where they are asked to, which needs reuse_blocks. The environment
+  // variable VOXCONV_CUDA_COLLECT_LAUNCHES=0 turns it off.
+  bool collect_launches = true;
 };
 
 // In device memory, for kernels whose blocks take their work one piece after the other: how many
@@ -71,6 +74,9 @@ class CudaBackend final : public Backend {
   absl::Status Copy(void* to, MemorySpace to_space, const void* from, MemorySpace from_space,
                     int64_t bytes, Stream& stream) override;
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
+  // Page-locked host memory, the backend's own and the caller's until the next call: a copy there
+  // does not hold the host up.
+  absl::StatusOr<void*> HostScratch(int64_t bytes);
 
   int64_t BeginStage(Stage stage, Stream& stream) override;
   void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) override;
@@ -101,13 +107,18 @@ class CudaBackend final : public Backend {
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   CudaGemm& gemm() { return *gemm_; }
 
+  // For whoever queues work on the stream: `what` is queued next, a kernel's address or another
+  // that stands for it. Streams that collect launches know by it what they have launched before.
+  void NoteLaunch(Stream& stream, const void* what);
+
   // The stream's, in device memory, which the stream owns. Never null.
   CudaTicket* ticket(Stream& stream);
 
   // What has been found out about kernels on this device, by those who launch them
-  // (cuda_launch.h): those that may use all shared memory, and resident blocks on a multiprocessor,
-  // 0 where nobody has asked yet.
+  // (cuda_launch.h): those that may use all shared memory, whether they can start early, and
+  // resident blocks on a multiprocessor, 0 where nobody has asked yet.
   std::set<const void*>& large_kernels() { return large_kernels_; }
+  std::map<const void*, bool>& early_kernels() { return early_kernels_; }
   int& resident_blocks(const void* kernel, int threads, size_t shared_bytes) {
     return resident_blocks_[{kernel, threads, shared_bytes}];
   }
@@ -130,7 +141,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options);
   absl::Status Initialise();
   absl::Status Exhausted(int64_t bytes) const;
-  cudaError_t TakeBlock(int64_t bytes, CudaStream& owner, void*& data);
+  cudaError_t TakeFromPool(int64_t bytes, CudaStream& owner, void*& data);
   void ReleaseCached();
   cudaEvent_t TakeEvent();
   absl::StatusOr<cudaEvent_t> TakeOrderEvent();
@@ -152,9 +163,12 @@ class CudaBackend final : public Backend {
   std::vector<cudaEvent_t> free_order_events_;  // without times
   std::vector<PendingStage> pending_;
   absl::Status stage_status_;
+  void* host_scratch_ = nullptr;
+  int64_t host_scratch_bytes_ = 0;
   std::unique_ptr<TensorOps> tensor_ops_;
   std::unique_ptr<CudaGemm> gemm_;
   std::set<const void*> large_kernels_;
+  std::map<const void*, bool> early_kernels_;
   std::map<std::tuple<const void*, int, size_t>, int> resident_blocks_;
 };
 

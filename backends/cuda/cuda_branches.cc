@@ -33,6 +33,7 @@ class CudaBackend::CudaBranches final : public Branches {
   }
 
   absl::Status Open() {
+    VOXCONV_RETURN_IF_ERROR(backend_.stream_->Submit());
     VOXCONV_ASSIGN_OR_RETURN(fork_, backend_.TakeOrderEvent());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(fork_, CudaStreamOf(trunk_)));
     behind_.fill(true);
@@ -44,6 +45,8 @@ class CudaBackend::CudaBranches final : public Branches {
   absl::StatusOr<int> Run(int lane, const Work& work) override {
     VOXCONV_CHECK(lane >= 0);
     lane %= kMaxLanes;
+    // What work has queued that calls Run itself does not wait for the end of this.
+    if (collecting_ != nullptr) VOXCONV_RETURN_IF_ERROR(collecting_->Submit());
     VOXCONV_ASSIGN_OR_RETURN(CudaStream* const stream, backend_.LaneStream(lane));
     if (behind_[lane]) {
       VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream->get(), fork_));
@@ -57,9 +60,13 @@ class CudaBackend::CudaBranches final : public Branches {
     pieces_.push_back({end, lane, false});
     ExecutionContext branch = trunk_;
     branch.stream = stream;
+    CudaStream* const outer = std::exchange(collecting_, stream);
     stream->Hold(false);
-    absl::Status status = work(branch);
+    absl::Status status = stream->Collect();
+    if (status.ok()) status = work(branch);
+    status.Update(stream->Submit());
     stream->Hold(true);
+    collecting_ = outer;
     // Also where the work failed: some of it may be queued.
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(end, stream->get()));
     pieces_[number].joined = false;  // if so, by the work itself, before its end
@@ -76,7 +83,10 @@ class CudaBackend::CudaBranches final : public Branches {
   absl::Status Wait(int number) override {
     VOXCONV_CHECK(number >= 0 && number < static_cast<int>(pieces_.size()));
     if (pieces_[number].joined) return absl::OkStatus();
+    const bool collecting = backend_.stream_->collecting();
+    VOXCONV_RETURN_IF_ERROR(backend_.stream_->Submit());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(CudaStreamOf(trunk_), pieces_[number].end));
+    if (collecting) VOXCONV_RETURN_IF_ERROR(backend_.stream_->Collect());
     // With it, all that its lane did before.
     for (int i = 0; i <= number; ++i) {
       if (pieces_[i].lane == pieces_[number].lane) pieces_[i].joined = true;
@@ -100,6 +110,7 @@ class CudaBackend::CudaBranches final : public Branches {
   CudaBackend& backend_;
   ExecutionContext trunk_;
   cudaEvent_t fork_ = nullptr;
+  CudaStream* collecting_ = nullptr;               // of the work that is being queued
   std::array<bool, kMaxLanes> behind_{};           // lanes that have not waited for the fork
   std::vector<cudaEvent_t> followed_;              // ends of pieces
   std::array<size_t, kMaxLanes> next_followed_{};  // by lane: the first it has not waited for

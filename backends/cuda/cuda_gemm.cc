@@ -148,6 +148,7 @@ class CublasLtGemm final : public CudaGemm {
     VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
                              context.backend->Allocate(choice->workspace, *context.stream));
     const float alpha = 1.0f;
+    AsCuda(context).NoteLaunch(*context.stream, this);
     return cublasLtMatmul(handle_, &problem.operation, &alpha, args.b, &problem.b, args.a,
                           &problem.a, &args.beta, args.c, &problem.c, args.c, &problem.c,
                           &choice->algorithm, workspace.data(),
@@ -218,6 +219,7 @@ class CublasLtGemm final : public CudaGemm {
     if (args.beta == 1.0f) return absl::OkStatus();
     const int64_t element = SizeOf(args.c_dtype);
     if (args.beta == 0.0f) {
+      AsCuda(context).NoteLaunch(*context.stream, this);
       for (int64_t i = 0; i < args.batch; ++i) {
         VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemset2DAsync(
             static_cast<char*>(args.c) + i * args.stride_c * element, args.ldc * element, 0,

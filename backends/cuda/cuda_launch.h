@@ -52,25 +52,58 @@ inline absl::StatusOr<int> ResidentBlocks(const void* kernel, int threads, size_
   return blocks;
 }
 
-// Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
-// queues nothing. Raises the kernel's dynamic shared memory limit where it needs more than 48 KiB.
-template <typename... Params, typename... Args>
-cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                         const ExecutionContext& context, Args&&... args) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
-  if (shared_bytes > kSharedMemoryWithoutLeave) {
-    const cudaError_t error =
-        AllowLargeSharedMemory(reinterpret_cast<const void*>(kernel), AsCuda(context));
-    if (error != cudaSuccess) return error;
-  }
-  kernel<<<grid, block, shared_bytes, CudaStreamOf(context)>>>(std::forward<Args>(args)...);
-  if (Counters* counters = context.counters()) ++counters->launches;
-  return cudaGetLastError();
+// Whether the code that the device runs of the kernel knows how to wait for earlier kernels, that
+// is, was compiled for compute capability 9.0 or more; asked of the driver once a kernel.
+inline bool StartsEarly(const void* kernel, CudaBackend& cuda) {
+  if (cuda.compute_capability() < 90) return false;
+  const auto [known, inserted] = cuda.early_kernels().try_emplace(kernel, false);
+  if (!inserted) return known->second;
+  cudaFuncAttributes attributes{};
+  known->second =
+      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
+  return known->second;
 }
 
-#define VOXCONV_LAUNCH(kernel, grid, block, shared_bytes, context, ...) \
-  VOXCONV_RETURN_IF_CUDA_ERROR(                                         \
-      ::voxconv::LaunchKernel(kernel, grid, block, shared_bytes, context, __VA_ARGS__))
+// Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
+// queues nothing. Raises the kernel's dynamic shared memory limit where it needs more than 48 KiB.
+// `early`: the kernel is one of grid_dependency.cuh.
+template <typename... Params, typename... Args>
+cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 block,
+                         size_t shared_bytes, const ExecutionContext& context, Args&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+  const void* const address = reinterpret_cast<const void*>(kernel);
+  CudaBackend& cuda = AsCuda(context);
+  if (shared_bytes > kSharedMemoryWithoutLeave) {
+    const cudaError_t error = AllowLargeSharedMemory(address, cuda);
+    if (error != cudaSuccess) return error;
+  }
+  cuda.NoteLaunch(*context.stream, address);
+  if (Counters* counters = context.counters()) ++counters->launches;
+  if (!early || !StartsEarly(address, cuda)) {
+    kernel<<<grid, block, shared_bytes, CudaStreamOf(context)>>>(std::forward<Args>(args)...);
+    return cudaGetLastError();
+  }
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = CudaStreamOf(context);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
+}
+
+#define VOXCONV_LAUNCH(kernel, grid, block, shared_bytes, context, ...)                      \
+  VOXCONV_RETURN_IF_CUDA_ERROR(::voxconv::LaunchKernel(kernel, /*early=*/false, grid, block, \
+                                                       shared_bytes, context, __VA_ARGS__))
+
+// The same for a kernel that calls LetNextKernelIn and AwaitEarlierKernels.
+#define VOXCONV_LAUNCH_EARLY(kernel, grid, block, shared_bytes, context, ...)               \
+  VOXCONV_RETURN_IF_CUDA_ERROR(::voxconv::LaunchKernel(kernel, /*early=*/true, grid, block, \
+                                                       shared_bytes, context, __VA_ARGS__))
 
 // Runs a CUB device algorithm: `call(temp, temp_bytes)` is made once for the size of its temporary
 // storage and once to queue the work; it must pass both on, and the context's stream.
@@ -82,6 +115,8 @@ absl::Status RunCub(const ExecutionContext& context, const Call& call) {
   VOXCONV_ASSIGN_OR_RETURN(
       Buffer temp,
       context.backend->Allocate(static_cast<int64_t>(bytes > 0 ? bytes : 1), *context.stream));
+  static constexpr char kThisCall = 0;
+  AsCuda(context).NoteLaunch(*context.stream, &kThisCall);
   VOXCONV_RETURN_IF_CUDA_ERROR(call(temp.data(), bytes));
   if (Counters* counters = context.counters()) ++counters->launches;
   return absl::OkStatus();

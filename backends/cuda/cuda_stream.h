@@ -11,6 +11,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_recording.h"
+#include "backends/cuda/launch_batch.h"
 
 namespace voxconv {
 
@@ -20,6 +21,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
   ~CudaStream() override {
     if (stream_ == nullptr) return;
+    Submit().IgnoreError();
     ReleaseCached();
     std::erase(backend_.streams_, this);
     if (ticket_ != nullptr) cudaFreeAsync(ticket_, stream_);
@@ -41,9 +43,19 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     if (backend_.recording_ != nullptr) {
       return absl::FailedPreconditionError("work that is recorded must not wait for the device");
     }
+    VOXCONV_RETURN_IF_ERROR(Submit());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
     return absl::OkStatus();
   }
+  absl::Status Collect() override {
+    const bool allowed = backend_.options_.collect_launches && backend_.options_.reuse_blocks &&
+                         backend_.recording_ == nullptr;
+    return allowed && !batch_.open() ? batch_.Begin(stream_) : absl::OkStatus();
+  }
+  absl::Status Submit() override { return batch_.End(); }
+  bool collecting() const { return batch_.open(); }
+  // `what` is queued next: its address, or any other that stands for it.
+  void Note(const void* what) { batch_.Note(what); }
   void* native_handle() override { return stream_; }
   cudaStream_t get() const { return stream_; }
   CudaTicket* ticket() { return static_cast<CudaTicket*>(ticket_); }
@@ -83,6 +95,8 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
   // Back to the pool, which can cut and join them.
   void ReleaseCached() {
+    // An error of what is held back comes again from the stream's next use.
+    Submit().IgnoreError();
     FollowMainStream();
     UseHeld();
     cache_.Clear([this](void* block, int64_t size) {
@@ -106,6 +120,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   void FollowMainStream() {
     CudaStream* main = backend_.stream_.get();
     if (main == nullptr || main == this || order_ == nullptr) return;
+    main->Submit().IgnoreError();
     cudaEventRecord(order_, main->stream_);
     cudaStreamWaitEvent(stream_, order_, 0);
   }
@@ -114,6 +129,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t order_ = nullptr;
   void* ticket_ = nullptr;
+  LaunchBatch batch_;
   BlockCache cache_;
   bool holding_ = false;
   std::vector<std::pair<void*, int64_t>> held_;

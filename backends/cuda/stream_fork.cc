@@ -7,6 +7,7 @@ namespace voxconv {
 absl::Status StreamFork::Open(int branches) {
   VOXCONV_CHECK(branches >= 1 && size() == 1);
   const ExecutionContext trunk = branches_.front();
+  if (branches > 1) VOXCONV_RETURN_IF_ERROR(trunk.stream->Submit());
   for (int i = 0; i + 1 < branches; ++i) {
     VOXCONV_ASSIGN_OR_RETURN(const CudaBackend::SideStream side, AsCuda(trunk).side_stream(i));
     // A wait is for the event's last record before it: the event serves again in Join.

@@ -1,0 +1,126 @@
+// Streams that collect what is queued, against the same work queued one by one.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/status_macros.h"
+#include "gtest/gtest.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+class CudaStreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    unit_ = UnitCuda::Create();
+    if (unit_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
+    context_ = {unit_->backend.get(), &unit_->backend->main_stream(), nullptr};
+  }
+
+  absl::StatusOr<Array<uint8_t>> Bytes(int64_t size) {
+    return AllocateArray<uint8_t>(size, context_);
+  }
+  absl::Status Fill(Array<uint8_t>& array, uint8_t value) {
+    return context_.backend->FillBytes(array.data(), value, array.bytes(), *context_.stream);
+  }
+  absl::Status Copy(Array<uint8_t>& to, const Array<uint8_t>& from) {
+    return context_.backend->Copy(to.data(), to.space(), from.data(), from.space(), from.bytes(),
+                                  *context_.stream);
+  }
+
+  // a = value, b = a, a = 0, all on the device; what b holds then.
+  absl::StatusOr<std::vector<uint8_t>> FillAndCopy(int64_t size, uint8_t value) {
+    VOXCONV_RETURN_IF_ERROR(context_.stream->Collect());
+    VOXCONV_ASSIGN_OR_RETURN(Array<uint8_t> a, Bytes(size));
+    VOXCONV_ASSIGN_OR_RETURN(Array<uint8_t> b, Bytes(size));
+    VOXCONV_RETURN_IF_ERROR(Fill(a, value));
+    VOXCONV_RETURN_IF_ERROR(Copy(b, a));
+    VOXCONV_RETURN_IF_ERROR(Fill(a, 0));
+    return CopyToHost(b, context_);
+  }
+
+  std::unique_ptr<UnitCuda> unit_;
+  ExecutionContext context_;
+};
+
+// The first round takes memory from the pool, later ones update the graph of an earlier one with
+// other sizes, values and addresses.
+TEST_F(CudaStreamTest, SameResultsForOtherSizesAndValues) {
+  for (const int64_t size : {1000, 1000, 300, 1000, 70'000, 301, 70'000}) {
+    for (const int value : {7, 200}) {
+      const auto bytes = FillAndCopy(size, static_cast<uint8_t>(value));
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_EQ(*bytes, std::vector<uint8_t>(size, static_cast<uint8_t>(value)));
+    }
+  }
+}
+
+TEST_F(CudaStreamTest, OtherWorkOfTheSameStreamBetween) {
+  Array<uint8_t> a = *Bytes(64), b = *Bytes(64);
+  for (int round = 0; round < 3; ++round) {
+    for (int steps = 1; steps < 5; ++steps) {
+      ASSERT_TRUE(context_.stream->Collect().ok());
+      for (int step = 0; step < steps; ++step) {
+        ASSERT_TRUE(Fill(a, static_cast<uint8_t>(10 * round + step)).ok());
+        if (step % 2 == 1) {
+          ASSERT_TRUE(Copy(b, a).ok());
+        }
+      }
+      ASSERT_TRUE(context_.stream->Submit().ok());
+      ASSERT_TRUE(Copy(b, a).ok());
+      EXPECT_EQ(CopyToHost(b, context_)->front(), 10 * round + steps - 1);
+    }
+  }
+}
+
+TEST_F(CudaStreamTest, CollectTwiceAndSubmitTwiceAreOnce) {
+  Array<uint8_t> a = *Bytes(16);
+  ASSERT_TRUE(context_.stream->Submit().ok());
+  ASSERT_TRUE(context_.stream->Collect().ok());
+  ASSERT_TRUE(context_.stream->Collect().ok());
+  ASSERT_TRUE(Fill(a, 3).ok());
+  ASSERT_TRUE(context_.stream->Submit().ok());
+  ASSERT_TRUE(context_.stream->Submit().ok());
+  ASSERT_TRUE(context_.stream->Collect().ok());  // and nothing queued
+  ASSERT_TRUE(context_.stream->Synchronize().ok());
+  EXPECT_EQ(CopyToHost(a, context_)->front(), 3);
+}
+
+// A lane inside a lane's work, both and the trunk collecting.
+TEST_F(CudaStreamTest, BranchesAfterWhatTheirWorkHasQueued) {
+  Backend& backend = *context_.backend;
+  Array<uint8_t> trunk = *Bytes(1 << 20), first = *Bytes(1 << 20), second = *Bytes(1 << 20);
+  for (int round = 1; round < 6; ++round) {
+    const auto value = static_cast<uint8_t>(round);
+    ASSERT_TRUE(context_.stream->Collect().ok());
+    ASSERT_TRUE(Fill(trunk, value).ok());
+    auto branches = *backend.OpenBranches(context_);
+    int inner = -1;
+    const auto outer = branches->Run(0, [&](const ExecutionContext& lane) -> absl::Status {
+      VOXCONV_RETURN_IF_ERROR(backend.Copy(first.data(), first.space(), trunk.data(), trunk.space(),
+                                           trunk.bytes(), *lane.stream));
+      VOXCONV_ASSIGN_OR_RETURN(inner, branches->Run(1, [&](const ExecutionContext& other) {
+        return backend.Copy(second.data(), second.space(), trunk.data(), trunk.space(),
+                            trunk.bytes(), *other.stream);
+      }));
+      return backend.FillBytes(first.data(), 99, 1, *lane.stream);
+    });
+    ASSERT_TRUE(outer.ok()) << outer.status();
+    ASSERT_TRUE(context_.stream->Collect().ok());
+    ASSERT_TRUE(branches->Wait(inner).ok());
+    ASSERT_TRUE(branches->Wait(*outer).ok());
+    ASSERT_TRUE(Fill(trunk, 0).ok());
+    branches = nullptr;
+    const std::vector<uint8_t> one = *CopyToHost(first, context_),
+                               two = *CopyToHost(second, context_);
+    EXPECT_EQ(one.front(), 99);
+    EXPECT_EQ(one.back(), value);
+    EXPECT_EQ(two, std::vector<uint8_t>(two.size(), value));
+    EXPECT_EQ(CopyToHost(trunk, context_)->back(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
