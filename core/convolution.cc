@@ -86,15 +86,15 @@ absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const Dat
                                              const KernelMap& map, const TensorView& input,
                                              const TensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
-                                             const Epilogue& epilogue) {
+                                             const Epilogue& epilogue, bool settled) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan.booking(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor output,
                            Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
   const bool fused = dataflow.FusesEpilogue(context.backend->kind());
-  VOXCONV_RETURN_IF_ERROR(
-      dataflow.Forward(plan, map, {input, weights, output.view(), fused ? epilogue : Epilogue{}},
-                       workspace, context));
+  VOXCONV_RETURN_IF_ERROR(dataflow.Forward(
+      plan, map, {input, weights, output.view(), fused ? epilogue : Epilogue{}, settled}, workspace,
+      context));
   if (!fused && !epilogue.empty()) {
     VOXCONV_RETURN_IF_ERROR(ApplyEpilogue(epilogue, output.view(), context));
   }

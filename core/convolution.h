@@ -33,12 +33,12 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
                                       const Epilogue& epilogue = {});
 
 // The same for callers that keep plans: `plan` is `dataflow`'s, of this map, which is in the layout
-// that it takes, and for these channels and this dtype.
+// that it takes, and for these channels and this dtype. `settled`: see ForwardArgs.
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
                                              const KernelMap& map, const TensorView& input,
                                              const TensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
-                                             const Epilogue& epilogue = {});
+                                             const Epilogue& epilogue = {}, bool settled = false);
 
 }  // namespace voxconv
 

@@ -5,6 +5,7 @@
 #include "backends/cuda/cuda_pooling.h"
 #include "backends/cuda/cuda_tensor_ops.h"
 #include "backends/cuda/device_tensor.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/narrow_linear.h"
 #include "core/tensor_checks.h"
 
@@ -61,6 +62,8 @@ template <typename Unit>
 __global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_t b_units,
                            int64_t rows, Unit* y) {
   const int64_t units = a_units + b_units;
+  LetNextKernelIn();
+  AwaitEarlierKernels();
   for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
     for (int64_t c = threadIdx.x; c < units; c += blockDim.x) {
       y[row * units + c] = c < a_units ? a[row * a_units + c] : b[row * b_units + c - a_units];
@@ -73,10 +76,10 @@ absl::Status ConcatUnits(const TensorView& a, const TensorView& b, const TensorV
                          const ExecutionContext& context) {
   const int64_t elements = static_cast<int64_t>(sizeof(Unit)) / SizeOf(a.dtype);
   const RowLaunch launch(y.rows, y.channels / elements, context);
-  VOXCONV_LAUNCH(ConcatRows<Unit>, launch.grid, launch.block, 0, context,
-                 static_cast<const Unit*>(a.data), a.channels / elements,
-                 static_cast<const Unit*>(b.data), b.channels / elements, y.rows,
-                 static_cast<Unit*>(y.data));
+  VOXCONV_LAUNCH_EARLY(ConcatRows<Unit>, launch.grid, launch.block, 0, context,
+                       static_cast<const Unit*>(a.data), a.channels / elements,
+                       static_cast<const Unit*>(b.data), b.channels / elements, y.rows,
+                       static_cast<Unit*>(y.data));
   return absl::OkStatus();
 }
 

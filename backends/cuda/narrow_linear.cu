@@ -2,6 +2,7 @@
 
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_tensor.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/narrow_linear.h"
 #include "backends/cuda/tensor_core.cuh"
 
@@ -53,6 +54,8 @@ __global__ void __launch_bounds__(kThreads)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   extern __shared__ uint4 shared[];
   const int chunks = (c_in + kChunk - 1) / kChunk;
+  LetNextKernelIn();
+  AwaitEarlierKernels();
   StageWeights(weights, c_in, c_out, kTiles, shared);
   __syncthreads();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
@@ -118,11 +121,11 @@ absl::Status Launch(const TensorView& x, const TensorView& weights, const float*
   const auto c_in = static_cast<int>(x.channels), c_out = static_cast<int>(weights.channels);
   const int64_t tiles = CeilDiv(x.rows, int64_t{kWarps} * kRows);
   const int64_t most = int64_t{16} * AsCuda(context).num_multiprocessors();
-  VOXCONV_LAUNCH((NarrowLinearKernel<Element, kTiles>),
-                 dim3(static_cast<unsigned>(std::min(tiles, most))), kThreads,
-                 SharedBytes(c_in, c_out), context, static_cast<const Element*>(x.data),
-                 static_cast<const Element*>(weights.data), bias, x.rows, c_in, c_out,
-                 static_cast<Element*>(y.data));
+  VOXCONV_LAUNCH_EARLY((NarrowLinearKernel<Element, kTiles>),
+                       dim3(static_cast<unsigned>(std::min(tiles, most))), kThreads,
+                       SharedBytes(c_in, c_out), context, static_cast<const Element*>(x.data),
+                       static_cast<const Element*>(weights.data), bias, x.rows, c_in, c_out,
+                       static_cast<Element*>(y.data));
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/tensor_core.cuh"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
@@ -312,6 +313,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   const unsigned tiles_n = (args.c_out + Config::kChannels - 1) / Config::kChannels;
   const int64_t tile = gridDim.x / tiles_n - 1 - blockIdx.x / tiles_n;
   const int channel = static_cast<int>(blockIdx.x % tiles_n) * Config::kChannels;
+  LetNextKernelIn();
+  AwaitEarlierKernels();
   BlockTile<Config>(args, shared, tile * Config::kRows, channel, static_cast<int>(blockIdx.y))
       .Run();
 #endif
@@ -322,8 +325,8 @@ absl::Status LaunchBlock(const ImplicitGemmArgs& args, const ExecutionContext& c
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_outputs, Config::kRows) *
                                         CeilDiv(args.c_out, Config::kChannels)),
                   static_cast<unsigned>(args.num_parts()));
-  VOXCONV_LAUNCH(ImplicitGemmBlock<Config>, grid, Config::kThreads, Config::kSharedBytes, context,
-                 args);
+  VOXCONV_LAUNCH_EARLY(ImplicitGemmBlock<Config>, grid, Config::kThreads, Config::kSharedBytes,
+                       context, args);
   return absl::OkStatus();
 }
 

@@ -106,6 +106,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.shift = epilogue.shift;
   args.residual = epilogue.residual.data;
   args.relu = epilogue.relu;
+  args.settled = forward.settled;
   args.vector_stores = args.c_out % 8 == 0 &&
                        Aligned({args.output, args.residual, args.scale, args.shift}, kVectorBytes);
   return args;
@@ -142,6 +143,7 @@ class PaddedOperands {
       VOXCONV_RETURN_IF_ERROR(LaunchPad(args.weights, to, map_.num_offsets(), shape.c_in,
                                         shape.c_out, args.c_in, args.ld_weights, size, context));
       args.weights = to;
+      args.settled = false;
     }
     return absl::OkStatus();
   }

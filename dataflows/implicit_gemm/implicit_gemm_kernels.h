@@ -53,6 +53,9 @@ struct ImplicitGemmArgs {
   const float* shift = nullptr;
   const void* residual = nullptr;  // [N_out, c_out]
   bool relu = false;
+  // ForwardArgs::settled: what may be read before AwaitEarlierKernels is the table with its masks
+  // and order, the weights, scale and shift.
+  bool settled = false;
   // c_out is a multiple of 8; output, residual, scale and shift are of 16 bytes.
   bool vector_stores = false;
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/tensor_core.cuh"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
@@ -336,8 +337,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   };
   int32_t row;
   uint32_t mask;
+  LetNextKernelIn();
+  if (!args.settled) AwaitEarlierKernels();
   load(group, row, mask);
   WarpTile<Config>::LoadWeights(args, channel, split, shared);
+  AwaitEarlierKernels();
   WarpTile<Config> tile(args, shared, channel, split);
   while (group >= 0) {
     int32_t next_row;
@@ -366,7 +370,7 @@ absl::Status LaunchWarp(const ImplicitGemmArgs& args, const ExecutionContext& co
   const dim3 grid(static_cast<unsigned>(std::min(blocks, CeilDiv(groups, Config::kThreads / 32))),
                   static_cast<unsigned>(CeilDiv(args.c_out, Config::kChannels)),
                   static_cast<unsigned>(args.splits));
-  VOXCONV_LAUNCH(ImplicitGemmWarp<Config>, grid, Config::kThreads, shared, context, args);
+  VOXCONV_LAUNCH_EARLY(ImplicitGemmWarp<Config>, grid, Config::kThreads, shared, context, args);
   return absl::OkStatus();
 }
 

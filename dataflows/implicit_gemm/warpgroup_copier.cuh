@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "dataflows/implicit_gemm/warpgroup_config.cuh"
 
 namespace voxconv {
@@ -70,6 +71,7 @@ class TileCopier {
   // Asks for the number of a tile that no other block has. As late as it can without a wait: a
   // tile taken early would stay behind a block's costly one while other blocks have nothing to do.
   __device__ void Take() {
+    AwaitEarlierKernels();
     if (thread_ == 0) taken_ = gridDim.x + atomicAdd(&ticket_->taken, 1);
   }
   __device__ uint32_t Broadcast(uint32_t taken) const {
@@ -168,6 +170,7 @@ class TileCopier {
   __device__ void CopySegment(const TilePiece<Config>& piece, const Segment& segment) {
     const int first_offset = args_.split_ptr[piece.split] + segment.word * 32;
     const bool last_word = segment.word + 1 == piece.words;
+    AwaitEarlierKernels();
     if (last_word && segment.offsets == 0) Take();
     for (uint32_t left = segment.offsets; left != 0; left &= left - 1) {
       const int bit = __ffs(left) - 1;

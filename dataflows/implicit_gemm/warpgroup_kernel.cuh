@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/tensor_map.h"
 #include "dataflows/implicit_gemm/warpgroup_config.cuh"
 #include "dataflows/implicit_gemm/warpgroup_copier.cuh"
@@ -52,6 +53,7 @@ class TileMultiplier {
         if (segment.word + 1 == piece.words) break;
         segment = Receive();
       }
+      AwaitEarlierKernels();  // a tile without pairs comes before the copiers have done so
       if (segment.shares > 1 && !AddShares(piece, segment.shares)) continue;
       StoreTile<Element, 2, Config::kChannels / 8>(
           args_, piece.part, rows, piece.channel, [this](int r, int n) {
@@ -182,8 +184,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
                           const __grid_constant__ CUtensorMap weights, CudaTicket* ticket) {
 #if VOXCONV_WARPGROUP_MMA
   extern __shared__ __align__(1024) char shared[];
+  LetNextKernelIn();
   WarpgroupRing<Config> ring(shared);
   ring.Init();
+  if (!args.settled) AwaitEarlierKernels();
   if (threadIdx.x >= Config::kGroups * 128) {
     TileCopier<Config>(args, weights, ticket, ring).Run();
   } else {
@@ -201,8 +205,8 @@ absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContex
   CudaBackend& cuda = AsCuda(context);
   const int64_t blocks = int64_t{cuda.num_multiprocessors()} * Config::kBlocksPerMultiprocessor;
   const dim3 grid(static_cast<unsigned>(std::min(blocks, TilePiece<Config>::Count(args))));
-  VOXCONV_LAUNCH(ImplicitGemmWarpgroup<Config>, grid, Config::kThreads, Config::kSharedBytes,
-                 context, args, weights, cuda.ticket(*context.stream));
+  VOXCONV_LAUNCH_EARLY(ImplicitGemmWarpgroup<Config>, grid, Config::kThreads, Config::kSharedBytes,
+                       context, args, weights, cuda.ticket(*context.stream));
   return absl::OkStatus();
 }
 
