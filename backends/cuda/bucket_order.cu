@@ -8,8 +8,9 @@
 namespace voxconv {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
+static_assert(1 << kMaxShortMaskBits <= kThreads);
 constexpr unsigned kAllLanes = ~0u;
 // Blocks of the counting sort: each sums up what all others have counted, so not many more than
 // keep the device busy.
@@ -22,8 +23,14 @@ struct Masks {
   int num_bits;
 };
 
-// counts[k]: rows with offset k.
-__global__ void __launch_bounds__(kThreads) CountOffsets(Masks masks, int32_t* counts) {
+// Rows with each offset, as every block of CountOffsets has counted: [blocks, offsets]. Adding them
+// up where they are needed takes less than setting a sum to zero before.
+struct OffsetCounts {
+  int32_t* of_block;  // null: nothing is counted
+  int blocks;
+};
+
+__global__ void __launch_bounds__(kThreads) CountOffsets(Masks masks, OffsetCounts counts) {
   __shared__ int32_t block_counts[32];
   const int lane = threadIdx.x % 32;
   for (int word = 0; word < masks.num_words; ++word) {
@@ -43,10 +50,26 @@ __global__ void __launch_bounds__(kThreads) CountOffsets(Masks masks, int32_t* c
     }
     atomicAdd(block_counts + lane, mine);
     __syncthreads();
-    const int k = word * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && k < masks.num_bits) atomicAdd(counts + k, block_counts[threadIdx.x]);
+    const int k = word * 32 + static_cast<int>(threadIdx.x);
+    if (threadIdx.x < 32 && k < masks.num_bits) {
+      counts.of_block[int64_t{blockIdx.x} * masks.num_bits + k] = block_counts[threadIdx.x];
+    }
     __syncthreads();
   }
+}
+
+// sums[k]: rows with offset k.
+__device__ void SumCounts(const OffsetCounts& counts, int num_bits, int32_t* sums) {
+  const int lane = threadIdx.x % 32;
+  for (int k = threadIdx.x / 32; k < num_bits; k += kWarps) {
+    int32_t sum = 0;
+    for (int block = lane; block < counts.blocks; block += 32) {
+      sum += counts.of_block[int64_t{block} * num_bits + k];
+    }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+    if (lane == 0) sums[k] = sum;
+  }
+  __syncthreads();
 }
 
 // place[k]: how many offsets are more frequent than k, of equals those before it.
@@ -79,15 +102,20 @@ __device__ uint32_t KeyOfRow(const Masks& masks, int64_t row, const int32_t* pla
 }
 
 // keys[row]; and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
-// A null `counts`: the key is the mask itself. Block b has rows [b * block_rows, (b + 1) * ...).
+// Without `counts` the key is the mask itself. Block b has rows [b * block_rows, (b + 1) * ...).
 template <typename Key>
 __global__ void __launch_bounds__(kThreads)
-    MakeKeys(Masks masks, const int32_t* counts, int64_t block_rows, int buckets, Key* keys,
+    MakeKeys(Masks masks, OffsetCounts counts, int64_t block_rows, int buckets, Key* keys,
              int32_t* histograms) {
   extern __shared__ int32_t shared[];
-  int32_t* place = shared;
-  int32_t* histogram = shared + (counts != nullptr ? masks.num_bits : 0);
-  if (counts != nullptr) RankOffsets(counts, masks.num_bits, place);
+  const bool by_rarest = counts.of_block != nullptr;
+  int32_t* const sums = shared;
+  int32_t* const place = sums + masks.num_bits;
+  int32_t* const histogram = place + masks.num_bits;
+  if (by_rarest) {
+    SumCounts(counts, masks.num_bits, sums);
+    RankOffsets(sums, masks.num_bits, place);
+  }
   if (histograms != nullptr) {
     for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
   }
@@ -95,7 +123,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = min(first + block_rows, masks.rows);
   for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
-    const uint32_t key = counts != nullptr ? KeyOfRow(masks, row, place) : masks.words[row];
+    const uint32_t key = by_rarest ? KeyOfRow(masks, row, place) : masks.words[row];
     keys[row] = static_cast<Key>(key);
     if (histograms != nullptr) atomicAdd(histogram + key, 1);
   }
@@ -177,16 +205,17 @@ __global__ void FillRows(int64_t rows, int32_t* order) {
   if (row < rows) order[row] = static_cast<int32_t>(row);
 }
 
-absl::Status SortBuckets(const Masks& masks, const int32_t* counts, int buckets, int32_t* order,
-                         const ExecutionContext& context) {
+absl::Status SortBuckets(const Masks& masks, const OffsetCounts& counts, int buckets,
+                         int32_t* order, const ExecutionContext& context) {
   const int64_t block_rows = CeilDiv(CeilDiv(masks.rows, kMaxBlocks), kThreads) * kThreads;
   const int64_t blocks = CeilDiv(masks.rows, block_rows);
   VOXCONV_ASSIGN_OR_RETURN(Array<uint16_t> keys, AllocateArray<uint16_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> histograms,
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
-  VOXCONV_LAUNCH(MakeKeys<uint16_t>, grid, kThreads, (buckets + masks.num_bits) * sizeof(int32_t),
-                 context, masks, counts, block_rows, buckets, keys.data(), histograms.data());
+  VOXCONV_LAUNCH(MakeKeys<uint16_t>, grid, kThreads,
+                 (buckets + 2 * masks.num_bits) * sizeof(int32_t), context, masks, counts,
+                 block_rows, buckets, keys.data(), histograms.data());
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
                  keys.data(), masks.rows, block_rows, histograms.data(), buckets, order);
@@ -194,15 +223,15 @@ absl::Status SortBuckets(const Masks& masks, const int32_t* counts, int buckets,
 }
 
 // More buckets than a block has threads.
-absl::Status SortKeys(const Masks& masks, const int32_t* counts, int64_t buckets, int32_t* order,
-                      const ExecutionContext& context) {
+absl::Status SortKeys(const Masks& masks, const OffsetCounts& counts, int64_t buckets,
+                      int32_t* order, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(masks.rows, context));
   VOXCONV_LAUNCH(FillRows, GridFor(masks.rows, kThreads), kThreads, 0, context, masks.rows,
                  as_given.data());
   VOXCONV_LAUNCH(MakeKeys<uint32_t>, GridFor(masks.rows, kThreads), kThreads,
-                 masks.num_bits * sizeof(int32_t), context, masks, counts, int64_t{kThreads}, 0,
+                 2 * masks.num_bits * sizeof(int32_t), context, masks, counts, int64_t{kThreads}, 0,
                  keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
@@ -214,23 +243,22 @@ absl::Status OrderByRarest(const uint32_t* words, int64_t rows, int num_words, i
                            int32_t* order, const ExecutionContext& context) {
   if (rows == 0) return absl::OkStatus();
   const Masks masks{words, rows, num_words, num_bits};
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> counts, AllocateArray<int32_t>(num_bits, context));
-  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
-      counts.data(), 0, num_bits * static_cast<int64_t>(sizeof(int32_t)), *context.stream));
   const int64_t blocks = std::min<int64_t>(CeilDiv(rows, kThreads), kMaxBlocks);
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> of_block,
+                           AllocateArray<int32_t>(blocks * num_bits, context));
+  const OffsetCounts counts{of_block.data(), static_cast<int>(blocks)};
   VOXCONV_LAUNCH(CountOffsets, dim3(static_cast<unsigned>(blocks)), kThreads, 0, context, masks,
-                 counts.data());
+                 counts);
   const int64_t buckets = NumRarestKeys(num_bits);
-  return buckets <= kThreads
-             ? SortBuckets(masks, counts.data(), static_cast<int>(buckets), order, context)
-             : SortKeys(masks, counts.data(), buckets, order, context);
+  return buckets <= kThreads ? SortBuckets(masks, counts, static_cast<int>(buckets), order, context)
+                             : SortKeys(masks, counts, buckets, order, context);
 }
 
 absl::Status OrderByShortMask(const uint32_t* words, int64_t rows, int num_bits, int32_t* order,
                               const ExecutionContext& context) {
   VOXCONV_CHECK(num_bits <= kMaxShortMaskBits);
   if (rows == 0) return absl::OkStatus();
-  return SortBuckets({words, rows, 1, num_bits}, nullptr, 1 << num_bits, order, context);
+  return SortBuckets({words, rows, 1, num_bits}, {nullptr, 0}, 1 << num_bits, order, context);
 }
 
 }  // namespace voxconv

@@ -147,12 +147,18 @@ class Chain {
     return true;
   }
 
-  // Queues what Add has left.
-  absl::Status Queue() { return FusedLevelsCuda(waiting_, context_); }
+  // Queues what Add has left, and the copy of the sizes.
+  absl::Status Queue() {
+    VOXCONV_RETURN_IF_ERROR(FusedLevelsCuda(waiting_, context_));
+    VOXCONV_ASSIGN_OR_RETURN(found_, AsCuda(context_).HostScratch(infos_.bytes()));
+    return context_.backend->Copy(found_, MemorySpace::kHost, infos_.data(), infos_.space(),
+                                  infos_.bytes(), *context_.stream);
+  }
 
   // Waits for the sizes.
   absl::StatusOr<std::vector<CoordinateSetPtr>> Finish() {
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<LevelInfoCuda> infos, CopyToHost(infos_, context_));
+    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+    const LevelInfoCuda* const infos = static_cast<const LevelInfoCuda*>(found_);
     std::vector<CoordinateSetPtr> sets;
     for (size_t i = 0; i < levels_.size(); ++i) {
       VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeSet(infos[i], levels_[i]));
@@ -206,6 +212,7 @@ class Chain {
   const CoordinateSet& inputs_;
   ExecutionContext context_;
   Array<LevelInfoCuda> infos_;
+  void* found_ = nullptr;  // of these, the host's copy
   std::vector<Level> levels_;
   bool together_ = false;
   std::vector<ExpansionLevelCuda> waiting_;  // for Queue

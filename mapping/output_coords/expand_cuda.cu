@@ -50,8 +50,13 @@ __device__ void EachOutput(const ExpansionLevelCuda& level, int64_t row, const V
   }
 }
 
-// Most bits have been set before, by another input; atomics on one word would queue up.
+// Most bits have been set before, by another input, and often by the lane before, as inputs come
+// sorted; atomics on one word would queue up.
 __device__ inline void SetBit(uint32_t* words, uint64_t bit) {
+  const unsigned active = __activemask();
+  const unsigned lane = threadIdx.x % 32;
+  const uint64_t before = __shfl_up_sync(active, bit, 1);
+  if (lane > 0 && (active >> (lane - 1) & 1) != 0 && before == bit) return;
   uint32_t* const word = words + bit / 32;
   const uint32_t mask = 1u << bit % 32;
   if ((__ldcg(word) & mask) == 0) atomicOr(word, mask);
