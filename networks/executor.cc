@@ -63,9 +63,9 @@ class Execution {
     if (cuda && !profiled_ && network_.config.parallel_maps) {
       VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
     }
-    RecordInto(input_profile_);
-    VOXCONV_RETURN_IF_ERROR(TakeFeatures(features));
+    features_ = &features;
     if (cuda) VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+    VOXCONV_RETURN_IF_ERROR(TakeFeatures());
     while (next_ < schedule_.order.size()) VOXCONV_RETURN_IF_ERROR(RunNext());
     return absl::OkStatus();
   }
@@ -93,8 +93,11 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // In the network's dtype.
-  absl::Status TakeFeatures(const TensorView& features) {
+  // In the network's dtype; once.
+  absl::Status TakeFeatures() {
+    if (features_ == nullptr) return absl::OkStatus();
+    const TensorView& features = *std::exchange(features_, nullptr);
+    RecordInto(input_profile_);
     const DType dtype = network_.config.dtype;
     Value& value = values_[0];
     value.view = features;
@@ -124,6 +127,7 @@ class Execution {
 
   absl::Status RunWhatIsKnown() {
     VOXCONV_RETURN_IF_ERROR(BuildMaps());
+    VOXCONV_RETURN_IF_ERROR(TakeFeatures());
     while (next_ < schedule_.order.size() && maps_.HasCoordinates(schedule_.order[next_])) {
       VOXCONV_RETURN_IF_ERROR(RunNext());
     }
@@ -280,9 +284,9 @@ class Execution {
         .scale = parameters.scale.data(), .shift = parameters.shift.data(), .relu = tail.relu};
     if (tail.residual >= 0) epilogue.residual = values_[tail.residual].view;
     VOXCONV_ASSIGN_OR_RETURN(
-        Tensor output,
-        RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
-                              parameters.weights.view(), workspace_, context_, epilogue));
+        Tensor output, RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
+                                             parameters.weights.view(), workspace_, context_,
+                                             epilogue, maps_.IsSettled(id)));
     Keep(tail.result, std::move(output));
     return absl::OkStatus();
   }
@@ -389,8 +393,9 @@ class Execution {
   std::vector<Value> values_;
   RunReport report_;
   LayerReport ignored_;
-  Profile input_profile_;  // of what is done to the features before the first layer
-  size_t next_ = 0;        // in the schedule's order
+  const TensorView* features_ = nullptr;  // the caller's, until they are taken
+  Profile input_profile_;                 // of what is done to the features before the first layer
+  size_t next_ = 0;                       // in the schedule's order
   int64_t live_bytes_ = 0;
 };
 

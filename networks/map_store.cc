@@ -14,7 +14,26 @@ MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
     listed[slot] = true;
     build_order_.push_back({slot, i});
   }
+  OwnMapsFirst();
   Clear();
+}
+
+// The map inside a level takes longer than the one that leads there, and is needed right after it:
+// it is built first.
+void MapStore::OwnMapsFirst() {
+  const auto coordinates = [&](const Build& build) {
+    const MapSlot& root = RootOf(build.slot);
+    return std::pair(network_.maps.indices[root.index].coordinates,
+                     network_.graph.node(root.node).coordinates);
+  };
+  for (size_t i = 0; i + 1 < build_order_.size(); ++i) {
+    const auto [from, to] = coordinates(build_order_[i]);
+    const auto [next_from, next_to] = coordinates(build_order_[i + 1]);
+    if (from == to || next_from != to || next_to != to) continue;
+    std::swap(build_order_[i].slot, build_order_[i + 1].slot);
+    build_order_[i + 1].position = build_order_[i].position;
+    ++i;
+  }
 }
 
 void MapStore::Start(const CoordinateSetPtr& input) {
@@ -31,6 +50,7 @@ void MapStore::Clear() {
   coordinates_.resize(network_.graph.coordinates().size());
   indices_.resize(network_.maps.indices.size());
   maps_.resize(network_.maps.maps.size());
+  settled_.assign(network_.maps.maps.size(), false);
   plans_.resize(network_.plans.size());
 }
 
@@ -59,6 +79,8 @@ absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionCo
   const auto lane = static_cast<int>(indices_.size());
   VOXCONV_ASSIGN_OR_RETURN(const int piece,
                            branches->Run(lane, [&](const ExecutionContext& branch) {
+                             // One by one: all else waits for these, so the first must start.
+                             VOXCONV_RETURN_IF_ERROR(branch.stream->Submit());
                              return compute(branch, meanwhile);
                            }));
   VOXCONV_RETURN_IF_ERROR(branches->Wait(piece));
@@ -90,6 +112,7 @@ absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
   if (branches_ != nullptr && piece_[slot] >= 0) {
     VOXCONV_RETURN_IF_ERROR(branches_->Wait(piece_[slot]));
     piece_[slot] = -1;
+    settled_[slot] = true;
   }
   VOXCONV_RETURN_IF_ERROR(Fill(slot, context, layer, report));
   return maps_[slot];
@@ -200,6 +223,7 @@ absl::Status MapStore::AbandonBuilding() {
   for (auto& plan : plans_) plan = nullptr;
   for (auto& map : maps_) map = nullptr;
   for (auto& index : indices_) index = nullptr;
+  settled_.assign(settled_.size(), false);
   return absl::OkStatus();
 }
 

@@ -39,6 +39,9 @@ class MapStore {
   // coordinates are made already. Counts what was built in `report`.
   absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int node, const ExecutionContext& context,
                                                        LayerReport& layer, RunReport& report);
+  // Whether the node's map, which Map has given, was complete before anything that is queued on the
+  // context's stream now could start: ForwardArgs::settled.
+  bool IsSettled(int node) const { return settled_[network_.maps.map_of_node[node]]; }
   // From now on until FinishBuilding, maps are built before their layers come, beside what runs in
   // the context's stream: it waits for a map only where Map is called for it. Where memory runs out
   // all are dropped, and each is built when its layer comes.
@@ -67,11 +70,12 @@ class MapStore {
 
   // The queried map that map `slot` is made of.
   const MapSlot& RootOf(int slot) const;
+  void OwnMapsFirst();
   absl::Status BuildOnBranch(int slot, RunReport& report);
   absl::Status AbandonBuilding();
 
   const CompiledNetwork& network_;
-  // A map that layers read, and the first of them by its position in the schedule's order.
+  // A map that layers read, and where in the schedule's order it is needed.
   struct Build {
     int slot;
     size_t position;
@@ -84,6 +88,7 @@ class MapStore {
   std::vector<std::shared_ptr<const KernelMap>> maps_;
   std::vector<std::unique_ptr<const DataflowPlan>> plans_;
   std::shared_ptr<Branches> branches_;  // null: maps are built when their layers come
+  std::vector<bool> settled_;           // by slot: IsSettled
   std::vector<int> piece_;              // by slot: what to wait for; -1: nothing
   size_t next_build_ = 0;               // in build_order_
 };

@@ -1,5 +1,6 @@
 // Whole networks on CUDA against the same networks on the CPU.
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "backends/cpu/cpu_backend.h"
 #include "dataflows/fetch_on_demand/register.h"
 #include "dataflows/gather_gemm_scatter/register.h"
@@ -180,6 +182,36 @@ TEST_F(NetworksCudaTest, FramesMayFollowEachOtherWithoutAWait) {
   }
   // Nothing but the pool's keep is left.
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
+}
+
+// Frames of different sizes in turn, so that what is launched together is launched again with other
+// sizes and addresses, against launches one by one.
+TEST_F(NetworksCudaTest, LaunchesTogetherGiveTheSameBits) {
+  const auto plain = *CudaBackend::Create({.collect_launches = false});
+  NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
+  InitializeParameters(graph, 5);
+  RunConfig config = Config("implicit_gemm:mask_sort=rarest", DType::kF16);
+  config.fold_batch_norm = true;
+  config.profile_stages = false;
+  std::vector<std::vector<float>> outputs[2];
+  for (const bool together : {false, true}) {
+    Backend& backend = together ? *cuda_->backend : *plain;
+    const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
+    auto runner = *NetworkRunner::Create(graph, config, registry_, backend);
+    for (const size_t divisor : {1, 1, 3, 1, 2, 3, 1, 1}) {
+      const std::vector<Coordinate> rows(
+          rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(rows_.size() / divisor));
+      const auto coordinates = *CoordinateSet::Create(rows, {1, 1, 1}, context);
+      const auto size = static_cast<int64_t>(rows.size());
+      const Tensor input = *Tensor::FromHost(absl::MakeConstSpan(features_).first(4 * rows.size()),
+                                             size, 4, context);
+      const auto result = runner->Run(coordinates, input.view());
+      ASSERT_TRUE(result.ok()) << result.status();
+      outputs[together].push_back(*result->features.ToHost(context));
+    }
+  }
+  EXPECT_EQ(outputs[1], outputs[0]);
+  EXPECT_EQ(outputs[0][0], outputs[0][7]);
 }
 
 TEST_F(NetworksCudaTest, ARecordedFrameReplaysBitwise) {
