@@ -15,6 +15,8 @@
 #include "cli/experiment/hardware.h"
 #include "cli/experiment/runner.h"
 #include "cli/session.h"
+#include "cli/subprocess.h"
+#include "experiments/harness/interrupt.h"
 #include "experiments/harness/paired.h"
 
 namespace voxconv::cli {
@@ -38,7 +40,12 @@ po::options_description ExperimentOptions() {
       ("quick", po::bool_switch(),
        "one small cell a configuration and 2 pairs: shows that all works")  //
       ("pairs", po::value<int>(), "measured pairs, 20 or more")             //
-      ("warmup", po::value<int>(), "runs of each side before them; 2")      //
+      ("rounds", po::value<int>()->default_value(1),
+       "runs of the whole, each a process of its own: what differs between them goes into the "
+       "intervals of the report")  //
+      ("round", po::value<int>()->default_value(1),
+       "used by --rounds: which of them this is")                       //
+      ("warmup", po::value<int>(), "runs of each side before them; 2")  //
       ("counters", po::bool_switch(),
        "CUDA: also read hardware counters (L2 hits, DRAM bytes) by running under ncu")  //
       ("profiled-side", po::value<std::string>(),
@@ -129,6 +136,28 @@ absl::Status PrintList() {
   return absl::OkStatus();
 }
 
+// This program, called like this.
+std::vector<std::string> CommandOf(const std::vector<std::string>& args) {
+  std::error_code error;
+  std::vector<std::string> command = {
+      std::filesystem::read_symlink("/proc/self/exe", error).string(), "experiment"};
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
+}
+
+// Without "--rounds N" and "--rounds=N".
+std::vector<std::string> WithoutRounds(const std::vector<std::string>& args) {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--rounds") {
+      ++i;
+    } else if (args[i].rfind("--rounds=", 0) != 0) {
+      rest.push_back(args[i]);
+    }
+  }
+  return rest;
+}
+
 // Fills in ncu and the command that it is to run.
 absl::Status ParseCounters(const po::variables_map& values, const std::vector<std::string>& args,
                            experiment::RunnerOptions& options) {
@@ -139,10 +168,27 @@ absl::Status ParseCounters(const po::variables_map& values, const std::vector<st
     return absl::InvalidArgumentError("--counters: hardware counters are read of CUDA only");
   }
   VOXCONV_ASSIGN_OR_RETURN(options.ncu, experiment::FindNcu());
-  std::error_code error;
-  options.command = {std::filesystem::read_symlink("/proc/self/exe", error).string(), "experiment"};
-  options.command.insert(options.command.end(), args.begin(), args.end());
+  options.command = CommandOf(args);
   return absl::OkStatus();
+}
+
+// Each round a process of its own: a program's memory, and the core that it runs on, set its times
+// for as long as it lives.
+absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
+  const harness::InterruptGuard interrupt;
+  int exit_status = 0;
+  for (int round = 1; round <= rounds; ++round) {
+    std::cout << "round " << round << " of " << rounds << std::endl;
+    std::vector<std::string> command = CommandOf(WithoutRounds(args));
+    command.push_back(absl::StrCat("--round=", round));
+    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(command, /*capture=*/false));
+    if (interrupt.interrupted()) {
+      return absl::AbortedError("interrupted; the same command goes on where this one stopped");
+    }
+    exit_status = std::max(exit_status, result.exit_status);
+  }
+  if (exit_status == 0) return absl::OkStatus();
+  return absl::InternalError("a round failed; its last line says how");
 }
 
 absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values,
@@ -158,6 +204,11 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
   if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
   options.seed = values["seed"].as<uint64_t>();
+  options.round = values["round"].as<int>();
+  if (options.round < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", options.round, ": allowed are 1 and more"));
+  }
   harness::PairedOptions paired;
   paired.pairs = options.pairs;
   paired.warmup = options.warmup;
@@ -237,6 +288,11 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
     return absl::OkStatus();
   }
   VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
+  const int rounds = values["rounds"].as<int>();
+  if (rounds < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("rounds ", rounds, ": allowed are 1 and more"));
+  }
+  if (rounds > 1) return RunRounds(rounds, args);
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   if (values.count("profiled-side") != 0) {
     return RunForProfiler(values["profiled-side"].as<std::string>(), definitions, cell_options,

@@ -38,7 +38,7 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
     const std::string kind = TextAt(line, "kind");
     if (kind == "experiment") last_definition = line.value("definition", Json());
     if (kind == "cell" && TextAt(line, "status") != "failed") {
-      result.finished_.insert(TextAt(line, "key"));
+      result.finished_[TextAt(line, "key")] = line.value("verified", Json());
     }
   }
   if (!ends_in_newline) {
@@ -51,6 +51,11 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
         result.Append({{"format", 1}, {"kind", "experiment"}, {"definition", definition}}));
   }
   return result;
+}
+
+Json ResultFile::VerifiedOf(const std::string& key) const {
+  const auto found = finished_.find(key);
+  return found == finished_.end() ? Json() : found->second;
 }
 
 absl::Status ResultFile::Append(const Json& line) { return harness::AppendLine(path_, line); }

@@ -2,7 +2,7 @@
 #ifndef VOXCONV_CLI_EXPERIMENT_RESULT_FILE_H_
 #define VOXCONV_CLI_EXPERIMENT_RESULT_FILE_H_
 
-#include <set>
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +19,8 @@ class ResultFile {
   static absl::StatusOr<ResultFile> Open(const std::string& path, const harness::Json& definition);
 
   bool Has(const std::string& key) const { return finished_.contains(key); }
+  // What was verified before the cell of this key was measured; null where that is not known.
+  harness::Json VerifiedOf(const std::string& key) const;
   absl::Status Append(const harness::Json& line);
   const std::string& path() const { return path_; }
 
@@ -26,7 +28,7 @@ class ResultFile {
   explicit ResultFile(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
-  std::set<std::string> finished_;
+  std::map<std::string, harness::Json> finished_;  // key -> what was verified, or null
 };
 
 // 16 hex digits that stay the same on every platform.

@@ -94,9 +94,10 @@ class Runner {
 
   absl::Status LoadFor(const Cell& cell);
   Json Describe(const Cell& cell) const;
-  std::string KeyOf(const Json& description) const;
+  std::string KeyOf(const Json& description, int round) const;
   absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
   absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
+  absl::StatusOr<Json> Verify(const ab::Request& request, const ab::Work& work, const Json& cell);
   ab::Request RequestFor(const Cell& cell) const;
   Json HardwareCounters(size_t cell) const;
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
@@ -160,7 +161,7 @@ Json Runner::Describe(const Cell& cell) const {
   return json;
 }
 
-std::string Runner::KeyOf(const Json& description) const {
+std::string Runner::KeyOf(const Json& description, int round) const {
   const harness::BuildInfo build = harness::GetBuildInfo();
   Json key = description;
   for (const char* side : {"configuration", "against"}) {
@@ -177,6 +178,7 @@ std::string Runner::KeyOf(const Json& description) const {
   key["seed"] = options_.seed;
   key["stage_times"] = definition_.stage_times;
   key["counters"] = !options_.ncu.empty();
+  if (round > 1) key["round"] = round;
   return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -225,11 +227,22 @@ Json Runner::HardwareCounters(size_t cell) const {
   return hardware;
 }
 
+// A later round of the same program on the same work does not repeat it.
+absl::StatusOr<Json> Runner::Verify(const ab::Request& request, const ab::Work& work,
+                                    const Json& cell) {
+  if (options_.round > 1 && !harness::GetBuildInfo().dirty) {
+    Json before = file_->VerifiedOf(KeyOf(cell, 1));
+    if (!before.is_null()) return before;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
+                           verifier_->Verify(request, work, input_.hash));
+  return verification.checks;
+}
+
 absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary) {
   const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
-  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
-                           verifier_->Verify(request, work, input_.hash));
+  VOXCONV_ASSIGN_OR_RETURN(Json verified, Verify(request, work, line["cell"]));
   harness::PairedOptions paired;
   paired.pairs = options_.pairs;
   paired.warmup = options_.warmup;
@@ -241,7 +254,7 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
   line.update(ab::DescribeTrial(request, work,
                                 {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
                                 cell.b.name, options_.warmup, session_.Context()));
-  line["verified"] = verification.checks;
+  line["verified"] = std::move(verified);
   Json result = harness::ToJson(comparison, samples);
   for (const StageGroup& group : StageGroups()) {
     const harness::TimeComparison time = harness::CompareStages(samples, group.stages);
@@ -290,14 +303,19 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     const Cell& cell = cells[i];
     VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
     const Json description = Describe(cell);
-    const std::string key = KeyOf(description);
+    const std::string key = KeyOf(description, options_.round);
     if (file_->Has(key)) {
       ++tally.finished_before;
       continue;
     }
     label_ = absl::StrFormat("cell %d of %d%s, runs", i + 1, total, TimeLeft(i, total));
-    Json line = {{"format", 1},        {"kind", "cell"},       {"experiment", definition_.name},
-                 {"key", key},         {"status", "measured"}, {"quick", options_.quick},
+    Json line = {{"format", 1},
+                 {"kind", "cell"},
+                 {"experiment", definition_.name},
+                 {"key", key},
+                 {"status", "measured"},
+                 {"quick", options_.quick},
+                 {"round", options_.round},
                  {"cell", description}};
     std::string summary;
     const absl::Status status = RunCell(cell, line, summary);

@@ -19,6 +19,9 @@ struct RunnerOptions {
   int pairs = 20;
   int warmup = 2;
   uint64_t seed = 1;
+  // Which of several runs of all cells this is, from 1. A later one takes over what the first has
+  // verified, if it is the same program.
+  int round = 1;
   // Where to read hardware counters, too: the program ncu, and how this one was called.
   std::string ncu;
   std::vector<std::string> command;

@@ -12,9 +12,9 @@ import rule
 
 RULE = re.sub(r"^.*?\n\n", "", rule.__doc__, count=1, flags=re.DOTALL).strip()
 
-AGAIN = ("Cells that were measured a second time, in another process. An interval is of the pairs of one run, "
-         "so that what differs from run to run, such as the host's speed in work bound by launches, is "
-         "not in it.")
+AGAIN = ("Cells that were measured a second time, in another process. The interval of a cell that ran one "
+         "round is of its pairs alone: what differs from process to process, such as the host's speed "
+         "in work bound by launches, is not in it. Of several rounds (--rounds) it is.")
 
 STYLE = """
 body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -83,7 +83,7 @@ def _ours(figure, outcome):
     return f"{value:.2f}x ({low:.2f}..{high:.2f})"
 
 
-FIGURES_HEADER = ["claim", "metric", "published", "ours (95 % interval)", "verdict", "cells",
+FIGURES_HEADER = ["claim", "metric", "published", "ours (interval)", "verdict", "cells",
                   "source", "GPU of the paper"]
 
 
@@ -107,9 +107,12 @@ def _cell_row(cell):
         return row + ["", "", "", "", "", "no times"]
     result = cell["result"]
     ratio = result["speedup"]
+    pairs = str(result["pairs"])
+    if "rounds" in result:
+        pairs += f" in {result['rounds']} rounds"
     return row + [f"{result['a']['wall_ms']['median']:.4g}",
                   f"{result['b']['wall_ms']['median']:.4g}", f"{ratio['ratio']:.3f}",
-                  f"{ratio['low']:.3f}..{ratio['high']:.3f}", str(result["pairs"]),
+                  f"{ratio['low']:.3f}..{ratio['high']:.3f}", pairs,
                   result["verdict"] + (" (quick)" if cell["quick"] else "")]
 
 

@@ -4,6 +4,8 @@ import json
 import pathlib
 import statistics
 
+import rounds
+
 # A stated ratio may differ from that of its samples by this much: both are rounded.
 AGREEMENT = 1e-3
 
@@ -153,9 +155,9 @@ def ratio_of(cell, metric):
 
 
 def _identity(line):
-    """What makes two lines results of the same cell; the later one then counts. A new commit's
-    result takes the place of an older one's."""
-    return json.dumps([line["cell"], line["quick"]], sort_keys=True)
+    """What makes two lines results of the same round of a cell; the later one then counts. A new
+    commit's result takes the place of an older one's."""
+    return rounds.identity(line), rounds.round_of(line)
 
 
 def _read(path):
@@ -198,7 +200,7 @@ def load(directory):
         if definition is None:
             continue
         for device, cells in devices.items() or [("no device", {})]:
-            experiments.append(Results(path, definition, device,
-                                       _without_superseded(list(cells.values())), problems))
+            lines = rounds.merge(_without_superseded(list(cells.values())))
+            experiments.append(Results(path, definition, device, lines, problems))
             problems = []  # once
     return sorted(experiments, key=lambda results: (results.device, results.name))

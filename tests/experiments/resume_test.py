@@ -100,6 +100,23 @@ class ResumeTest(unittest.TestCase):
         more = support.run(*self.command(pairs=21))
         self.assertIn(f"{len(TILES)} cells measured", more.stdout)
 
+    def test_rounds_are_lines_of_their_own_and_one_cell_to_the_report(self):
+        output = support.run(*self.command(pairs=20), "--rounds", "2")
+        self.assertEqual(output.returncode, 0, output.stderr)
+        self.assertIn("round 2 of 2", output.stdout)
+        cells = [line for line in support.read_lines(self.results) if line["kind"] == "cell"]
+        self.assertEqual([cell["round"] for cell in cells], [1] * len(TILES) + [2] * len(TILES))
+        self.assertEqual(len(set(self.keys())), 2 * len(TILES))
+        again = support.run(*self.command(pairs=20), "--rounds", "2")
+        self.assertEqual(again.stdout.count(f"0 failed, {len(TILES)} finished"), 2)
+        self.assertEqual(len(self.keys()), 2 * len(TILES))
+
+    def test_a_number_of_rounds_that_is_none(self):
+        for option in ("--rounds", "--round"):
+            refused = support.run(*self.command(pairs=20), option, "0")
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn(f"{option[2:]} 0: allowed are 1 and more", refused.stderr)
+
     def test_fewer_pairs_only_with_quick_and_said_so(self):
         refused = support.run(*self.command(pairs=5))
         self.assertEqual(refused.returncode, 1)

@@ -9,6 +9,7 @@ import support
 support.need_matplotlib()
 
 import analysis  # noqa: E402
+import rounds  # noqa: E402
 import rule  # noqa: E402
 
 
@@ -81,6 +82,42 @@ class OrientationTest(unittest.TestCase):
         self.assertEqual(of(where={"B": 256}), "a")
         self.assertEqual(of(where={"B": [128, 256], "input": "scan"}), "a")
         self.assertIsNone(of(where={"B": 128}))
+
+
+class RoundsTest(unittest.TestCase):
+    @staticmethod
+    def line(number, ratio, commit="c", hour=1):
+        side = {"wall_ms": {"median": 1.0}, "wall_ms_samples": [1.0, 1.0], "stages_ms": {},
+                "counters": {}}
+        result = {"pairs": 2, "a": side, "b": {**side, "wall_ms": {"median": ratio}},
+                  "speedup": {"ratio": ratio, "low": ratio - 0.1, "high": ratio + 0.1},
+                  "verdict": "faster"}
+        return {"cell": {"configuration": "one"}, "quick": False, "round": number, "result": result,
+                "provenance": {"commit": commit, "time_utc": f"2026-01-01T0{hour}:00:00Z"}}
+
+    def test_the_median_and_the_span(self):
+        merged, = rounds.merge([self.line(1, 1.5), self.line(2, 1.2), self.line(3, 1.3)])
+        result = merged["result"]
+        self.assertEqual(result["speedup"]["ratio"], 1.3)
+        self.assertAlmostEqual(result["speedup"]["low"], 1.1)
+        self.assertAlmostEqual(result["speedup"]["high"], 1.6)
+        self.assertEqual(result["verdict"], "faster")
+        self.assertEqual((result["pairs"], result["rounds"]), (6, 3))
+        self.assertEqual(len(result["a"]["wall_ms_samples"]), 6)
+
+    def test_rounds_that_disagree_claim_nothing(self):
+        merged, = rounds.merge([self.line(1, 1.2), self.line(2, 0.9), self.line(3, 1.3)])
+        self.assertEqual(merged["result"]["verdict"], "no difference")
+
+    def test_one_round_is_left_as_it_is(self):
+        line = self.line(1, 1.5)
+        self.assertEqual(rounds.merge([line]), [line])
+
+    def test_rounds_of_an_older_commit_do_not_count(self):
+        old = [self.line(number, 3.0, "old") for number in (1, 2, 3)]
+        merged, = rounds.merge(old + [self.line(1, 1.5, "new", hour=2)])
+        self.assertEqual(merged["result"]["speedup"]["ratio"], 1.5)
+        self.assertNotIn("rounds", merged["result"])
 
 
 class EffectsTest(unittest.TestCase):

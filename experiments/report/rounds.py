@@ -1,0 +1,82 @@
+"""Several rounds of one cell, each measured in a process of its own, as one.
+
+Pairs of one round tell how sure its ratio is, not how it differs from process to process: with
+memory elsewhere, on another core. So the ratio is the median of the rounds' ratios, and the interval
+reaches from the least to the greatest of the rounds' intervals. The verdict follows from both by the
+rule of a single round.
+"""
+
+import copy
+import json
+import statistics
+
+SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of experiments/harness/statistics.h
+
+
+def identity(line):
+    """What makes two lines results of the same cell, whatever their round."""
+    return json.dumps([line["cell"], line["quick"]], sort_keys=True)
+
+
+def round_of(line):
+    return line.get("round", 1)
+
+
+def judge(ratio):
+    if ratio["low"] > 1 and ratio["ratio"] > 1 + SMALLEST_DIFFERENCE:
+        return "faster"
+    if ratio["high"] < 1 and 1 / ratio["ratio"] > 1 + SMALLEST_DIFFERENCE:
+        return "slower"
+    return "no difference"
+
+
+def _ratio(ratios):
+    return {"ratio": statistics.median(r["ratio"] for r in ratios),
+            "low": min(r["low"] for r in ratios), "high": max(r["high"] for r in ratios)}
+
+
+def _merge_side(sides):
+    merged = copy.deepcopy(sides[0])
+    merged["wall_ms"]["median"] = statistics.median(s["wall_ms"]["median"] for s in sides)
+    merged["wall_ms_samples"] = [sample for side in sides for sample in side["wall_ms_samples"]]
+    for stage, times in merged["stages_ms"].items():
+        known = [s["stages_ms"][stage]["median"] for s in sides if stage in s["stages_ms"]]
+        times["median"] = statistics.median(known)
+    return merged
+
+
+def _merge_results(results):
+    merged = copy.deepcopy(results[0])
+    merged["a"], merged["b"] = (_merge_side([r[side] for r in results]) for side in "ab")
+    merged["pairs"] = sum(r["pairs"] for r in results)
+    merged["rounds"] = len(results)
+    if all(r.get("speedup") for r in results):
+        merged["speedup"] = _ratio([r["speedup"] for r in results])
+        merged["verdict"] = judge(merged["speedup"])
+    for stage in list(merged.get("stage_speedups", {})):
+        ratios = [r["stage_speedups"].get(stage) for r in results]
+        if all(ratios):
+            merged["stage_speedups"][stage] = _ratio(ratios)
+        else:
+            del merged["stage_speedups"][stage]
+    return merged
+
+
+def merge(lines):
+    """The lines, with one in the place of several rounds of a cell. Rounds of an older commit than a
+    cell's latest line do not count."""
+    cells = {}
+    for line in lines:
+        cells.setdefault(identity(line), []).append(line)
+    merged = []
+    for rounds in cells.values():
+        latest = max(rounds, key=lambda line: line["provenance"]["time_utc"])
+        commit = latest["provenance"]["commit"]
+        rounds = sorted((line for line in rounds if line["provenance"]["commit"] == commit),
+                        key=round_of)
+        whole = [line for line in rounds if "result" in line]
+        if len(whole) < 2:
+            merged.append(latest)
+            continue
+        merged.append({**whole[0], "result": _merge_results([line["result"] for line in whole])})
+    return merged
