@@ -101,6 +101,9 @@ __device__ uint32_t KeyOfRow(const Masks& masks, int64_t row, const int32_t* pla
   return RarestKey(rarest, second);
 }
 
+// Entries of shared memory for a number to each offset, in whole lines.
+__host__ __device__ constexpr int OffsetRoom(int num_bits) { return (num_bits + 31) / 32 * 32; }
+
 // keys[row]; and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
 // Without `counts` the key is the mask itself. Block b has rows [b * block_rows, (b + 1) * ...).
 template <typename Key>
@@ -110,8 +113,8 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ int32_t shared[];
   const bool by_rarest = counts.of_block != nullptr;
   int32_t* const sums = shared;
-  int32_t* const place = sums + masks.num_bits;
-  int32_t* const histogram = place + masks.num_bits;
+  int32_t* const place = sums + OffsetRoom(masks.num_bits);
+  int32_t* const histogram = place + OffsetRoom(masks.num_bits);
   if (by_rarest) {
     SumCounts(counts, masks.num_bits, sums);
     RankOffsets(sums, masks.num_bits, place);
@@ -214,8 +217,8 @@ absl::Status SortBuckets(const Masks& masks, const OffsetCounts& counts, int buc
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
   VOXCONV_LAUNCH(MakeKeys<uint16_t>, grid, kThreads,
-                 (buckets + 2 * masks.num_bits) * sizeof(int32_t), context, masks, counts,
-                 block_rows, buckets, keys.data(), histograms.data());
+                 (buckets + 2 * OffsetRoom(masks.num_bits)) * sizeof(int32_t), context, masks,
+                 counts, block_rows, buckets, keys.data(), histograms.data());
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
                  keys.data(), masks.rows, block_rows, histograms.data(), buckets, order);
@@ -231,8 +234,8 @@ absl::Status SortKeys(const Masks& masks, const OffsetCounts& counts, int64_t bu
   VOXCONV_LAUNCH(FillRows, GridFor(masks.rows, kThreads), kThreads, 0, context, masks.rows,
                  as_given.data());
   VOXCONV_LAUNCH(MakeKeys<uint32_t>, GridFor(masks.rows, kThreads), kThreads,
-                 2 * masks.num_bits * sizeof(int32_t), context, masks, counts, int64_t{kThreads}, 0,
-                 keys.data(), static_cast<int32_t*>(nullptr));
+                 2 * OffsetRoom(masks.num_bits) * sizeof(int32_t), context, masks, counts,
+                 int64_t{kThreads}, 0, keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }
