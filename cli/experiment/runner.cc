@@ -322,7 +322,9 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     if (status.ok() && !options_.ncu.empty()) {
       line["hardware"] = HardwareCounters(static_cast<size_t>(i));
     }
-    if (absl::IsCancelled(status)) {
+    // Ctrl-C ends the profiler, too, which leaves counters out.
+    const bool cut_short = status.ok() && !options_.ncu.empty() && interrupt_.interrupted();
+    if (absl::IsCancelled(status) || cut_short) {
       tally.interrupted = true;
       break;
     }

@@ -1,5 +1,6 @@
 """Two sets of results of the same experiments, held against each other."""
 
+import copy
 import json
 import math
 import statistics
@@ -29,9 +30,13 @@ class Agreement(NamedTuple):
                 f"{self.change:.2f}x", self.figures or "", self.same_figures if self.figures else ""]
 
 
+def _key(cell):
+    """What was measured: the cell without what a run finds out."""
+    return json.dumps(cell["cell"], sort_keys=True)
+
+
 def _ratios(experiment):
-    """By what was measured: the cell without what a run finds out."""
-    return {json.dumps(cell["cell"], sort_keys=True): cell["result"]
+    return {_key(cell): cell["result"]
             for cell in experiment.measured() if cell.get("result", {}).get("speedup")}
 
 
@@ -47,8 +52,12 @@ def _commits(*experiments):
     return " / ".join(found)
 
 
-def _verdicts(experiment):
-    return [rule.judge(figure, experiment).verdict
+def _verdicts(experiment, keys):
+    """Of the published figures, from the cells of these keys alone: figures over other cells would be
+    other claims."""
+    shared = copy.copy(experiment)
+    shared.cells = [cell for cell in experiment.cells if _key(cell) in keys]
+    return [rule.judge(figure, shared).verdict
             for figure in experiment.definition.get("published", [])]
 
 
@@ -65,10 +74,8 @@ def compare(first, second):
         if not both:
             continue
         changes = [abs(math.log(a["speedup"]["ratio"] / b["speedup"]["ratio"])) for a, b in both]
-        # Figures over other cells are other claims.
-        verdicts = []
-        if len(both) == len(ours) == len(theirs):
-            verdicts = list(zip(_verdicts(experiment), _verdicts(other)))
+        shared = ours.keys() & theirs.keys()
+        verdicts = list(zip(_verdicts(experiment, shared), _verdicts(other, shared)))
         agreements.append(Agreement(
             experiment.name, experiment.device, _commits(experiment, other), len(both),
             sum(a["verdict"] == b["verdict"] for a, b in both),
