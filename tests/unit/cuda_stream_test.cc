@@ -1,10 +1,12 @@
 // Streams that collect what is queued, against the same work queued one by one.
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/backend.h"
 #include "core/status_macros.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
 
@@ -86,6 +88,25 @@ TEST_F(CudaStreamTest, CollectTwiceAndSubmitTwiceAreOnce) {
   ASSERT_TRUE(context_.stream->Collect().ok());  // and nothing queued
   ASSERT_TRUE(context_.stream->Synchronize().ok());
   EXPECT_EQ(CopyToHost(a, context_)->front(), 3);
+}
+
+TEST_F(CudaStreamTest, OutOfMemoryIsAStatusAfterWhichWorkGoesOn) {
+  const auto backend = *CudaBackend::Create({.memory_limit = 1 << 20});
+  const ExecutionContext small{backend.get(), &backend->main_stream(), nullptr};
+  {
+    ASSERT_TRUE(small.stream->Collect().ok());
+    const auto kept = AllocateArray<uint8_t>(1000, small);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    const absl::Status status = AllocateArray<uint8_t>(2 << 20, small).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("2097152 bytes asked for, 1000 in use, 1047576 left of the "
+                                     "limit of 1048576"));
+    const auto more = AllocateArray<uint8_t>(512 << 10, small);
+    EXPECT_TRUE(more.ok()) << more.status();
+  }
+  EXPECT_TRUE(small.stream->Synchronize().ok());
+  EXPECT_EQ(backend->BytesInUse(), 0);
 }
 
 // A lane inside a lane's work, both and the trunk collecting.
