@@ -32,7 +32,8 @@ class Stream {
   // From now on the stream may hold back what is queued on it, to hand it to the device together,
   // which costs the host less than one after the other. Submit hands over what is held back, and
   // ends it; so do Synchronize and whatever else takes the host's or another stream's part. Collect
-  // says so again.
+  // says so again. An error of what was held back comes from Submit or what stands for it, not from
+  // the call that queued it; all of it is lost then.
   virtual absl::Status Collect() { return absl::OkStatus(); }
   virtual absl::Status Submit() { return absl::OkStatus(); }
   // cudaStream_t on CUDA, null on the CPU. The host waits for it by Synchronize alone.

@@ -52,8 +52,9 @@ struct ForwardArgs {
   TensorView weights;  // [K * C_in, C_out]: offset k's matrix is rows [k * C_in, (k + 1) * C_in)
   TensorView output;   // [N_out, C_out]; overwritten entirely, uninitialised before
   Epilogue epilogue;   // empty unless FusesEpilogue()
-  // Whether the map, the weights and the epilogue's vectors were complete before the last kernel
-  // that was queued on the stream could start: a kernel may then read them while that one runs.
+  // Whether the map, the weights and the epilogue's vectors are complete before anything that is
+  // queued on the stream from now on can start, even if it starts before what precedes it has
+  // ended.
   bool settled = false;
 };
 

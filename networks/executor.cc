@@ -443,7 +443,8 @@ absl::StatusOr<RunResult> NetworkRunner::Run(const CoordinateSetPtr& coordinates
   absl::StatusOr<RunResult> result =
       Execution(*network_, network_->config.profile_stages, maps_, workspace_, backend_)
           .Run(features);
-  if (!network_->config.keep_maps) maps_.Clear();
+  // After an error, maps may be there whose work was never done.
+  if (!network_->config.keep_maps || !result.ok()) maps_.Clear();
   return result;
 }
 

@@ -141,7 +141,10 @@ cudaError_t CudaBackend::TakeFromPool(int64_t bytes, CudaStream& owner, void*& d
   // What is freed but not yet returned may be enough.
   (void)cudaGetLastError();
   ReleaseCached();
-  for (CudaStream* stream : streams_) (void)cudaStreamSynchronize(stream->get());
+  for (CudaStream* stream : streams_) {
+    (void)cudaStreamSynchronize(stream->get());
+    stream->ReleaseGraphs();
+  }
   return cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
 }
 
@@ -242,6 +245,7 @@ int64_t CudaBackend::BeginStage(Stage stage, Stream& stream) {
 
 void CudaBackend::EndStage(int64_t token, Stage, Stream& stream, Profile* profile) {
   nvtxRangePop();
+  stage_status_.Update(stream.Submit());
   PendingStage& pending = pending_[token];
   pending.profile = profile;
   pending.end = TakeEvent();

@@ -75,7 +75,8 @@ class CudaBackend final : public Backend {
                     int64_t bytes, Stream& stream) override;
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
   // Page-locked host memory, the backend's own and the caller's until the next call: a copy there
-  // does not hold the host up.
+  // does not hold the host up, and must have been waited for by then. The error of the driver's
+  // call where there is none to be had.
   absl::StatusOr<void*> HostScratch(int64_t bytes);
 
   int64_t BeginStage(Stage stage, Stream& stream) override;

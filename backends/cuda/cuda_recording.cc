@@ -9,6 +9,7 @@
 namespace voxconv {
 
 CudaBackend::CudaRecording::~CudaRecording() {
+  static_cast<CudaStream*>(context_.stream)->SubmitForLater();
   // Both take effect after the replays that are queued.
   if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   for (auto& [owner, blocks] : freed_) {
@@ -60,6 +61,7 @@ absl::Status CudaBackend::CudaRecording::Capture(const Work& work, cudaGraph_t& 
 }
 
 absl::Status CudaBackend::CudaRecording::Replay() {
+  VOXCONV_RETURN_IF_ERROR(context_.stream->Submit());
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(executable_, stream_));
   return absl::OkStatus();
 }

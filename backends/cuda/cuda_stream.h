@@ -21,7 +21,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
   ~CudaStream() override {
     if (stream_ == nullptr) return;
-    Submit().IgnoreError();
+    SubmitForLater();
     ReleaseCached();
     std::erase(backend_.streams_, this);
     if (ticket_ != nullptr) cudaFreeAsync(ticket_, stream_);
@@ -48,11 +48,19 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     return absl::OkStatus();
   }
   absl::Status Collect() override {
+    if (!lost_.ok()) return std::exchange(lost_, absl::OkStatus());
     const bool allowed = backend_.options_.collect_launches && backend_.options_.reuse_blocks &&
                          backend_.recording_ == nullptr;
     return allowed && !batch_.open() ? batch_.Begin(stream_) : absl::OkStatus();
   }
-  absl::Status Submit() override { return batch_.End(); }
+  absl::Status Submit() override {
+    SubmitForLater();
+    return std::exchange(lost_, absl::OkStatus());
+  }
+  // For those who cannot return an error: the next Submit, Collect or Synchronize does.
+  void SubmitForLater() { lost_.Update(batch_.End()); }
+  // Frees what serves to launch together; it is made again when it is needed.
+  void ReleaseGraphs() { batch_.Clear(); }
   bool collecting() const { return batch_.open(); }
   // `what` is queued next: its address, or any other that stands for it.
   void Note(const void* what) { batch_.Note(what); }
@@ -95,8 +103,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
   // Back to the pool, which can cut and join them.
   void ReleaseCached() {
-    // An error of what is held back comes again from the stream's next use.
-    Submit().IgnoreError();
+    SubmitForLater();
     FollowMainStream();
     UseHeld();
     cache_.Clear([this](void* block, int64_t size) {
@@ -120,7 +127,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   void FollowMainStream() {
     CudaStream* main = backend_.stream_.get();
     if (main == nullptr || main == this || order_ == nullptr) return;
-    main->Submit().IgnoreError();
+    main->SubmitForLater();
     cudaEventRecord(order_, main->stream_);
     cudaStreamWaitEvent(stream_, order_, 0);
   }
@@ -130,6 +137,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   cudaEvent_t order_ = nullptr;
   void* ticket_ = nullptr;
   LaunchBatch batch_;
+  absl::Status lost_;  // the error of a SubmitForLater
   BlockCache cache_;
   bool holding_ = false;
   std::vector<std::pair<void*, int64_t>> held_;

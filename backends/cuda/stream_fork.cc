@@ -24,6 +24,7 @@ absl::Status StreamFork::Open(int branches) {
 
 absl::Status StreamFork::Join() {
   absl::Status status;
+  if (size() > 1) status = branches_.front().stream->Submit();
   for (size_t i = 0; i < events_.size(); ++i) {
     const auto join = [&]() -> absl::Status {
       VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(events_[i], CudaStreamOf(branches_[i + 1])));
