@@ -179,8 +179,10 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
   int exit_status = 0;
   for (int round = 1; round <= rounds; ++round) {
     std::cout << "round " << round << " of " << rounds << std::endl;
-    std::vector<std::string> command = CommandOf(WithoutRounds(args));
-    command.push_back(absl::StrCat("--round=", round));
+    std::vector<std::string> command = {absl::StrCat("--round=", round)};
+    const std::vector<std::string> rest = WithoutRounds(args);
+    command.insert(command.end(), rest.begin(), rest.end());
+    command = CommandOf(command);
     VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(command, /*capture=*/false));
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command goes on where this one stopped");
@@ -292,7 +294,15 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   if (rounds < 1) {
     return absl::InvalidArgumentError(absl::StrCat("rounds ", rounds, ": allowed are 1 and more"));
   }
-  if (rounds > 1) return RunRounds(rounds, args);
+  if (rounds > 1) {
+    if (!values["round"].defaulted() || values.count("profiled-side") != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rounds ", rounds,
+                       ": not together with --round or --profiled-side, which are "
+                       "of one round"));
+    }
+    return RunRounds(rounds, args);
+  }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   if (values.count("profiled-side") != 0) {
     return RunForProfiler(values["profiled-side"].as<std::string>(), definitions, cell_options,

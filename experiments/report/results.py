@@ -172,6 +172,7 @@ def _read(path):
                 definition = line["definition"]
             if line.get("kind") != "cell":
                 continue
+            rounds.check(line)
             problem = disagreement(line) if "result" in line else None
             if problem:
                 problems.append(f"line {number} is left out, for it contradicts itself: {problem}")

@@ -10,6 +10,7 @@ import copy
 import json
 import statistics
 
+TOO_FEW = "too few pairs"
 SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of experiments/harness/statistics.h
 
 
@@ -52,7 +53,8 @@ def _merge_results(results):
     merged["rounds"] = len(results)
     if all(r.get("speedup") for r in results):
         merged["speedup"] = _ratio([r["speedup"] for r in results])
-        merged["verdict"] = judge(merged["speedup"])
+        too_few = [r["verdict"] for r in results if r["verdict"] == TOO_FEW]
+        merged["verdict"] = too_few[0] if too_few else judge(merged["speedup"])
     for stage in list(merged.get("stage_speedups", {})):
         ratios = [r["stage_speedups"].get(stage) for r in results]
         if all(ratios):
@@ -62,21 +64,37 @@ def _merge_results(results):
     return merged
 
 
+def run_of(line):
+    """Rounds of one run have this in common; raises KeyError where a line does not say it."""
+    provenance = line["provenance"]
+    return (provenance["commit"], provenance.get("dirty"), line.get("seed"),
+            line.get("result", {}).get("pairs"))
+
+
+def check(line):
+    """Raises KeyError or TypeError for a line that merge could not read."""
+    run_of(line)
+    line["provenance"]["time_utc"] + ""
+    for side in "ab" if "result" in line else "":
+        values = line["result"][side]
+        values["wall_ms"]["median"] + 0
+        for times in values["stages_ms"].values():
+            times["median"] + 0
+
+
 def merge(lines):
-    """The lines, with one in the place of several rounds of a cell. Rounds of an older commit than a
-    cell's latest line do not count."""
+    """The lines, with one in the place of several rounds of a cell. Rounds of another run than a cell's
+    latest line with a result, of another commit say, do not count."""
     cells = {}
     for line in lines:
         cells.setdefault(identity(line), []).append(line)
     merged = []
     for rounds in cells.values():
-        latest = max(rounds, key=lambda line: line["provenance"]["time_utc"])
-        commit = latest["provenance"]["commit"]
-        rounds = sorted((line for line in rounds if line["provenance"]["commit"] == commit),
-                        key=round_of)
         whole = [line for line in rounds if "result" in line]
-        if len(whole) < 2:
+        latest = max(whole or rounds, key=lambda line: line["provenance"]["time_utc"])
+        same = sorted((line for line in whole if run_of(line) == run_of(latest)), key=round_of)
+        if len(same) < 2:
             merged.append(latest)
             continue
-        merged.append({**whole[0], "result": _merge_results([line["result"] for line in whole])})
+        merged.append({**same[0], "result": _merge_results([line["result"] for line in same])})
     return merged

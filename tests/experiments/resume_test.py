@@ -117,6 +117,11 @@ class ResumeTest(unittest.TestCase):
             self.assertEqual(refused.returncode, 1)
             self.assertIn(f"{option[2:]} 0: allowed are 1 and more", refused.stderr)
 
+    def test_rounds_and_a_round_of_them_exclude_each_other(self):
+        refused = support.run(*self.command(pairs=20), "--rounds", "2", "--round", "1")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("rounds 2: not together with --round", refused.stderr)
+
     def test_fewer_pairs_only_with_quick_and_said_so(self):
         refused = support.run(*self.command(pairs=5))
         self.assertEqual(refused.returncode, 1)

@@ -109,6 +109,25 @@ class RoundsTest(unittest.TestCase):
         merged, = rounds.merge([self.line(1, 1.2), self.line(2, 0.9), self.line(3, 1.3)])
         self.assertEqual(merged["result"]["verdict"], "no difference")
 
+    def test_too_few_pairs_stay_too_few(self):
+        lines = [self.line(number, 1.5) for number in (1, 2)]
+        lines[1]["result"]["verdict"] = "too few pairs"
+        merged, = rounds.merge(lines)
+        self.assertEqual(merged["result"]["verdict"], "too few pairs")
+
+    def test_rounds_of_another_run_do_not_count(self):
+        other = self.line(2, 3.0)
+        other["seed"] = 2
+        merged, = rounds.merge([other, self.line(1, 1.5, hour=2), self.line(3, 1.5, hour=2)])
+        self.assertEqual(merged["result"]["speedup"]["ratio"], 1.5)
+        self.assertEqual(merged["result"]["rounds"], 2)
+
+    def test_a_refused_round_leaves_the_others(self):
+        refused = {**self.line(3, 1.0, hour=3), "status": "refused"}
+        del refused["result"]
+        merged, = rounds.merge([self.line(1, 1.5), self.line(2, 1.5), refused])
+        self.assertEqual(merged["result"]["rounds"], 2)
+
     def test_one_round_is_left_as_it_is(self):
         line = self.line(1, 1.5)
         self.assertEqual(rounds.merge([line]), [line])
