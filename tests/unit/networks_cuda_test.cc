@@ -174,6 +174,7 @@ TEST_F(NetworksCudaTest, FramesMayFollowEachOtherWithoutAWait) {
     const Tensor input =
         *Tensor::FromHost(features_, static_cast<int64_t>(rows_.size()), 4, context);
     std::vector<Tensor> outputs;
+    outputs.reserve(4);
     for (int frame = 0; frame < 4; ++frame) {
       outputs.push_back(std::move(runner->Run(coordinates, input.view())->features));
     }
