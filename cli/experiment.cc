@@ -179,11 +179,10 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
   int exit_status = 0;
   for (int round = 1; round <= rounds; ++round) {
     std::cout << "round " << round << " of " << rounds << std::endl;
-    std::vector<std::string> command = {absl::StrCat("--round=", round)};
-    const std::vector<std::string> rest = WithoutRounds(args);
-    command.insert(command.end(), rest.begin(), rest.end());
-    command = CommandOf(command);
-    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(command, /*capture=*/false));
+    std::vector<std::string> of_round = WithoutRounds(args);
+    of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
+    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
+                             RunProgram(CommandOf(of_round), /*capture=*/false));
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command goes on where this one stopped");
     }

@@ -23,13 +23,15 @@ class LaunchBatch {
   LaunchBatch& operator=(const LaunchBatch&) = delete;
 
   bool open() const { return stream_ != nullptr; }
-  // Until End the host must not wait for the stream, nor take memory from a pool on it.
+  // None may be open (checked). Until End the host must not wait for the stream, nor take memory
+  // from a pool on it. The error of the runtime's call.
   absl::Status Begin(cudaStream_t stream);
   // `what` distinguishes what is queued next, as the kernel's address does.
   void Note(const void* what) {
     if (open()) signature_ = (signature_ ^ reinterpret_cast<uintptr_t>(what)) * kMix;
   }
-  // Launches what was captured, also after an error; does nothing where none is open.
+  // Queues what was captured, also after an error of the work, and does not wait; does nothing
+  // where none is open. The error of the runtime's call; then all of it is lost.
   absl::Status End();
   // Frees the graphs; those under way end first.
   void Clear();

@@ -1,11 +1,11 @@
 """Two sets of results of the same experiments, held against each other."""
 
 import copy
-import json
 import math
 import statistics
 from typing import NamedTuple
 
+import rounds
 import rule
 
 HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "intervals meet",
@@ -30,13 +30,8 @@ class Agreement(NamedTuple):
                 f"{self.change:.2f}x", self.figures or "", self.same_figures if self.figures else ""]
 
 
-def _key(cell):
-    """What was measured: the cell without what a run finds out."""
-    return json.dumps(cell["cell"], sort_keys=True)
-
-
 def _ratios(experiment):
-    return {_key(cell): cell["result"]
+    return {rounds.identity(cell): cell["result"]
             for cell in experiment.measured() if cell.get("result", {}).get("speedup")}
 
 
@@ -56,7 +51,7 @@ def _verdicts(experiment, keys):
     """Of the published figures, from the cells of these keys alone: figures over other cells would be
     other claims."""
     shared = copy.copy(experiment)
-    shared.cells = [cell for cell in experiment.cells if _key(cell) in keys]
+    shared.cells = [cell for cell in experiment.cells if rounds.identity(cell) in keys]
     return [rule.judge(figure, shared).verdict
             for figure in experiment.definition.get("published", [])]
 

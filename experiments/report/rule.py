@@ -20,6 +20,7 @@ import dataclasses
 import math
 
 import results as lines
+from rounds import SMALLEST_DIFFERENCE
 
 REPRODUCED = "reproduced"
 IN_DIRECTION = "reproduced in direction"
@@ -28,7 +29,6 @@ NOT_MEASURABLE = "not measurable here"
 VERDICTS = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED, NOT_MEASURABLE)
 
 MIN_PAIRS = 20
-SMALLEST_DIFFERENCE = 0.01
 NO_DIFFERENCE = 0.05
 NO_DIFFERENCE_BAND = 1.1
 VALUE_TOLERANCE = 0.25
