@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/rarest_order.h"
 #include "core/kernel_map.h"
-#include "core/mask_order.h"
 
 namespace voxconv {
 namespace {
@@ -166,39 +165,6 @@ uint64_t MaskSortKey(const uint32_t* mask, int words, MaskOrder order) {
   return key;
 }
 
-// The rank of every offset by how many rows have it (core/mask_order.h).
-std::vector<int32_t> PlacesByFrequency(const uint32_t* masks, int64_t rows, int words,
-                                       int num_bits) {
-  std::vector<int64_t> counts(num_bits, 0);
-  for (int64_t i = 0; i < rows * words; ++i) {
-    const int64_t first = i % words * 32;
-    for (uint32_t rest = masks[i]; rest != 0; rest &= rest - 1) {
-      ++counts[first + absl::countr_zero(rest)];
-    }
-  }
-  std::vector<int32_t> by_place(num_bits), place(num_bits);
-  std::iota(by_place.begin(), by_place.end(), 0);
-  std::stable_sort(by_place.begin(), by_place.end(),
-                   [&](int32_t a, int32_t b) { return counts[a] > counts[b]; });
-  for (int32_t i = 0; i < num_bits; ++i) place[by_place[i]] = i;
-  return place;
-}
-
-uint64_t RarestSortKey(const uint32_t* mask, int words, const std::vector<int32_t>& place) {
-  int32_t rarest = -1, second = -1;
-  for (int w = 0; w < words; ++w) {
-    for (uint32_t rest = mask[w]; rest != 0; rest &= rest - 1) {
-      const int32_t p = place[w * 32 + absl::countr_zero(rest)];
-      if (p > rarest) {
-        second = std::exchange(rarest, p);
-      } else {
-        second = std::max(second, p);
-      }
-    }
-  }
-  return RarestKey(rarest, second);
-}
-
 class MaskSorter {
  public:
   MaskSorter(const KernelMap& map, const LayoutRequest& request, const ExecutionContext& context)
@@ -251,16 +217,13 @@ class MaskSorter {
     if (request_.mask_order == MaskOrder::kNone) return absl::OkStatus();
     VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> key_of_row, AllocateArray<uint64_t>(rows, context_));
     uint64_t* keys = key_of_row.data();
-    std::vector<int32_t> place;
-    const bool rarest = request_.mask_order == MaskOrder::kRarest;
-    if (rarest) {
-      place = PlacesByFrequency(masks, rows, result.words,
-                                result.split_ptr[s + 1] - result.split_ptr[s]);
-    }
-    for (int64_t row = 0; row < rows; ++row) {
-      const uint32_t* mask = masks + row * result.words;
-      keys[row] = rarest ? RarestSortKey(mask, result.words, place)
-                         : MaskSortKey(mask, result.words, request_.mask_order);
+    const int num_offsets = result.split_ptr[s + 1] - result.split_ptr[s];
+    if (request_.mask_order == MaskOrder::kRarest) {
+      MakeRarestKeys(masks, rows, result.words, num_offsets, keys);
+    } else {
+      for (int64_t row = 0; row < rows; ++row) {
+        keys[row] = MaskSortKey(masks + row * result.words, result.words, request_.mask_order);
+      }
     }
     // Stable, so that rows of one mask stay in order and neighbours in memory.
     std::stable_sort(order, order + rows, [&](int32_t a, int32_t b) { return keys[a] < keys[b]; });

@@ -23,112 +23,206 @@ struct Masks {
   int num_bits;
 };
 
-// Rows with each offset, as every block of CountOffsets has counted: [blocks, offsets]. Adding them
-// up where they are needed takes less than setting a sum to zero before.
-struct OffsetCounts {
-  int32_t* of_block;  // null: nothing is counted
-  int blocks;
-};
-
-__global__ void __launch_bounds__(kThreads) CountOffsets(Masks masks, OffsetCounts counts) {
-  __shared__ int32_t block_counts[32];
-  const int lane = threadIdx.x % 32;
-  for (int word = 0; word < masks.num_words; ++word) {
-    if (threadIdx.x < 32) block_counts[threadIdx.x] = 0;
-    __syncthreads();
-    int32_t mine = 0;  // rows with bit `lane`
-    const int64_t stride = int64_t{gridDim.x} * kThreads;
-    const int64_t rounds = (masks.rows + stride - 1) / stride;
-    for (int64_t round = 0; round < rounds; ++round) {
-      const int64_t row = round * stride + int64_t{blockIdx.x} * kThreads + threadIdx.x;
-      const uint32_t mask = row < masks.rows ? masks.words[row * masks.num_words + word] : 0;
-#pragma unroll
-      for (int bit = 0; bit < 32; ++bit) {
-        const int32_t count = __popc(__ballot_sync(kAllLanes, mask >> bit & 1));
-        if (lane == bit) mine += count;
-      }
-    }
-    atomicAdd(block_counts + lane, mine);
-    __syncthreads();
-    const int k = word * 32 + static_cast<int>(threadIdx.x);
-    if (threadIdx.x < 32 && k < masks.num_bits) {
-      counts.of_block[int64_t{blockIdx.x} * masks.num_bits + k] = block_counts[threadIdx.x];
-    }
-    __syncthreads();
-  }
-}
-
-// sums[k]: rows with offset k.
-__device__ void SumCounts(const OffsetCounts& counts, int num_bits, int32_t* sums) {
-  const int lane = threadIdx.x % 32;
-  for (int k = threadIdx.x / 32; k < num_bits; k += kWarps) {
-    int32_t sum = 0;
-    for (int block = lane; block < counts.blocks; block += 32) {
-      sum += counts.of_block[int64_t{block} * num_bits + k];
-    }
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-    if (lane == 0) sums[k] = sum;
-  }
-  __syncthreads();
-}
-
-// place[k]: how many offsets are more frequent than k, of equals those before it.
-__device__ void RankOffsets(const int32_t* counts, int num_bits, int32_t* place) {
-  for (int k = threadIdx.x; k < num_bits; k += blockDim.x) {
-    const int32_t mine = counts[k];
-    int32_t before = 0;
-    for (int j = 0; j < num_bits; ++j) {
-      before += static_cast<int32_t>(counts[j] > mine || (counts[j] == mine && j < k));
-    }
-    place[k] = before;
-  }
-}
-
-// RarestKey of core/mask_order.h, by the places of all offsets.
-__device__ uint32_t KeyOfRow(const Masks& masks, int64_t row, const int32_t* place) {
-  int32_t rarest = -1, second = -1;
-  for (int word = 0; word < masks.num_words; ++word) {
-    for (uint32_t rest = masks.words[row * masks.num_words + word]; rest != 0; rest &= rest - 1) {
-      const int32_t p = place[word * 32 + __ffs(static_cast<int>(rest)) - 1];
-      if (p > rarest) {
-        second = rarest;
-        rarest = p;
-      } else if (p > second) {
-        second = p;
-      }
-    }
-  }
-  return RarestKey(rarest, second);
-}
-
-// Entries of shared memory for a number to each offset, in whole lines.
+// Entries of shared memory for a number to each offset, in whole words of the masks.
 __host__ __device__ constexpr int OffsetRoom(int num_bits) { return (num_bits + 31) / 32 * 32; }
 
-// keys[row]; and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
-// Without `counts` the key is the mask itself. Block b has rows [b * block_rows, (b + 1) * ...).
-template <typename Key>
-__global__ void __launch_bounds__(kThreads)
-    MakeKeys(Masks masks, OffsetCounts counts, int64_t block_rows, int buckets, Key* keys,
-             int32_t* histograms) {
-  extern __shared__ int32_t shared[];
-  const bool by_rarest = counts.of_block != nullptr;
-  int32_t* const sums = shared;
-  int32_t* const place = sums + OffsetRoom(masks.num_bits);
-  int32_t* const histogram = place + OffsetRoom(masks.num_bits);
-  if (by_rarest) {
-    SumCounts(counts, masks.num_bits, sums);
-    RankOffsets(sums, masks.num_bits, place);
+// Bit l of lane k's result: bit k of lane l's.
+__device__ uint32_t Transpose(uint32_t bits) {
+  constexpr uint32_t kLower[] = {0x55555555, 0x33333333, 0x0F0F0F0F, 0x00FF00FF, 0x0000FFFF};
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 4; i >= 0; --i) {
+    const int step = 1 << i;
+    const uint32_t other = __shfl_xor_sync(kAllLanes, bits, step);
+    bits = (lane & step) != 0 ? (bits & ~kLower[i]) | (other >> step & kLower[i])
+                              : (bits & kLower[i]) | (other << step & ~kLower[i]);
   }
+  return bits;
+}
+
+// How many lanes come before this one: those with a larger count and, of equals, lower ones.
+__device__ int RankOfLane(int count) {
+  const int lane = threadIdx.x % 32;
+  int before = 0;
+#pragma unroll
+  for (int other = 0; other < 32; ++other) {
+    const int its = __shfl_sync(kAllLanes, count, other);
+    before += static_cast<int>(its > count || (its == count && other < lane));
+  }
+  return before;
+}
+
+// The ranks of core/mask_order.h. Every block finds them for itself, which takes less than a kernel
+// before that the others wait for. Called by all threads of a block.
+class OffsetRanks {
+ public:
+  // Of the second rarest offset. By places: of the rarest offset, then of the other.
+  struct Paired {
+    int32_t beside[32][32];  // sampled rows
+    uint8_t rank[32][32];
+    int32_t by_place[32];  // offset
+  };
+
+  // Entries of `shared`.
+  static constexpr int SharedInts(int num_bits) { return 2 * OffsetRoom(num_bits); }
+
+  __device__ OffsetRanks(const Masks& masks, int32_t* shared, Paired& second)
+      : masks_(masks),
+        counts_(shared),
+        place_(shared + OffsetRoom(masks.num_bits)),
+        second_(second) {
+    for (int k = threadIdx.x; k < OffsetRoom(masks.num_bits); k += kThreads) counts_[k] = 0;
+    for (int i = threadIdx.x; i < 32 * 32; i += kThreads) second_.beside[i / 32][i % 32] = 0;
+    __syncthreads();
+    uint32_t columns[kRounds];
+    for (int word = 0; word < masks.num_words; ++word) CountWord(word, columns);
+    __syncthreads();
+    if (paired()) {
+      RankPlaces();
+      RankSecond(columns);
+    } else {
+      RankManyPlaces();
+    }
+  }
+
+  __device__ uint32_t KeyOfRow(int64_t row) const {
+    return paired() ? KeyOfWord(masks_.words[row]) : KeyByPlaces(row);
+  }
+
+ private:
+  static constexpr int kRounds = kMaxRankedRows / kThreads;
+  static_assert(kRounds * kThreads == kMaxRankedRows && kMaxPairedOffsets == 32);
+
+  __device__ bool paired() const { return masks_.num_bits <= kMaxPairedOffsets; }
+
+  // columns[r], lane k: which of 32 sampled rows have offset k of the word.
+  __device__ void CountWord(int word, uint32_t (&columns)[kRounds]) {
+    const int64_t sampled = min(masks_.rows, kMaxRankedRows);
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      const int64_t i = r * kThreads + threadIdx.x;
+      columns[r] =
+          i < sampled ? masks_.words[RankedRow(i, masks_.rows) * masks_.num_words + word] : 0;
+    }
+    int32_t count = 0;
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      columns[r] = Transpose(columns[r]);
+      count += __popc(columns[r]);
+    }
+    atomicAdd(counts_ + word * 32 + threadIdx.x % 32, count);
+  }
+
+  __device__ void RankPlaces() {
+    if (threadIdx.x < 32) {
+      const int lane = threadIdx.x;
+      const int place = RankOfLane(lane < masks_.num_bits ? counts_[lane] : -1);
+      place_[lane] = place;
+      second_.by_place[place] = lane;
+    }
+    __syncthreads();
+  }
+
+  __device__ void RankManyPlaces() {
+    for (int k = threadIdx.x; k < masks_.num_bits; k += kThreads) {
+      const int32_t count = counts_[k];
+      int32_t before = 0;
+      for (int j = 0; j < masks_.num_bits; ++j) {
+        before += static_cast<int32_t>(counts_[j] > count || (counts_[j] == count && j < k));
+      }
+      place_[k] = before;
+    }
+    __syncthreads();
+  }
+
+  __device__ void RankSecond(const uint32_t (&columns)[kRounds]) {
+    const int lane = threadIdx.x % 32, offset = second_.by_place[lane];
+    int32_t beside[32] = {};  // rows with place `lane` whose rarest offset has place p
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      const uint32_t mine = __shfl_sync(kAllLanes, columns[r], offset);
+      uint32_t rest = kAllLanes;  // rows whose rarest offset has not been found
+#pragma unroll
+      for (int p = 31; p > 0; --p) {
+        const uint32_t rows = __shfl_sync(kAllLanes, mine, p);
+        beside[p] += __popc(mine & rows & rest);
+        rest &= ~rows;
+      }
+    }
+#pragma unroll
+    for (int p = 1; p < 32; ++p) {
+      if (lane < p) atomicAdd(&second_.beside[p][lane], beside[p]);
+    }
+    __syncthreads();
+    for (int p = threadIdx.x / 32; p < 32; p += kWarps) {
+      const int rank = RankOfLane(lane < p ? second_.beside[p][lane] : -1);
+      second_.rank[p][lane] = static_cast<uint8_t>(rank);
+    }
+    __syncthreads();
+  }
+
+  __device__ uint32_t KeyOfWord(uint32_t mask) const {
+    uint32_t places = 0;
+    for (; mask != 0; mask &= mask - 1) places |= 1u << place_[__ffs(static_cast<int>(mask)) - 1];
+    if (places == 0) return RarestKey(-1, -1);
+    const int rarest = 31 - __clz(static_cast<int>(places));
+    int second = -1;
+    for (places ^= 1u << rarest; places != 0; places &= places - 1) {
+      second = max(second, int{second_.rank[rarest][__ffs(static_cast<int>(places)) - 1]});
+    }
+    return RarestKey(rarest, second);
+  }
+
+  __device__ uint32_t KeyByPlaces(int64_t row) const {
+    int32_t rarest = -1, second = -1;
+    for (int word = 0; word < masks_.num_words; ++word) {
+      uint32_t rest = masks_.words[row * masks_.num_words + word];
+      for (; rest != 0; rest &= rest - 1) {
+        const int32_t place = place_[word * 32 + __ffs(static_cast<int>(rest)) - 1];
+        if (place > rarest) {
+          second = rarest;
+          rarest = place;
+        } else if (place > second) {
+          second = place;
+        }
+      }
+    }
+    return RarestKey(rarest, second);
+  }
+
+  const Masks& masks_;
+  int32_t* counts_;  // [OffsetRoom]: sampled rows with each offset
+  int32_t* place_;   // [OffsetRoom]
+  Paired& second_;
+};
+
+// keys[row]: by the rarest offsets, or the mask itself; and where `histograms` is given, [blocks,
+// buckets]: rows of each block with each key. Block b has rows [b * block_rows, (b + 1) * ...).
+template <typename Key, bool kByRarest>
+__global__ void __launch_bounds__(kThreads)
+    MakeKeys(Masks masks, int64_t block_rows, int buckets, Key* keys, int32_t* histograms) {
+  extern __shared__ int32_t shared[];
+  int32_t* const histogram = shared;
   if (histograms != nullptr) {
     for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
   }
-  __syncthreads();
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = min(first + block_rows, masks.rows);
-  for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
-    const uint32_t key = by_rarest ? KeyOfRow(masks, row, place) : masks.words[row];
+  const auto write = [&](int64_t row, uint32_t key) {
     keys[row] = static_cast<Key>(key);
     if (histograms != nullptr) atomicAdd(histogram + key, 1);
+  };
+  if constexpr (kByRarest) {
+    __shared__ OffsetRanks::Paired second;
+    const OffsetRanks ranks(masks, shared + (histograms != nullptr ? buckets : 0), second);
+    for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
+      write(row, ranks.KeyOfRow(row));
+    }
+  } else {
+    __syncthreads();
+    for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
+      write(row, masks.words[row]);
+    }
   }
   if (histograms == nullptr) return;
   __syncthreads();
@@ -208,34 +302,42 @@ __global__ void FillRows(int64_t rows, int32_t* order) {
   if (row < rows) order[row] = static_cast<int32_t>(row);
 }
 
-absl::Status SortBuckets(const Masks& masks, const OffsetCounts& counts, int buckets,
-                         int32_t* order, const ExecutionContext& context) {
-  const int64_t block_rows = CeilDiv(CeilDiv(masks.rows, kMaxBlocks), kThreads) * kThreads;
+// Rows of a block, where there are at most kMaxBlocks.
+int64_t BlockRows(int64_t rows) { return CeilDiv(CeilDiv(rows, kMaxBlocks), kThreads) * kThreads; }
+
+template <bool kByRarest>
+absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
+                         const ExecutionContext& context) {
+  const int64_t block_rows = BlockRows(masks.rows);
   const int64_t blocks = CeilDiv(masks.rows, block_rows);
   VOXCONV_ASSIGN_OR_RETURN(Array<uint16_t> keys, AllocateArray<uint16_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> histograms,
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
-  VOXCONV_LAUNCH(MakeKeys<uint16_t>, grid, kThreads,
-                 (buckets + 2 * OffsetRoom(masks.num_bits)) * sizeof(int32_t), context, masks,
-                 counts, block_rows, buckets, keys.data(), histograms.data());
+  const auto make_keys = MakeKeys<uint16_t, kByRarest>;
+  VOXCONV_LAUNCH(make_keys, grid, kThreads,
+                 (buckets + OffsetRanks::SharedInts(masks.num_bits)) * sizeof(int32_t), context,
+                 masks, block_rows, buckets, keys.data(), histograms.data());
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
                  keys.data(), masks.rows, block_rows, histograms.data(), buckets, order);
   return absl::OkStatus();
 }
 
-// More buckets than a block has threads.
-absl::Status SortKeys(const Masks& masks, const OffsetCounts& counts, int64_t buckets,
-                      int32_t* order, const ExecutionContext& context) {
+// By the rarest offsets, with more buckets than a block has threads.
+absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
+                      const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(masks.rows, context));
   VOXCONV_LAUNCH(FillRows, GridFor(masks.rows, kThreads), kThreads, 0, context, masks.rows,
                  as_given.data());
-  VOXCONV_LAUNCH(MakeKeys<uint32_t>, GridFor(masks.rows, kThreads), kThreads,
-                 2 * OffsetRoom(masks.num_bits) * sizeof(int32_t), context, masks, counts,
-                 int64_t{kThreads}, 0, keys.data(), static_cast<int32_t*>(nullptr));
+  const int64_t block_rows = BlockRows(masks.rows);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
+  const auto make_keys = MakeKeys<uint32_t, true>;
+  VOXCONV_LAUNCH(make_keys, grid, kThreads,
+                 OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t), context, masks,
+                 block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }
@@ -246,22 +348,16 @@ absl::Status OrderByRarest(const uint32_t* words, int64_t rows, int num_words, i
                            int32_t* order, const ExecutionContext& context) {
   if (rows == 0) return absl::OkStatus();
   const Masks masks{words, rows, num_words, num_bits};
-  const int64_t blocks = std::min<int64_t>(CeilDiv(rows, kThreads), kMaxBlocks);
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> of_block,
-                           AllocateArray<int32_t>(blocks * num_bits, context));
-  const OffsetCounts counts{of_block.data(), static_cast<int>(blocks)};
-  VOXCONV_LAUNCH(CountOffsets, dim3(static_cast<unsigned>(blocks)), kThreads, 0, context, masks,
-                 counts);
   const int64_t buckets = NumRarestKeys(num_bits);
-  return buckets <= kThreads ? SortBuckets(masks, counts, static_cast<int>(buckets), order, context)
-                             : SortKeys(masks, counts, buckets, order, context);
+  return buckets <= kThreads ? SortBuckets<true>(masks, static_cast<int>(buckets), order, context)
+                             : SortKeys(masks, buckets, order, context);
 }
 
 absl::Status OrderByShortMask(const uint32_t* words, int64_t rows, int num_bits, int32_t* order,
                               const ExecutionContext& context) {
   VOXCONV_CHECK(num_bits <= kMaxShortMaskBits);
   if (rows == 0) return absl::OkStatus();
-  return SortBuckets({words, rows, 1, num_bits}, {nullptr, 0}, 1 << num_bits, order, context);
+  return SortBuckets<false>({words, rows, 1, num_bits}, 1 << num_bits, order, context);
 }
 
 }  // namespace voxconv

@@ -1,0 +1,16 @@
+// MaskOrder::kRarest on the host (core/mask_order.h).
+#ifndef VOXCONV_BACKENDS_CPU_RAREST_ORDER_H_
+#define VOXCONV_BACKENDS_CPU_RAREST_ORDER_H_
+
+#include <cstdint>
+
+namespace voxconv {
+
+// keys[row]: the row's RarestKey. `masks` is [rows, words], with `num_offsets` bits. O(pairs), and
+// O(num_offsets^2 log num_offsets) for the ranks.
+void MakeRarestKeys(const uint32_t* masks, int64_t rows, int words, int num_offsets,
+                    uint64_t* keys);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CPU_RAREST_ORDER_H_
