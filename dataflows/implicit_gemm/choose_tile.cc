@@ -59,15 +59,25 @@ int ShareOffsets(const ImplicitGemmChoice& choice, int64_t tiles,
 }
 
 // The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
-// has few, the costliest would go on when all others are done. Adding up costs a pass over the
-// tile.
-void ShareTiles(int64_t tiles, const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+// has few, the costliest go on when all others are done. Adding up costs a pass over the tile.
+void ShareTiles(int64_t rows_of_tiles, int64_t tiles_n, const ImplicitGemmDevice& device,
+                ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4;
-  const int64_t resident = int64_t{device.multiprocessors} * (tile.rows == 128 ? 2 : 1);
-  if (2 * tiles > 3 * resident) return;
-  tile.shares =
-      static_cast<int>(std::clamp<int64_t>((resident + tiles / 2) / tiles, 2, kMaxShares));
-  tile.shared_tiles = static_cast<int>(std::min(tiles, resident));
+  const bool two = tile.rows == 128 && tile.channels <= 128;
+  const int64_t resident = int64_t{device.multiprocessors} * (two ? 2 : 1);
+  const int64_t tiles = rows_of_tiles * tiles_n;
+  if (tiles <= resident) {
+    tile.shares =
+        static_cast<int>(std::clamp<int64_t>((resident + tiles / 2) / tiles, 2, kMaxShares));
+    tile.shared_tiles = static_cast<int>(tiles);
+    tile.share_offsets = 4;
+  } else if (tiles * tiles_n <= 3 * resident) {
+    // Those of nearly all offsets alone. More channels also mean coarser levels, whose tiles have
+    // more offsets each: there is work enough beside the costliest.
+    tile.shares = 2;
+    tile.shared_tiles = static_cast<int>(resident / 2);
+    tile.share_offsets = 12;
+  }
 }
 
 }  // namespace
@@ -88,16 +98,22 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.channels = BlockChannels(choice.tile_channels, c_out);
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
-  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors;
+  // So few tiles that even the shares of all of them leave most of the device idle.
+  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors / 8;
   const bool warpgroup = choice.warpgroups && device.warpgroup_products && size == 2 &&
                          tile.channels >= 64 && (choice.tile == 0 ? !few : choice.tile > 64);
   if (warpgroup) {
     tile.kernel = ImplicitGemmKernel::kWarpgroup;
     tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
+    // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth
+    // of that memory is the bound.
+    const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
+    if (choice.tile_channels == 0 && tile.rows == 128 && fits) tile.channels = 256;
     tile.skip_rows = kWarpgroupRows;
     tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
     if (choice.splits == 1 && choice.num_offsets <= 32 && choice.num_outputs > 0) {
-      ShareTiles(CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device, tile);
+      ShareTiles(CeilDiv(choice.num_outputs, tile.rows), CeilDiv(c_out, tile.channels), device,
+                 tile);
     }
     return tile;
   }

@@ -105,7 +105,7 @@ absl::Status RegisterImplicitGemm(Registry& registry) {
        .options = Schema(),
        .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
                           "tile=128,tile_channels=32", "tile=128,tile_channels=128",
-                          "tile=256,tile_channels=64"}},
+                          "tile=128,tile_channels=256", "tile=256,tile_channels=64"}},
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
         return std::make_unique<ImplicitGemm>(std::move(options));
       });

@@ -100,6 +100,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.k_parts = plan.tile().k_parts;
   args.shares = plan.tile().shares;
   args.shared_tiles = plan.tile().shared_tiles;
+  args.share_offsets = plan.tile().share_offsets;
   std::copy(layout.split_ptr.begin(), layout.split_ptr.end(), args.split_ptr);
   const Epilogue& epilogue = forward.epilogue;
   args.scale = epilogue.scale;

@@ -42,10 +42,11 @@ struct ImplicitGemmArgs {
   int splits = 1;
   int k_parts = 1;  // blocks that share the offsets of one tile of a split; block kernel only
   // Warpgroup kernel only: up to `shares` blocks share the offsets of each of the first
-  // `shared_tiles` tiles, and add up through shared_sums, [shared_tiles, shares, rows of a tile,
-  // channels of a tile].
+  // `shared_tiles` tiles, with at least share_offsets each, and add up through shared_sums,
+  // [shared_tiles, shares, rows of a tile, channels of a tile].
   int shares = 1;
   int shared_tiles = 0;
+  int share_offsets = 1;
   float* shared_sums = nullptr;
   int32_t split_ptr[kMaxSplits + 1] = {};
   // core/dataflow.h, Epilogue; not applied to partial sums.
@@ -72,9 +73,10 @@ struct ImplicitGemmTile {
   int channels = 0;         // output channels of a block
   int skip_rows = 0;        // rows that share one set of offsets to multiply
   int64_t padded_c_in = 0;  // channels of an input row as the kernel takes it
-  int k_parts = 1;          // these three: see ImplicitGemmArgs
+  int k_parts = 1;          // these four: see ImplicitGemmArgs
   int shares = 1;
   int shared_tiles = 0;
+  int share_offsets = 1;
 };
 
 struct ImplicitGemmChoice {

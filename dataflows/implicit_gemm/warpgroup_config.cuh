@@ -19,7 +19,9 @@ struct WarpgroupConfig {
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
   static constexpr int kGroups = kRows / 64;
-  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;
+  // Where there are registers for them, twice as many: their instructions are what a tile with all
+  // offsets waits for.
+  static constexpr int kCopyThreads = kBlocksValue == 1 || kChannels <= 96 ? 128 : 64;
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
   static constexpr int kRowBytes = 128;
@@ -56,7 +58,6 @@ struct WarpgroupConfig {
 template <typename Config>
 struct TilePiece {
   static constexpr int64_t kRows = Config::kRows, kChannels = Config::kChannels;
-  static constexpr int kMinOffsets = 4;  // of a share: fewer cost more to add up than to multiply
 
   __host__ __device__ static int64_t Count(const ImplicitGemmArgs& args) {
     return (args.num_outputs + kRows - 1) / kRows * ((args.c_out + kChannels - 1) / kChannels) *
@@ -76,16 +77,17 @@ struct TilePiece {
     first_row = (tiles_m - 1 - rest / parts) * kRows;
     part = static_cast<int>(rest % parts);
     split = part;
+    share_offsets = args.share_offsets;
     words = SplitWords(args, split);
   }
 
   // Into how many shares a tile with these offsets goes: as many pieces of it have work.
   __device__ int SharesOf(uint32_t offsets) const {
-    return max(min(max_shares, __popc(offsets) / kMinOffsets), 1);
+    return max(min(max_shares, __popc(offsets) / share_offsets), 1);
   }
 
   uint32_t tile;
-  int share, max_shares;
+  int share, max_shares, share_offsets;
   int64_t first_row;
   int channel;
   int part, split;
