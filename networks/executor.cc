@@ -64,7 +64,10 @@ class Execution {
       VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
     }
     features_ = &features;
-    if (cuda) VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+    if (cuda) {
+      VOXCONV_RETURN_IF_ERROR(BuildMaps());  // of the input's level
+      VOXCONV_RETURN_IF_ERROR(MakeCoordinates());
+    }
     VOXCONV_RETURN_IF_ERROR(TakeFeatures());
     while (next_ < schedule_.order.size()) VOXCONV_RETURN_IF_ERROR(RunNext());
     return absl::OkStatus();
@@ -112,7 +115,7 @@ class Execution {
   }
 
   // All sets at the start, so that the host waits for their sizes while little else is queued: the
-  // maps and the layers that need none of them.
+  // layers that need none of them.
   absl::Status MakeCoordinates() {
     for (const CoordinateChain& chain : network_.chains) {
       RecordInto(Report(chain.node).profile);

@@ -14,26 +14,7 @@ MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
     listed[slot] = true;
     build_order_.push_back({slot, i});
   }
-  OwnMapsFirst();
   Clear();
-}
-
-// The map inside a level takes longer than the one that leads there, and is needed right after it:
-// it is built first.
-void MapStore::OwnMapsFirst() {
-  const auto coordinates = [&](const Build& build) {
-    const MapSlot& root = RootOf(build.slot);
-    return std::pair(network_.maps.indices[root.index].coordinates,
-                     network_.graph.node(root.node).coordinates);
-  };
-  for (size_t i = 0; i + 1 < build_order_.size(); ++i) {
-    const auto [from, to] = coordinates(build_order_[i]);
-    const auto [next_from, next_to] = coordinates(build_order_[i + 1]);
-    if (from == to || next_from != to || next_to != to) continue;
-    std::swap(build_order_[i].slot, build_order_[i + 1].slot);
-    build_order_[i + 1].position = build_order_[i].position;
-    ++i;
-  }
 }
 
 void MapStore::Start(const CoordinateSetPtr& input) {
@@ -79,9 +60,13 @@ absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionCo
   const auto lane = static_cast<int>(indices_.size());
   VOXCONV_ASSIGN_OR_RETURN(const int piece,
                            branches->Run(lane, [&](const ExecutionContext& branch) {
-                             // One by one: all else waits for these, so the first must start.
-                             VOXCONV_RETURN_IF_ERROR(branch.stream->Submit());
-                             return compute(branch, meanwhile);
+                             absl::Status queued;
+                             const absl::Status status = compute(branch, [&] {
+                               queued = branch.stream->Submit();  // before what is queued beside it
+                               meanwhile();
+                             });
+                             VOXCONV_RETURN_IF_ERROR(queued);
+                             return status;
                            }));
   VOXCONV_RETURN_IF_ERROR(branches->Wait(piece));
   return branches->Follow(piece);

@@ -70,7 +70,6 @@ class MapStore {
 
   // The queried map that map `slot` is made of.
   const MapSlot& RootOf(int slot) const;
-  void OwnMapsFirst();
   absl::Status BuildOnBranch(int slot, RunReport& report);
   absl::Status AbandonBuilding();
 
