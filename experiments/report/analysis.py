@@ -127,7 +127,7 @@ def variance(experiment, folder, stem):
                    "times the mean",
                    [(level, math.exp(effect)) for level, effect in levels])
         extra.images.append((f"Time by {factor}", folder / f"{stem}-{factor}.png"))
-    extra.text += _in_words(shares, main)
+    extra.text += _in_words(shares, main) + _without_farthest(kept, factors, main)
     extra.tables.append(_best(experiment, observations))
     dropped = len(observations) - len(kept)
     if dropped:
@@ -136,24 +136,47 @@ def variance(experiment, folder, stem):
     return extra
 
 
-def _in_words(shares, main):
-    """Sentences made from the shares alone."""
+def _of_plugins(shares):
+    """{"mapping", "dataflow", "interaction"}: parts of what the choice of plugins makes, or None."""
     plugins = {name: share for name, share in shares.items()
                if name in ("mapping", "dataflow", "mapping × dataflow", "dataflow × mapping")}
-    if "mapping" not in plugins or "dataflow" not in plugins:
-        return []
     total = sum(plugins.values())
-    if total == 0:
+    if "mapping" not in plugins or "dataflow" not in plugins or total == 0:
+        return None
+    mapping, dataflow = plugins["mapping"] / total, plugins["dataflow"] / total
+    return {"mapping": mapping, "dataflow": dataflow, "interaction": 1 - mapping - dataflow}
+
+
+def _without_farthest(observations, factors, main):
+    """The same without the one mapping, and the one dataflow, that is farthest from the others."""
+    sentences = []
+    for factor in ("mapping", "dataflow"):
+        if len(main.get(factor, ())) < 3:
+            continue
+        farthest = max(sorted(main[factor]), key=lambda level: abs(main[factor][level]))
+        shares, _ = effects([row for row in observations if row[0][factor] != farthest], factors)
+        parts_of = _of_plugins(shares)
+        if parts_of is not None:
+            sentences.append(
+                f"Without {farthest}, of all the {factor} farthest from the mean, the mapping "
+                f"carries {100 * parts_of['mapping']:.0f} %, the dataflow "
+                f"{100 * parts_of['dataflow']:.0f} % and their interaction "
+                f"{100 * parts_of['interaction']:.0f} %.")
+    return sentences
+
+
+def _in_words(shares, main):
+    """Sentences made from the shares alone."""
+    plugins = _of_plugins(shares)
+    if plugins is None:
         return []
     larger, smaller = sorted(("mapping", "dataflow"), key=lambda name: -plugins[name])
-    interaction = total - plugins["mapping"] - plugins["dataflow"]
     spread = {name: math.exp(max(main[name].values()) - min(main[name].values()))
               for name in ("mapping", "dataflow")}
     return [
         f"Of the variance of log time that the choice of plugins makes, the {larger} carries "
-        f"{100 * plugins[larger] / total:.0f} %, the {smaller} "
-        f"{100 * plugins[smaller] / total:.0f} % and their interaction "
-        f"{100 * interaction / total:.0f} %.",
+        f"{100 * plugins[larger]:.0f} %, the {smaller} {100 * plugins[smaller]:.0f} % and their "
+        f"interaction {100 * plugins['interaction']:.0f} %.",
         f"From the slowest to the fastest {larger} is a factor of {spread[larger]:.2f} in the "
         f"mean, from the slowest to the fastest {smaller} {spread[smaller]:.2f}.",
     ]

@@ -161,6 +161,16 @@ class EffectsTest(unittest.TestCase):
         self.assertAlmostEqual(shares["mapping × dataflow"], 1)
         self.assertAlmostEqual(shares["mapping"], 0)
 
+    def test_says_what_is_left_without_the_farthest_level(self):
+        factors = ["mapping", "dataflow", "input"]
+        rows = self.design(lambda m, d, i: (10.0 if m == 2 else 0.0) + d + i)
+        named = [(dict(levels, mapping="abc"[levels["mapping"]]), value) for levels, value in rows]
+        shares, main = analysis.effects(named, factors)
+        self.assertIn("the mapping carries 99 %", analysis._in_words(shares, main)[0])
+        sentence, = analysis._without_farthest(named, factors, main)
+        self.assertIn("Without c,", sentence)
+        self.assertIn("the mapping carries 0 %, the dataflow 100 %", sentence)
+
     def test_incomplete_levels_are_dropped(self):
         rows = [row for row in self.design(lambda m, d, i: m + d)
                 if not (row[0]["mapping"] == 2 and row[0]["input"] == 1)]
