@@ -148,20 +148,24 @@ def _of_plugins(shares):
 
 
 def _without_farthest(observations, factors, main):
-    """The same without the one mapping, and the one dataflow, that is farthest from the others."""
+    """The same without the mapping, the dataflow, and both, that are farthest from the others."""
+    farthest = {factor: max(sorted(main[factor]), key=lambda level: abs(main[factor][level]))
+                for factor in ("mapping", "dataflow") if len(main.get(factor, ())) >= 3}
+    left_out = [({factor: level}, f"{level}, the {factor} farthest from the mean")
+                for factor, level in farthest.items()]
+    if len(farthest) == 2:
+        left_out.append((farthest, "both"))
     sentences = []
-    for factor in ("mapping", "dataflow"):
-        if len(main.get(factor, ())) < 3:
-            continue
-        farthest = max(sorted(main[factor]), key=lambda level: abs(main[factor][level]))
-        shares, _ = effects([row for row in observations if row[0][factor] != farthest], factors)
-        parts_of = _of_plugins(shares)
-        if parts_of is not None:
+    for levels, names in left_out:
+        shares, _ = effects([row for row in observations
+                             if all(row[0][factor] != level for factor, level in levels.items())],
+                            factors)
+        of_plugins = _of_plugins(shares)
+        if of_plugins is not None:
             sentences.append(
-                f"Without {farthest}, of all the {factor} farthest from the mean, the mapping "
-                f"carries {100 * parts_of['mapping']:.0f} %, the dataflow "
-                f"{100 * parts_of['dataflow']:.0f} % and their interaction "
-                f"{100 * parts_of['interaction']:.0f} %.")
+                f"Without {names}, the mapping carries {100 * of_plugins['mapping']:.0f} %, the "
+                f"dataflow {100 * of_plugins['dataflow']:.0f} % and their interaction "
+                f"{100 * of_plugins['interaction']:.0f} %.")
     return sentences
 
 
