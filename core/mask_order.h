@@ -14,7 +14,7 @@ namespace voxconv {
 //   equals the lower offset. A row's rarest offset is that of its highest place.
 // - The second rarest is found among the row's other offsets, by rank among the rows with the same
 //   rarest offset (which offsets go together is not the same everywhere), of equals the one of
-//   lower place first. In splits of more than kMaxPairedOffsets it is that of the next place.
+//   lower place first. In masks of several words it is that of the next place.
 
 // Rows of the sample: RankedRow(i, rows) for i < min(rows, kMaxRankedRows). Groups of neighbours,
 // whose masks of one word share a memory sector, spread evenly.
@@ -26,7 +26,7 @@ constexpr int64_t RankedRow(int64_t i, int64_t rows) {
   return static_cast<int64_t>(at / kGroup * groups / kGroups * kGroup + at % kGroup);
 }
 
-inline constexpr int kMaxPairedOffsets = 32;
+inline constexpr int kMaxPairedOffsets = 32;  // of one word
 
 // The key of a row whose rarest offset has place `rarest` and whose second rarest has rank
 // `second`, below `rarest` (-1: none). Ordered by `rarest`; then by `second`, upwards and downwards

@@ -54,8 +54,8 @@ absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionCo
     return absl::OkStatus();
   };
   if (branches_ == nullptr) return compute(context, {});
-  // In a lane that no index has, so that the wait is for nothing else. Held here: if memory runs
-  // out meanwhile, building is abandoned.
+  // In a lane that no index has, while there are lanes enough, so that the wait is for nothing
+  // else. Held here: if memory runs out meanwhile, building is abandoned.
   const std::shared_ptr<Branches> branches = branches_;
   const auto lane = static_cast<int>(indices_.size());
   VOXCONV_ASSIGN_OR_RETURN(const int piece,
@@ -63,7 +63,7 @@ absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionCo
                              absl::Status queued;
                              const absl::Status status = compute(branch, [&] {
                                queued = branch.stream->Submit();  // before what is queued beside it
-                               meanwhile();
+                               if (queued.ok()) meanwhile();
                              });
                              VOXCONV_RETURN_IF_ERROR(queued);
                              return status;

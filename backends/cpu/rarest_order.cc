@@ -39,7 +39,7 @@ class OffsetRanks {
       ForEachOffset(masks + RankedRow(i, rows) * words, words, [&](int k) { ++counts[k]; });
     }
     place_ = RanksOf(counts);
-    if (num_offsets > kMaxPairedOffsets) return;
+    if (words > 1) return;
     std::vector<std::vector<int64_t>> beside(num_offsets);  // [place of the rarest][place]
     for (int r = 0; r < num_offsets; ++r) beside[r].resize(r, 0);
     for (int64_t i = 0; i < sampled; ++i) {
@@ -71,7 +71,7 @@ class OffsetRanks {
 
   int words_;
   std::vector<int32_t> place_;              // of each offset
-  std::vector<std::vector<int32_t>> rank_;  // [place of the rarest][place]; empty: too many offsets
+  std::vector<std::vector<int32_t>> rank_;  // [place of the rarest][place]; empty: words > 1
 };
 
 }  // namespace

@@ -335,9 +335,13 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
   const auto make_keys = MakeKeys<uint32_t, true>;
-  VOXCONV_LAUNCH(make_keys, grid, kThreads,
-                 OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t), context, masks,
-                 block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
+  // Leave is asked for by dynamic memory alone; this kernel has some beside it.
+  size_t shared = OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t);
+  if (shared + sizeof(OffsetRanks::Paired) > kSharedMemoryWithoutLeave) {
+    shared = std::max(shared, kSharedMemoryWithoutLeave + sizeof(int32_t));
+  }
+  VOXCONV_LAUNCH(make_keys, grid, kThreads, shared, context, masks, block_rows, 0, keys.data(),
+                 static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }
@@ -347,6 +351,8 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
 absl::Status OrderByRarest(const uint32_t* words, int64_t rows, int num_words, int num_bits,
                            int32_t* order, const ExecutionContext& context) {
   if (rows == 0) return absl::OkStatus();
+  // A split may leave the last word empty that a longer one needs; ranks take all words to be used.
+  if (num_words > 1) num_bits = std::max(num_bits, (num_words - 1) * 32 + 1);
   const Masks masks{words, rows, num_words, num_bits};
   const int64_t buckets = NumRarestKeys(num_bits);
   return buckets <= kThreads ? SortBuckets<true>(masks, static_cast<int>(buckets), order, context)

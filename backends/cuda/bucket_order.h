@@ -12,7 +12,7 @@
 namespace voxconv {
 
 // order[i]: the i-th row by RarestKey, equal ones as given. `words` is [rows, num_words] in device
-// memory, with `num_bits` offsets. O(pairs).
+// memory, with `num_bits` offsets. O(rows + pairs), and a radix sort from 32 offsets on.
 absl::Status OrderByRarest(const uint32_t* words, int64_t rows, int num_words, int num_bits,
                            int32_t* order, const ExecutionContext& context);
 

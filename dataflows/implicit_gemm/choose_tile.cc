@@ -58,25 +58,35 @@ int ShareOffsets(const ImplicitGemmChoice& choice, int64_t tiles,
   return parts;
 }
 
+// Offsets that a share of a warpgroup kernel's tile has at least: fewer cost more to add up than to
+// multiply.
+constexpr int kShareOffsets = 4;
+
+// Whether blocks of the warpgroup kernel can share tiles: their masks are one word.
+bool Shareable(const ImplicitGemmChoice& choice) {
+  return choice.splits == 1 && choice.num_offsets >= 2 * kShareOffsets && choice.num_offsets <= 32;
+}
+
 // The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
 // has few, the costliest go on when all others are done. Adding up costs a pass over the tile.
-void ShareTiles(int64_t rows_of_tiles, int64_t tiles_n, const ImplicitGemmDevice& device,
+void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const ImplicitGemmDevice& device,
                 ImplicitGemmTile& tile) {
-  constexpr int kMaxShares = 4;
+  constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
   const bool two = tile.rows == 128 && tile.channels <= 128;
   const int64_t resident = int64_t{device.multiprocessors} * (two ? 2 : 1);
-  const int64_t tiles = rows_of_tiles * tiles_n;
+  const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
+  if (tiles == 0) return;
   if (tiles <= resident) {
-    tile.shares =
-        static_cast<int>(std::clamp<int64_t>((resident + tiles / 2) / tiles, 2, kMaxShares));
+    const int64_t wanted = std::clamp<int64_t>((resident + tiles / 2) / tiles, 2, kMaxShares);
+    tile.shares = static_cast<int>(std::min<int64_t>(wanted, choice.num_offsets / kShareOffsets));
     tile.shared_tiles = static_cast<int>(tiles);
-    tile.share_offsets = 4;
-  } else if (tiles * tiles_n <= 3 * resident) {
+    tile.share_offsets = kShareOffsets;
+  } else if (tiles * tiles_n <= 3 * resident && choice.num_offsets >= 2 * kCostlyShareOffsets) {
     // Those of nearly all offsets alone. More channels also mean coarser levels, whose tiles have
     // more offsets each: there is work enough beside the costliest.
     tile.shares = 2;
     tile.shared_tiles = static_cast<int>(resident / 2);
-    tile.share_offsets = 12;
+    tile.share_offsets = kCostlyShareOffsets;
   }
 }
 
@@ -97,24 +107,26 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
       choice.tile == 0 ? c_out <= 64 && c_in * c_out < 64 * 64 : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.channels = BlockChannels(choice.tile_channels, c_out);
+  const int64_t tiles_m = CeilDiv(choice.num_outputs, 128);
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
-  // So few tiles that even the shares of all of them leave most of the device idle.
-  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors / 8;
+  const bool few = tiles_m * tiles_n < device.multiprocessors;
+  // Where even the shares of all tiles would leave most of the device idle.
+  const int64_t fewest = Shareable(choice) ? device.multiprocessors / 8 : device.multiprocessors;
   const bool warpgroup = choice.warpgroups && device.warpgroup_products && size == 2 &&
-                         tile.channels >= 64 && (choice.tile == 0 ? !few : choice.tile > 64);
+                         tile.channels >= 64 &&
+                         (choice.tile == 0 ? tiles_m * tiles_n >= fewest : choice.tile > 64);
   if (warpgroup) {
     tile.kernel = ImplicitGemmKernel::kWarpgroup;
     tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
     // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth
     // of that memory is the bound.
     const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
-    if (choice.tile_channels == 0 && tile.rows == 128 && fits) tile.channels = 256;
+    if (choice.tile_channels == 0 && tile.rows == 128 && fits && tiles_m >= fewest) {
+      tile.channels = 256;
+    }
     tile.skip_rows = kWarpgroupRows;
     tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
-    if (choice.splits == 1 && choice.num_offsets <= 32 && choice.num_outputs > 0) {
-      ShareTiles(CeilDiv(choice.num_outputs, tile.rows), CeilDiv(c_out, tile.channels), device,
-                 tile);
-    }
+    if (Shareable(choice)) ShareTiles(choice, CeilDiv(c_out, tile.channels), device, tile);
     return tile;
   }
   tile.kernel = ImplicitGemmKernel::kBlock;

@@ -81,7 +81,7 @@ struct ImplicitGemmTile {
 
 struct ImplicitGemmChoice {
   bool warpgroups = true;     // use the warpgroup kernel where it is there
-  int64_t tile = 0;           // rows of a block, 64 or 128; 16: the warp kernel; 0: chosen here
+  int64_t tile = 0;           // rows of a block, 64 to 256; 16: the warp kernel; 0: chosen here
   int64_t tile_channels = 0;  // output channels of a block; 0: chosen here
   int num_offsets = 0;        // of the largest split
   int splits = 1;

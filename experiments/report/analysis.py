@@ -144,11 +144,12 @@ def _of_plugins(shares):
     if "mapping" not in plugins or "dataflow" not in plugins or total == 0:
         return None
     mapping, dataflow = plugins["mapping"] / total, plugins["dataflow"] / total
-    return {"mapping": mapping, "dataflow": dataflow, "interaction": 1 - mapping - dataflow}
+    return {"mapping": mapping, "dataflow": dataflow,
+            "interaction": max(0.0, 1 - mapping - dataflow)}
 
 
 def _without_farthest(observations, factors, main):
-    """The same without the mapping, the dataflow, and both, that are farthest from the others."""
+    """The same without the mapping, the dataflow, and both, that are farthest from the mean."""
     farthest = {factor: max(sorted(main[factor]), key=lambda level: abs(main[factor][level]))
                 for factor in ("mapping", "dataflow") if len(main.get(factor, ())) >= 3}
     left_out = [({factor: level}, f"{level}, the {factor} farthest from the mean")

@@ -120,10 +120,11 @@ TEST(CudaKernelMapTest, ConvertsAsTheCpuDoes) {
   VOXCONV_NEED_CUDA(unit);
   const auto backend = *CpuBackend::Create({.threads = 1});
   const ExecutionContext cpu{backend.get(), &backend->main_stream(), nullptr};
-  const Case cases[] = {{1, 1, 1, false},        {1000, 1000, 27, true}, {700, 1000, 27, false},
-                        {1000, 333, 33, true},   {64, 65, 125, false},   {500, 500, 70, true},
-                        {70000, 70000, 3, true}, {0, 5, 8, false},       {5, 0, 8, true},
-                        {9000, 9001, 27, false}, {3000, 2999, 32, true}, {2500, 2500, 40, false}};
+  const Case cases[] = {{1, 1, 1, false},       {1000, 1000, 27, true},  {700, 1000, 27, false},
+                        {1000, 333, 33, true},  {64, 65, 125, false},    {500, 500, 65, false},
+                        {500, 500, 70, true},   {70000, 70000, 3, true}, {0, 5, 8, false},
+                        {5, 0, 8, true},        {9000, 9001, 27, false}, {3000, 2999, 32, true},
+                        {2500, 2500, 40, false}};
   for (const Case& c : cases) {
     for (const LayoutRequest& request :
          {LayoutRequest{MapLayout::kPairs}, kTable, LayoutRequest{MapLayout::kDenseTables},
@@ -132,6 +133,7 @@ TEST(CudaKernelMapTest, ConvertsAsTheCpuDoes) {
           LayoutRequest{MapLayout::kMaskSorted, MaskOrder::kGray},
           LayoutRequest{MapLayout::kMaskSorted, MaskOrder::kGray, 3},
           LayoutRequest{MapLayout::kMaskSorted, MaskOrder::kRarest},
+          LayoutRequest{MapLayout::kMaskSorted, MaskOrder::kRarest, 2},
           LayoutRequest{MapLayout::kMaskSorted, MaskOrder::kRarest, 3}}) {
       if (request.splits <= c.offsets) CheckAgainstCpu(c, request, cpu, unit->context);
     }

@@ -8,3 +8,8 @@ foreach(dataflow fetch_on_demand implicit_gemm direct)
     LIBS voxconv_dataflow_${dataflow} voxconv_backend_cpu LABELS unit)
   target_include_directories(dataflow_${dataflow}_test PRIVATE ${CMAKE_CURRENT_LIST_DIR})
 endforeach()
+if(VOXCONV_HAVE_CUDA)
+  voxconv_add_test(implicit_gemm_tile_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/implicit_gemm_tile_test.cc
+    LIBS voxconv_dataflow_implicit_gemm voxconv_backend_cpu voxconv_backend_cuda LABELS unit)
+endif()

@@ -1,0 +1,83 @@
+// Which kernel, tiles and shares implicit GEMM plans on an H200 (132 multiprocessors); host code.
+#include "backends/cuda/cuda_backend.h"
+#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "gtest/gtest.h"
+
+namespace voxconv {
+namespace {
+
+constexpr ImplicitGemmDevice kH200{.compute_capability = 90,
+                                   .shared_memory = 232448,
+                                   .multiprocessors = 132,
+                                   .warpgroup_products = true};
+
+ImplicitGemmTile Choose(int64_t rows, int64_t c_in, int64_t c_out, ImplicitGemmChoice choice = {}) {
+  if (choice.num_offsets == 0) choice.num_offsets = 27;
+  choice.num_outputs = rows;
+  return ChooseImplicitGemmTile(choice, DType::kF16, c_in, c_out, kH200);
+}
+
+TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
+  const ImplicitGemmTile tile = Choose(94444, 128, 128);
+  EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(tile.channels, 128);
+  EXPECT_EQ(tile.shares, 2);
+  EXPECT_EQ(tile.shared_tiles, 132);
+  EXPECT_EQ(tile.share_offsets, 12);
+  EXPECT_EQ(Choose(1000000, 128, 128).shares, 1);
+}
+
+TEST(ImplicitGemmTileTest, FewTilesAreAllShared) {
+  const ImplicitGemmTile tile = Choose(9483, 128, 128);  // 75 tiles
+  EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(tile.shares, 4);
+  EXPECT_EQ(tile.shared_tiles, 75);
+}
+
+TEST(ImplicitGemmTileTest, NothingIsSharedThatHasTooFewOffsets) {
+  EXPECT_EQ(Choose(94444, 64, 64, {.num_offsets = 8}).shares, 1);
+  EXPECT_EQ(Choose(94444, 64, 64, {.num_offsets = 8}).shared_tiles, 0);
+  EXPECT_EQ(Choose(9483, 128, 128, {.num_offsets = 8}).shares, 2);
+}
+
+TEST(ImplicitGemmTileTest, FewTilesThatCannotBeSharedGoToTheBlockKernel) {
+  for (const ImplicitGemmChoice& choice :
+       {ImplicitGemmChoice{.num_offsets = 125}, ImplicitGemmChoice{.num_offsets = 14, .splits = 2},
+        ImplicitGemmChoice{.warpgroups = false}}) {
+    const ImplicitGemmTile tile = Choose(5000, 128, 128, choice);
+    EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kBlock);
+    EXPECT_EQ(tile.shares, 1);
+  }
+  const ImplicitGemmTile block = Choose(9483, 128, 128, {.warpgroups = false});
+  EXPECT_EQ(block.rows, 64);
+  EXPECT_EQ(Choose(94444, 128, 128, {.warpgroups = false}).rows, 128);
+}
+
+TEST(ImplicitGemmTileTest, WideTilesWhereTheyPadNoMore) {
+  EXPECT_EQ(Choose(21311, 256, 256).channels, 256);
+  EXPECT_EQ(Choose(21311, 128, 192).channels, 256);
+  EXPECT_EQ(Choose(21311, 128, 384).channels, 128);
+  EXPECT_EQ(Choose(21311, 128, 512).channels, 256);
+  EXPECT_EQ(Choose(21311, 128, 256, {.tile_channels = 128}).channels, 128);
+  EXPECT_EQ(Choose(1280, 256, 256).channels, 128);  // ten tiles
+}
+
+TEST(ImplicitGemmTileTest, SharedTilesHaveTickets) {
+  for (const int64_t rows : {1, 127, 129, 1000, 9483, 16896, 33792, 50000, 101376, 101377}) {
+    for (const int64_t channels : {64, 96, 128, 160, 256, 512}) {
+      for (const int64_t tile_rows : {0, 128, 256}) {
+        const ImplicitGemmTile tile = Choose(rows, 64, channels, {.tile = tile_rows});
+        EXPECT_GE(tile.shares, 1);
+        EXPECT_LE(tile.shared_tiles * (tile.rows / 64), CudaTicket::kMaxShared);
+        const int64_t tiles =
+            (rows + tile.rows - 1) / tile.rows * ((channels + tile.channels - 1) / tile.channels);
+        EXPECT_LE(tile.shared_tiles, tiles);
+      }
+    }
+  }
+}
+
+TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }
+
+}  // namespace
+}  // namespace voxconv
