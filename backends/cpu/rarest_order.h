@@ -6,8 +6,9 @@
 
 namespace voxconv {
 
-// keys[row]: the row's RarestKey. `masks` is [rows, words], with `num_offsets` bits. O(rows +
-// pairs), and O(num_offsets^2 log num_offsets) for the ranks.
+// keys[row], [rows]: the row's RarestKey. `masks` is [rows, words], with `num_offsets` bits. All in
+// host memory, the caller's. Never fails. O(rows + pairs), and O(num_offsets^2 log num_offsets) for
+// the ranks.
 void MakeRarestKeys(const uint32_t* masks, int64_t rows, int words, int num_offsets,
                     uint64_t* keys);
 

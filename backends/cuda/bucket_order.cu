@@ -335,13 +335,9 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
   const auto make_keys = MakeKeys<uint32_t, true>;
-  // Leave is asked for by dynamic memory alone; this kernel has some beside it.
-  size_t shared = OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t);
-  if (shared + sizeof(OffsetRanks::Paired) > kSharedMemoryWithoutLeave) {
-    shared = std::max(shared, kSharedMemoryWithoutLeave + sizeof(int32_t));
-  }
-  VOXCONV_LAUNCH(make_keys, grid, kThreads, shared, context, masks, block_rows, 0, keys.data(),
-                 static_cast<int32_t*>(nullptr));
+  VOXCONV_LAUNCH(make_keys, grid, kThreads,
+                 OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t), context, masks,
+                 block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }

@@ -21,8 +21,8 @@ inline dim3 GridFor(int64_t items, int block) {
   return dim3(static_cast<unsigned>(CeilDiv(items, block)));
 }
 
-// Lets the kernel use all the shared memory that a block can have beyond the 48 KiB that need no
-// leave: asked of the driver once a kernel.
+// Lets the kernel use all the shared memory that a block can have: asked of the driver once a
+// kernel.
 inline cudaError_t AllowLargeSharedMemory(const void* kernel, CudaBackend& cuda) {
   if (cuda.large_kernels().contains(kernel)) return cudaSuccess;
   cudaFuncAttributes attributes{};
@@ -35,7 +35,8 @@ inline cudaError_t AllowLargeSharedMemory(const void* kernel, CudaBackend& cuda)
   return error;
 }
 
-constexpr size_t kSharedMemoryWithoutLeave = 48 * 1024;
+// Dynamic shared memory. 48 KiB need no leave, of which kernels hold up to 8 statically.
+constexpr size_t kSharedMemoryWithoutLeave = 40 * 1024;
 
 // Blocks of the kernel that a multiprocessor holds at once; asked of the driver once a kernel and
 // size.
@@ -66,7 +67,7 @@ inline bool StartsEarly(const void* kernel, CudaBackend& cuda) {
 }
 
 // Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
-// queues nothing. Raises the kernel's dynamic shared memory limit where it needs more than 48 KiB.
+// queues nothing. Raises the kernel's dynamic shared memory limit where it may need that.
 // `early`: the kernel is one of grid_dependency.cuh.
 template <typename... Params, typename... Args>
 cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 block,

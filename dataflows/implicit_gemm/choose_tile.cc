@@ -13,6 +13,11 @@ constexpr int kWarpgroupRows = 64;
 // Parts that the offsets of a tile are shared out to, at most: each costs a pass over the output.
 constexpr int kMaxParts = 8;
 
+// Channels of a row of whole vectors.
+int64_t WholeVectors(int64_t channels, int64_t size) {
+  return CeilDiv(channels * size, kVectorBytes) * kVectorBytes / size;
+}
+
 // Bytes of an input row as the warp kernel takes it; 0 where it is too long.
 int64_t WarpRowBytes(int64_t bytes) {
   for (const int64_t length : {8, 16, 32, 64, 128}) {
@@ -90,6 +95,32 @@ void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const Implici
   }
 }
 
+// Fills in the rest of `tile`, whose channels are chosen, if the warpgroup kernel is to run the
+// shape. The block kernel takes smaller tiles where there are few.
+bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
+                     const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+  if (!choice.warpgroups || !device.warpgroup_products || size != 2 || tile.channels < 64) {
+    return false;
+  }
+  const int64_t tiles_m = CeilDiv(choice.num_outputs, 128);
+  const int64_t tiles = tiles_m * CeilDiv(c_out, tile.channels) * choice.splits;
+  // With fewer even the shares of all tiles would leave most of the device idle.
+  const int64_t fewest = Shareable(choice) ? device.multiprocessors / 8 : device.multiprocessors;
+  if (choice.tile == 0 ? tiles < fewest : choice.tile <= 64) return false;
+  tile.kernel = ImplicitGemmKernel::kWarpgroup;
+  tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
+  // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth of
+  // that memory is the bound.
+  const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
+  if (choice.tile_channels == 0 && tile.rows == 128 && fits && tiles_m >= fewest) {
+    tile.channels = 256;
+  }
+  tile.skip_rows = kWarpgroupRows;
+  tile.padded_c_in = WholeVectors(c_in, size);
+  if (Shareable(choice)) ShareTiles(choice, CeilDiv(c_out, tile.channels), device, tile);
+  return true;
+}
+
 }  // namespace
 
 ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
@@ -107,28 +138,9 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
       choice.tile == 0 ? c_out <= 64 && c_in * c_out < 64 * 64 : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.channels = BlockChannels(choice.tile_channels, c_out);
-  const int64_t tiles_m = CeilDiv(choice.num_outputs, 128);
+  if (ChooseWarpgroup(choice, size, c_in, c_out, device, tile)) return tile;
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
-  const bool few = tiles_m * tiles_n < device.multiprocessors;
-  // Where even the shares of all tiles would leave most of the device idle.
-  const int64_t fewest = Shareable(choice) ? device.multiprocessors / 8 : device.multiprocessors;
-  const bool warpgroup = choice.warpgroups && device.warpgroup_products && size == 2 &&
-                         tile.channels >= 64 &&
-                         (choice.tile == 0 ? tiles_m * tiles_n >= fewest : choice.tile > 64);
-  if (warpgroup) {
-    tile.kernel = ImplicitGemmKernel::kWarpgroup;
-    tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
-    // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth
-    // of that memory is the bound.
-    const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
-    if (choice.tile_channels == 0 && tile.rows == 128 && fits && tiles_m >= fewest) {
-      tile.channels = 256;
-    }
-    tile.skip_rows = kWarpgroupRows;
-    tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
-    if (Shareable(choice)) ShareTiles(choice, CeilDiv(c_out, tile.channels), device, tile);
-    return tile;
-  }
+  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors;
   tile.kernel = ImplicitGemmKernel::kBlock;
   tile.rows = choice.tile == 0
                   ? (few ? 64 : 128)
@@ -136,7 +148,7 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
                      : choice.tile <= 128 || tile.channels < 64 || tile.channels > 128 ? 128
                                                                                        : 256);
   tile.skip_rows = kWarpRows;
-  tile.padded_c_in = CeilDiv(c_in * size, kVectorBytes) * kVectorBytes / size;
+  tile.padded_c_in = WholeVectors(c_in, size);
   tile.k_parts = ShareOffsets(choice, CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device);
   return tile;
 }
