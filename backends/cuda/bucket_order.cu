@@ -52,91 +52,85 @@ __device__ int RankOfLane(int count) {
   return before;
 }
 
-// The ranks of core/mask_order.h. Every block finds them for itself, which takes less than a kernel
-// before that the others wait for. Called by all threads of a block.
-class OffsetRanks {
+// Sampled rows of a block's thread.
+constexpr int kRounds = kMaxRankedRows / kThreads;
+static_assert(kRounds * kThreads == kMaxRankedRows && kMaxPairedOffsets == 32);
+
+// Adds up in counts[k] how many sampled rows have offset k of mask word `word`. columns[r], lane k:
+// which of 32 sampled rows do. Called by all threads of a block, as everything down to MakeKeys.
+__device__ void CountOffsets(const Masks& masks, int word, int32_t* counts,
+                             uint32_t (&columns)[kRounds]) {
+  const int64_t sampled = min(masks.rows, kMaxRankedRows);
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    const int64_t i = r * kThreads + threadIdx.x;
+    columns[r] = i < sampled ? masks.words[RankedRow(i, masks.rows) * masks.num_words + word] : 0;
+  }
+  int32_t count = 0;
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    columns[r] = Transpose(columns[r]);
+    count += __popc(columns[r]);
+  }
+  atomicAdd(counts + word * 32 + threadIdx.x % 32, count);
+}
+
+// What a row's key is, by three rules. Each has what a block knows of the rows in shared memory: a
+// Shared, and kSharedInts(num_bits) entries behind `ints`. Every block finds it for itself, which
+// takes less than a kernel before that the others wait for.
+
+// The key of core/mask_order.h for masks of one word.
+class PairedKeys {
  public:
-  // Of the second rarest offset. By places: of the rarest offset, then of the other.
-  struct Paired {
+  // By places: of the rarest offset, then of the other.
+  struct Shared {
+    int32_t counts[32];  // sampled rows with each offset
+    int32_t place[32];
+    int32_t by_place[32];    // offset
     int32_t beside[32][32];  // sampled rows
-    uint8_t rank[32][32];
-    int32_t by_place[32];  // offset
+    uint8_t rank[32][32];    // of the second rarest offset
   };
+  static constexpr int SharedInts(int) { return 0; }
 
-  // Entries of `shared`.
-  static constexpr int SharedInts(int num_bits) { return 2 * OffsetRoom(num_bits); }
-
-  __device__ OffsetRanks(const Masks& masks, int32_t* shared, Paired& second)
-      : masks_(masks),
-        counts_(shared),
-        place_(shared + OffsetRoom(masks.num_bits)),
-        second_(second) {
-    for (int k = threadIdx.x; k < OffsetRoom(masks.num_bits); k += kThreads) counts_[k] = 0;
-    for (int i = threadIdx.x; i < 32 * 32; i += kThreads) second_.beside[i / 32][i % 32] = 0;
+  __device__ PairedKeys(const Masks& masks, int32_t*, Shared& shared)
+      : masks_(masks), shared_(shared) {
+    if (threadIdx.x < 32) shared_.counts[threadIdx.x] = 0;
+    for (int i = threadIdx.x; i < 32 * 32; i += kThreads) shared_.beside[i / 32][i % 32] = 0;
     __syncthreads();
     uint32_t columns[kRounds];
-    for (int word = 0; word < masks.num_words; ++word) CountWord(word, columns);
+    CountOffsets(masks, 0, shared_.counts, columns);
     __syncthreads();
-    if (paired()) {
-      RankPlaces();
-      RankSecond(columns);
-    } else {
-      RankManyPlaces();
-    }
+    RankPlaces();
+    RankSecond(columns);
   }
 
   __device__ uint32_t KeyOfRow(int64_t row) const {
-    return paired() ? KeyOfWord(masks_.words[row]) : KeyByPlaces(row);
+    uint32_t mask = masks_.words[row], places = 0;
+    for (; mask != 0; mask &= mask - 1) {
+      places |= 1u << shared_.place[__ffs(static_cast<int>(mask)) - 1];
+    }
+    if (places == 0) return RarestKey(-1, -1);
+    const int rarest = 31 - __clz(static_cast<int>(places));
+    int second = -1;
+    for (places ^= 1u << rarest; places != 0; places &= places - 1) {
+      second = max(second, int{shared_.rank[rarest][__ffs(static_cast<int>(places)) - 1]});
+    }
+    return RarestKey(rarest, second);
   }
 
  private:
-  static constexpr int kRounds = kMaxRankedRows / kThreads;
-  static_assert(kRounds * kThreads == kMaxRankedRows && kMaxPairedOffsets == 32);
-
-  __device__ bool paired() const { return masks_.num_bits <= kMaxPairedOffsets; }
-
-  // columns[r], lane k: which of 32 sampled rows have offset k of the word.
-  __device__ void CountWord(int word, uint32_t (&columns)[kRounds]) {
-    const int64_t sampled = min(masks_.rows, kMaxRankedRows);
-#pragma unroll
-    for (int r = 0; r < kRounds; ++r) {
-      const int64_t i = r * kThreads + threadIdx.x;
-      columns[r] =
-          i < sampled ? masks_.words[RankedRow(i, masks_.rows) * masks_.num_words + word] : 0;
-    }
-    int32_t count = 0;
-#pragma unroll
-    for (int r = 0; r < kRounds; ++r) {
-      columns[r] = Transpose(columns[r]);
-      count += __popc(columns[r]);
-    }
-    atomicAdd(counts_ + word * 32 + threadIdx.x % 32, count);
-  }
-
   __device__ void RankPlaces() {
     if (threadIdx.x < 32) {
       const int lane = threadIdx.x;
-      const int place = RankOfLane(lane < masks_.num_bits ? counts_[lane] : -1);
-      place_[lane] = place;
-      second_.by_place[place] = lane;
-    }
-    __syncthreads();
-  }
-
-  __device__ void RankManyPlaces() {
-    for (int k = threadIdx.x; k < masks_.num_bits; k += kThreads) {
-      const int32_t count = counts_[k];
-      int32_t before = 0;
-      for (int j = 0; j < masks_.num_bits; ++j) {
-        before += static_cast<int32_t>(counts_[j] > count || (counts_[j] == count && j < k));
-      }
-      place_[k] = before;
+      const int place = RankOfLane(lane < masks_.num_bits ? shared_.counts[lane] : -1);
+      shared_.place[lane] = place;
+      shared_.by_place[place] = lane;
     }
     __syncthreads();
   }
 
   __device__ void RankSecond(const uint32_t (&columns)[kRounds]) {
-    const int lane = threadIdx.x % 32, offset = second_.by_place[lane];
+    const int lane = threadIdx.x % 32, offset = shared_.by_place[lane];
     int32_t beside[32] = {};  // rows with place `lane` whose rarest offset has place p
 #pragma unroll
     for (int r = 0; r < kRounds; ++r) {
@@ -151,29 +145,45 @@ class OffsetRanks {
     }
 #pragma unroll
     for (int p = 1; p < 32; ++p) {
-      if (lane < p) atomicAdd(&second_.beside[p][lane], beside[p]);
+      if (lane < p) atomicAdd(&shared_.beside[p][lane], beside[p]);
     }
     __syncthreads();
     for (int p = threadIdx.x / 32; p < 32; p += kWarps) {
-      const int rank = RankOfLane(lane < p ? second_.beside[p][lane] : -1);
-      second_.rank[p][lane] = static_cast<uint8_t>(rank);
+      const int rank = RankOfLane(lane < p ? shared_.beside[p][lane] : -1);
+      shared_.rank[p][lane] = static_cast<uint8_t>(rank);
     }
     __syncthreads();
   }
 
-  __device__ uint32_t KeyOfWord(uint32_t mask) const {
-    uint32_t places = 0;
-    for (; mask != 0; mask &= mask - 1) places |= 1u << place_[__ffs(static_cast<int>(mask)) - 1];
-    if (places == 0) return RarestKey(-1, -1);
-    const int rarest = 31 - __clz(static_cast<int>(places));
-    int second = -1;
-    for (places ^= 1u << rarest; places != 0; places &= places - 1) {
-      second = max(second, int{second_.rank[rarest][__ffs(static_cast<int>(places)) - 1]});
+  const Masks& masks_;
+  Shared& shared_;
+};
+
+// The same for masks of several words.
+class PlaceKeys {
+ public:
+  struct Shared {};
+  static constexpr int SharedInts(int num_bits) { return 2 * OffsetRoom(num_bits); }
+
+  __device__ PlaceKeys(const Masks& masks, int32_t* ints, Shared&)
+      : masks_(masks), place_(ints + OffsetRoom(masks.num_bits)) {
+    int32_t* const counts = ints;
+    for (int k = threadIdx.x; k < OffsetRoom(masks.num_bits); k += kThreads) counts[k] = 0;
+    __syncthreads();
+    uint32_t columns[kRounds];
+    for (int word = 0; word < masks.num_words; ++word) CountOffsets(masks, word, counts, columns);
+    __syncthreads();
+    for (int k = threadIdx.x; k < masks.num_bits; k += kThreads) {
+      int32_t before = 0;
+      for (int j = 0; j < masks.num_bits; ++j) {
+        before += static_cast<int32_t>(counts[j] > counts[k] || (counts[j] == counts[k] && j < k));
+      }
+      place_[k] = before;
     }
-    return RarestKey(rarest, second);
+    __syncthreads();
   }
 
-  __device__ uint32_t KeyByPlaces(int64_t row) const {
+  __device__ uint32_t KeyOfRow(int64_t row) const {
     int32_t rarest = -1, second = -1;
     for (int word = 0; word < masks_.num_words; ++word) {
       uint32_t rest = masks_.words[row * masks_.num_words + word];
@@ -190,39 +200,39 @@ class OffsetRanks {
     return RarestKey(rarest, second);
   }
 
+ private:
   const Masks& masks_;
-  int32_t* counts_;  // [OffsetRoom]: sampled rows with each offset
-  int32_t* place_;   // [OffsetRoom]
-  Paired& second_;
+  int32_t* place_;  // [OffsetRoom]
 };
 
-// keys[row]: by the rarest offsets, or the mask itself; and where `histograms` is given, [blocks,
-// buckets]: rows of each block with each key. Block b has rows [b * block_rows, (b + 1) * ...).
-template <typename Key, bool kByRarest>
+// The mask itself, of one word.
+class MaskKeys {
+ public:
+  struct Shared {};
+  static constexpr int SharedInts(int) { return 0; }
+
+  __device__ MaskKeys(const Masks& masks, int32_t*, Shared&) : masks_(masks) { __syncthreads(); }
+  __device__ uint32_t KeyOfRow(int64_t row) const { return masks_.words[row]; }
+
+ private:
+  const Masks& masks_;
+};
+
+// keys[row], and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
+// Block b has rows [b * block_rows, (b + 1) * ...).
+template <typename Key, typename Keys>
 __global__ void __launch_bounds__(kThreads)
     MakeKeys(Masks masks, int64_t block_rows, int buckets, Key* keys, int32_t* histograms) {
-  extern __shared__ int32_t shared[];
-  int32_t* const histogram = shared;
-  if (histograms != nullptr) {
-    for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
-  }
+  extern __shared__ int32_t histogram[];
+  __shared__ typename Keys::Shared shared;
+  for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
+  const Keys rule(masks, histogram + buckets, shared);
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = min(first + block_rows, masks.rows);
-  const auto write = [&](int64_t row, uint32_t key) {
+  for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
+    const uint32_t key = rule.KeyOfRow(row);
     keys[row] = static_cast<Key>(key);
     if (histograms != nullptr) atomicAdd(histogram + key, 1);
-  };
-  if constexpr (kByRarest) {
-    __shared__ OffsetRanks::Paired second;
-    const OffsetRanks ranks(masks, shared + (histograms != nullptr ? buckets : 0), second);
-    for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
-      write(row, ranks.KeyOfRow(row));
-    }
-  } else {
-    __syncthreads();
-    for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
-      write(row, masks.words[row]);
-    }
   }
   if (histograms == nullptr) return;
   __syncthreads();
@@ -305,7 +315,7 @@ __global__ void FillRows(int64_t rows, int32_t* order) {
 // Rows of a block, where there are at most kMaxBlocks.
 int64_t BlockRows(int64_t rows) { return CeilDiv(CeilDiv(rows, kMaxBlocks), kThreads) * kThreads; }
 
-template <bool kByRarest>
+template <typename Keys>
 absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
                          const ExecutionContext& context) {
   const int64_t block_rows = BlockRows(masks.rows);
@@ -314,17 +324,18 @@ absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> histograms,
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
-  const auto make_keys = MakeKeys<uint16_t, kByRarest>;
+  const auto make_keys = MakeKeys<uint16_t, Keys>;
   VOXCONV_LAUNCH(make_keys, grid, kThreads,
-                 (buckets + OffsetRanks::SharedInts(masks.num_bits)) * sizeof(int32_t), context,
-                 masks, block_rows, buckets, keys.data(), histograms.data());
+                 (buckets + Keys::SharedInts(masks.num_bits)) * sizeof(int32_t), context, masks,
+                 block_rows, buckets, keys.data(), histograms.data());
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
                  keys.data(), masks.rows, block_rows, histograms.data(), buckets, order);
   return absl::OkStatus();
 }
 
-// By the rarest offsets, with more buckets than a block has threads.
+// The same with more buckets than a block has threads.
+template <typename Keys>
 absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
                       const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
@@ -334,10 +345,9 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
                  as_given.data());
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
-  const auto make_keys = MakeKeys<uint32_t, true>;
-  VOXCONV_LAUNCH(make_keys, grid, kThreads,
-                 OffsetRanks::SharedInts(masks.num_bits) * sizeof(int32_t), context, masks,
-                 block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
+  const auto make_keys = MakeKeys<uint32_t, Keys>;
+  VOXCONV_LAUNCH(make_keys, grid, kThreads, Keys::SharedInts(masks.num_bits) * sizeof(int32_t),
+                 context, masks, block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }
@@ -351,15 +361,16 @@ absl::Status OrderByRarest(const uint32_t* words, int64_t rows, int num_words, i
   if (num_words > 1) num_bits = std::max(num_bits, (num_words - 1) * 32 + 1);
   const Masks masks{words, rows, num_words, num_bits};
   const int64_t buckets = NumRarestKeys(num_bits);
-  return buckets <= kThreads ? SortBuckets<true>(masks, static_cast<int>(buckets), order, context)
-                             : SortKeys(masks, buckets, order, context);
+  if (num_words > 1) return SortKeys<PlaceKeys>(masks, buckets, order, context);
+  if (buckets > kThreads) return SortKeys<PairedKeys>(masks, buckets, order, context);
+  return SortBuckets<PairedKeys>(masks, static_cast<int>(buckets), order, context);
 }
 
 absl::Status OrderByShortMask(const uint32_t* words, int64_t rows, int num_bits, int32_t* order,
                               const ExecutionContext& context) {
   VOXCONV_CHECK(num_bits <= kMaxShortMaskBits);
   if (rows == 0) return absl::OkStatus();
-  return SortBuckets<false>({words, rows, 1, num_bits}, 1 << num_bits, order, context);
+  return SortBuckets<MaskKeys>({words, rows, 1, num_bits}, 1 << num_bits, order, context);
 }
 
 }  // namespace voxconv
