@@ -36,6 +36,22 @@ __device__ __forceinline__ int64_t EntryStride(const ImplicitGemmArgs& args) {
   return args.ordered ? args.num_outputs : 1;
 }
 
+// A base of addresses in an inner loop, in global memory, as one pair of registers: the compiler
+// would otherwise take it apart and add up the parts anew for every row.
+__device__ __forceinline__ const char* KeepWhole(const void* base) {
+  const char* whole = static_cast<const char*>(base);
+  asm("" : "+l"(whole));
+  __builtin_assume(__isGlobal(whole));
+  return whole;
+}
+// One instruction, where the base is kept whole.
+__device__ __forceinline__ const char* RowAddress(const char* base, uint32_t row,
+                                                  uint32_t row_bytes) {
+  uint64_t offset;
+  asm("mul.wide.u32 %0, %1, %2;\n" : "=l"(offset) : "r"(row), "r"(row_bytes));
+  return base + offset;
+}
+
 __device__ __forceinline__ int SplitWords(const ImplicitGemmArgs& args, int split) {
   return (args.split_ptr[split + 1] - args.split_ptr[split] + 31) / 32;
 }

@@ -72,7 +72,9 @@ class WarpTile {
         split_(split),
         first_offset_(args.split_ptr[split]),
         num_offsets_(args.split_ptr[split + 1] - args.split_ptr[split]),
-        lane_(threadIdx.x % 32) {
+        lane_(threadIdx.x % 32),
+        input_(KeepWhole(static_cast<const char*>(args.input) +
+                         (Config::kQuads ? 0 : lane_ % 4 * Config::kVectorBytes))) {
     LocateFragments();
   }
 
@@ -100,22 +102,20 @@ class WarpTile {
 
   // The 16 rows of which this lane's (lane % 16) is at `position`; the caller has its mask word 0.
   __device__ void Run(int32_t row, int64_t position, uint32_t mask) {
-    rows_[0] = __shfl_sync(kAllLanes, row, lane_ / 4);
-    rows_[1] = __shfl_sync(kAllLanes, row, lane_ / 4 + 8);
 #pragma unroll
     for (int n = 0; n < Config::kTilesN; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sum_[n][i] = 0.0f;
     }
     if constexpr (Config::kQuads) {
-      RunQuads(position - lane_ % 16);
+      RunQuads(row, position - lane_ % 16);
     } else {
       for (int word = 0; word * 32 < num_offsets_; ++word) {
         if (word > 0) mask = RowMask(args_, split_, row, position, word);
         RunOffsets(row, position, __reduce_or_sync(kAllLanes, mask), word * 32);
       }
     }
-    Store();
+    Store(row);
   }
 
  private:
@@ -139,10 +139,8 @@ class WarpTile {
   __device__ Vector LoadVector(int32_t in, int chunk) const {
     Vector vector = {};
     if (in >= 0) {
-      const char* row = static_cast<const char*>(args_.input) +
-                        int64_t{in} * (Config::kRowElements * Config::kSize);
-      const int at = Config::kQuads ? 0 : (chunk * 4 + lane_ % 4) * Config::kVectorBytes;
-      vector = *reinterpret_cast<const Vector*>(row + at);
+      const char* row = RowAddress(input_, in, Config::kRowElements * Config::kSize);
+      vector = *reinterpret_cast<const Vector*>(row + chunk * 4 * Config::kVectorBytes);
     }
     return vector;
   }
@@ -155,50 +153,45 @@ class WarpTile {
     }
   }
 
-  // The next two bits of `any`, -1 where there is none left.
-  __device__ static void TakePair(uint32_t& any, int (&bits)[2]) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      bits[j] = __ffs(static_cast<int>(any)) - 1;
-      any &= any - 1;
-    }
+  // The highest bit of `left`, which goes; -1 where there is none. The lowest would take an
+  // instruction more, and instructions are what a group with many offsets waits for.
+  __device__ static int TakeBit(uint32_t& left) {
+    const int bit = 31 - __clz(static_cast<int>(left));
+    left ^= __funnelshift_lc(0u, 1u, bit);  // 1 << bit, 0 where that is past the word
+    return bit;
   }
-  // Of rows lane % 16 under the first (lanes 0..15) and second bit.
-  __device__ static int32_t PairEntry(const int32_t* entries, int64_t stride,
-                                      const int (&bits)[2]) {
-    const int bit = threadIdx.x % 32 < 16 ? bits[0] : bits[1];
-    return entries != nullptr && bit >= 0 ? __ldg(entries + bit * stride) : -1;
+  // The entries of rows lane % 16 under the next bit of `left` (lanes 0..15) and the one after.
+  __device__ static int32_t TakeEntries(const char* entries, uint32_t stride, uint32_t& left) {
+    const int first = TakeBit(left), second = TakeBit(left);
+    const int bit = threadIdx.x % 32 < 16 ? first : second;
+    if (bit < 0) return -1;
+    return __ldg(
+        reinterpret_cast<const int32_t*>(RowAddress(entries, bit * sizeof(int32_t), stride)));
   }
 
   // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
   // multiplied, the inputs of the next are on their way, and the table entries of the one after.
+  // Rows past the end take those of another, whose products nobody stores.
   __device__ void RunOffsets(int32_t row, int64_t position, uint32_t any, int base) {
     if (any == 0) return;
-    const int64_t stride = EntryStride(args_);
-    const int32_t* entries =
-        row < 0 ? nullptr : EntriesOf(args_, row, position) + (first_offset_ + base) * stride;
-    int bits[3][2];
+    const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
+    const char* entries =
+        KeepWhole(EntriesOf(args_, row, position) + (first_offset_ + base) * int64_t{stride});
+    uint32_t left = any, unread = any;  // not multiplied; entries not asked for
     Inputs inputs[2][2];
-    TakePair(any, bits[0]);
-    int32_t first = PairEntry(entries, stride, bits[0]);
-    TakePair(any, bits[1]);
-    int32_t second = PairEntry(entries, stride, bits[1]);
+    int32_t first = TakeEntries(entries, stride, unread);
+    int32_t second = TakeEntries(entries, stride, unread);
     GatherPair(first, inputs[0]);
     while (true) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        TakePair(any, bits[2]);
-        const int32_t third = PairEntry(entries, stride, bits[2]);
-        if (bits[1][0] >= 0) GatherPair(second, inputs[1 - i]);
-        Multiply((base + bits[0][0]) * Config::kRowElements, inputs[i][0]);
-        if (bits[0][1] >= 0) Multiply((base + bits[0][1]) * Config::kRowElements, inputs[i][1]);
-        if (bits[1][0] < 0) return;
+        const int32_t third = TakeEntries(entries, stride, unread);
+        const int bits[2] = {TakeBit(left), TakeBit(left)};
+        if (left != 0) GatherPair(second, inputs[1 - i]);
+        Multiply((base + bits[0]) * Config::kRowElements, inputs[i][0]);
+        if (bits[1] >= 0) Multiply((base + bits[1]) * Config::kRowElements, inputs[i][1]);
+        if (left == 0) return;
         second = third;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          bits[0][j] = bits[1][j];
-          bits[1][j] = bits[2][j];
-        }
       }
     }
   }
@@ -211,7 +204,7 @@ class WarpTile {
     }
   }
 
-  __device__ void RunQuads(int64_t first_position) {
+  __device__ void RunQuads(int32_t lane_row, int64_t first_position) {
     constexpr int kAhead = 4;
     const int quads = (num_offsets_ + 3) / 4;
     const int q = lane_ % 4;
@@ -220,7 +213,7 @@ class WarpTile {
     int limit[2];  // offsets that the row has
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int32_t row = rows_[half];
+      const int32_t row = __shfl_sync(kAllLanes, lane_row, lane_ / 4 + half * 8);
       entries[half] = EntriesOf(args_, row, first_position + lane_ / 4 + half * 8) +
                       (first_offset_ + q) * stride;
       limit[half] = row < 0 ? 0 : num_offsets_ - q;
@@ -278,29 +271,42 @@ class WarpTile {
                          inputs.v[c][0].v[2 * s + 1], inputs.v[c][1].v[2 * s + 1]};
         constexpr int kStepRows = Config::kSize == 4 ? 2 : 4;
         const int offset = (c * Config::kChunkRows + s * kStepRows) * Config::kWeightRowBytes;
-        if constexpr (Config::kSize == 4) {
+        MultiplyStep(a, rows + offset);
+      }
+    }
+  }
+
+  // sum += a * the weights at `offset` behind those that LocateFragments found.
+  __device__ void MultiplyStep(uint32_t (&a)[4], uint32_t offset) {
+    if constexpr (Config::kSize == 4) {
 #pragma unroll
-          for (uint32_t& value : a) value = RoundToTf32(value);
-        }
+      for (uint32_t& value : a) value = RoundToTf32(value);
 #pragma unroll
-        for (int n = 0; n < kFragments; ++n) {
-          const uint32_t at = at_[n] + rows + offset;
-          if constexpr (Config::kSize == 4) {
-            Mma<Element>(sum_[n], a, RoundToTf32(LoadShared(at)),
-                         RoundToTf32(LoadShared(at + Config::kWeightRowBytes)));
-          } else {
-            uint32_t b[4];
-            LoadMatricesTransposed(at, b);
-            Mma<Element>(sum_[2 * n], a, b[0], b[1]);
-            Mma<Element>(sum_[2 * n + 1], a, b[2], b[3]);
-          }
+      for (int n = 0; n < kFragments; ++n) {
+        const uint32_t at = at_[n] + offset;
+        Mma<Element>(sum_[n], a, RoundToTf32(LoadShared(at)),
+                     RoundToTf32(LoadShared(at + Config::kWeightRowBytes)));
+      }
+    } else {
+      constexpr int kAhead = kFragments < 2 ? 1 : 2;  // loads before the first product
+#pragma unroll
+      for (int n = 0; n < kFragments; n += kAhead) {
+        uint32_t b[kAhead][4];
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) LoadMatricesTransposed(at_[n + j] + offset, b[j]);
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          Mma<Element>(sum_[2 * (n + j)], a, b[j][0], b[j][1]);
+          Mma<Element>(sum_[2 * (n + j) + 1], a, b[j][2], b[j][3]);
         }
       }
     }
   }
 
-  __device__ void Store() {
-    StoreTile<Element, 2, Config::kTilesN>(args_, split_, rows_, channel_, [this](int r, int n) {
+  __device__ void Store(int32_t row) {
+    const int32_t rows[2] = {__shfl_sync(kAllLanes, row, lane_ / 4),
+                             __shfl_sync(kAllLanes, row, lane_ / 4 + 8)};
+    StoreTile<Element, 2, Config::kTilesN>(args_, split_, rows, channel_, [this](int r, int n) {
       return r == 0 ? float2{sum_[n][0], sum_[n][1]} : float2{sum_[n][2], sum_[n][3]};
     });
   }
@@ -311,7 +317,7 @@ class WarpTile {
   int split_;
   int first_offset_, num_offsets_;
   int lane_;
-  int32_t rows_[2];
+  const char* input_;  // this lane's part of a row, of row 0
   uint32_t at_[kFragments];
   float sum_[Config::kTilesN][4];
 };
@@ -326,12 +332,13 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   const int channel = static_cast<int>(blockIdx.y) * Config::kChannels;
   const int split = static_cast<int>(blockIdx.z);
   const int lane = threadIdx.x % 32;
-  const int64_t groups = (args.num_outputs + 15) / 16;
-  const int64_t warps = int64_t{gridDim.x} * (blockDim.x / 32);
+  // Rows, and with them groups, are counted in 32 bits.
+  const int groups = static_cast<int>((args.num_outputs + 15) / 16);
+  const int warps = static_cast<int>(gridDim.x * (blockDim.x / 32));
   // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
-  int64_t group = groups - 1 - (int64_t{threadIdx.x / 32} * gridDim.x + blockIdx.x);
-  const auto load = [&](int64_t at, int32_t& row, uint32_t& mask) {
-    const int64_t position = at * 16 + lane % 16;
+  int group = groups - 1 - static_cast<int>(threadIdx.x / 32 * gridDim.x + blockIdx.x);
+  const auto load = [&](int at, int32_t& row, uint32_t& mask) {
+    const int64_t position = int64_t{at} * 16 + lane % 16;
     row = at < 0 ? -1 : OutputRow(args, split, position);
     mask = Config::kQuads || at < 0 ? 0 : RowMask(args, split, row, position, 0);
   };
@@ -347,7 +354,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
     int32_t next_row;
     uint32_t next_mask;
     load(group - warps, next_row, next_mask);
-    tile.Run(row, group * 16 + lane % 16, mask);
+    tile.Run(row, int64_t{group} * 16 + lane % 16, mask);
     row = next_row;
     mask = next_mask;
     group -= warps;

@@ -19,9 +19,7 @@ struct WarpgroupConfig {
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
   static constexpr int kGroups = kRows / 64;
-  // Where there are registers for them, twice as many: their instructions are what a tile with all
-  // offsets waits for.
-  static constexpr int kCopyThreads = kBlocksValue == 1 || kChannels <= 96 ? 128 : 64;
+  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
   static constexpr int kRowBytes = 128;

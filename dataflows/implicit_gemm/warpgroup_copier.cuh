@@ -142,24 +142,24 @@ class TileCopier {
     return mine;
   }
 
-  // All of the segment, so that the table's latency is met once.
+  // All of the segment, so that the table's latency is met once. Rows past the end get those of
+  // another, whose products nobody stores.
   __device__ void LoadEntries(const TilePiece<Config>& piece, int word, uint32_t left) {
-    const int64_t first_offset = args_.split_ptr[piece.split] + word * 32;
-    const int64_t stride = EntryStride(args_);
+    const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
+    const int64_t first = (args_.split_ptr[piece.split] + word * 32) * int64_t{stride};
+    const char* entries[kLookUps];
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
-      const int row = i * Config::kCopyThreads + thread_;
-      const int64_t position = piece.first_row + row;
-      const bool valid = args_.ordered ? position < args_.num_outputs : rows_[i] >= 0;
-      const int32_t* entries = EntriesOf(args_, rows_[i], position) + first_offset * stride;
-      for (uint32_t bits = left; bits != 0; bits &= bits - 1) {
-        const int bit = __ffs(bits) - 1;
-        int32_t* to = &ring_.control.entries[bit][row];
-        if (valid) {
-          CopyAsync4(SharedAddress(to), entries + bit * stride);
-        } else {
-          *to = -1;
-        }
+      const int64_t position = piece.first_row + i * Config::kCopyThreads + thread_;
+      entries[i] = KeepWhole(EntriesOf(args_, rows_[i], position) + first);
+    }
+    const uint32_t to = SharedAddress(&ring_.control.entries[0][thread_]);
+    for (; left != 0; left &= left - 1) {
+      const uint32_t bytes = (__ffs(left) - 1) * sizeof(int32_t);
+#pragma unroll
+      for (int i = 0; i < kLookUps; ++i) {
+        CopyAsync4(to + bytes * Config::kRows + i * Config::kCopyThreads * sizeof(int32_t),
+                   RowAddress(entries[i], bytes, stride));
       }
     }
     CommitCopies();
@@ -195,34 +195,30 @@ class TileCopier {
     }
   }
 
-  // One instruction, which the compiler does not find.
-  static __device__ uint64_t MultiplyAdd(uint32_t a, uint32_t b, uint64_t c) {
-    uint64_t sum;
-    asm("mad.wide.u32 %0, %1, %2, %3;\n" : "=l"(sum) : "r"(a), "r"(b), "l"(c));
-    return sum;
-  }
-
   __device__ void CopyInputs(const Segment& segment, int bit, int depth) const {
     const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
     if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
     const int c = depth + v * kVector;
     const bool inside = c < args_.c_in;
     const uint32_t row_bytes = args_.c_in * sizeof(Element);
-    const uint64_t input = reinterpret_cast<uint64_t>(args_.input) + c * sizeof(Element);
+    const char* input = KeepWhole(static_cast<const Element*>(args_.input) + c);
     const uint32_t slot = ring_.Inputs(slot_.slot);
     const int32_t* entries = ring_.control.entries[bit] + row;
 #pragma unroll
     for (int g = 0; g < Config::kGroups; ++g) {
       if ((segment.group[g] >> bit & 1) == 0) continue;
+      int4 fours[64 / kRowStep];
 #pragma unroll
-      for (int r = g * 64; r < g * 64 + 64; r += kRowStep) {
-        const int4 four = *reinterpret_cast<const int4*>(entries + r);
-        const int32_t from[kRowsAtOnce] = {four.x, four.y, four.z, four.w};
+      for (int j = 0; j < 64 / kRowStep; ++j) {
+        fours[j] = *reinterpret_cast<const int4*>(entries + g * 64 + j * kRowStep);
+      }
+#pragma unroll
+      for (int j = 0; j < 64 / kRowStep; ++j) {
+        const int32_t from[kRowsAtOnce] = {fours[j].x, fours[j].y, fours[j].z, fours[j].w};
 #pragma unroll
         for (int i = 0; i < kRowsAtOnce; ++i) {
-          const uint64_t row_input = MultiplyAdd(from[i], row_bytes, input);
-          CopyAsync16(slot + to_[i] + r * Config::kRowBytes,
-                      reinterpret_cast<const void*>(row_input), inside && from[i] >= 0);
+          CopyAsync16(slot + to_[i] + (g * 64 + j * kRowStep) * Config::kRowBytes,
+                      RowAddress(input, from[i], row_bytes), inside && from[i] >= 0);
         }
       }
     }
