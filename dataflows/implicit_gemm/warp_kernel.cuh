@@ -323,7 +323,8 @@ class WarpTile {
 };
 
 // Grid: (blocks, channel tiles, splits); warps take groups of 16 rows in turn, those with the most
-// offsets (the last in mask order) first.
+// offsets (the last in mask order) first. Every other turn goes backwards: whoever had most gets
+// least.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmWarp(const __grid_constant__ ImplicitGemmArgs args) {
@@ -336,7 +337,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   const int groups = static_cast<int>((args.num_outputs + 15) / 16);
   const int warps = static_cast<int>(gridDim.x * (blockDim.x / 32));
   // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
-  int group = groups - 1 - static_cast<int>(threadIdx.x / 32 * gridDim.x + blockIdx.x);
+  const int place = static_cast<int>(threadIdx.x / 32 * gridDim.x + blockIdx.x);
+  int group = groups - 1 - place;
+  int step = 2 * (warps - place) - 1;  // to the group of the next turn
   const auto load = [&](int at, int32_t& row, uint32_t& mask) {
     const int64_t position = int64_t{at} * 16 + lane % 16;
     row = at < 0 ? -1 : OutputRow(args, split, position);
@@ -353,11 +356,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   while (group >= 0) {
     int32_t next_row;
     uint32_t next_mask;
-    load(group - warps, next_row, next_mask);
+    load(group - step, next_row, next_mask);
     tile.Run(row, int64_t{group} * 16 + lane % 16, mask);
     row = next_row;
     mask = next_mask;
-    group -= warps;
+    group -= step;
+    step = 2 * warps - step;
   }
 #endif
 }
