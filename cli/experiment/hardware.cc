@@ -147,6 +147,8 @@ absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu, const std::str
                                    "base",
                                    "--profile-from-start",
                                    "off",
+                                   "--cache-control",  // as the stage before leaves the caches
+                                   "none",
                                    "--metrics",
                                    absl::StrJoin(std::array{kHits, kMisses, kRead, kWritten}, ",")};
   if (!stage.empty()) {
