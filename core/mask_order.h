@@ -26,8 +26,6 @@ constexpr int64_t RankedRow(int64_t i, int64_t rows) {
   return static_cast<int64_t>(at / kGroup * groups / kGroups * kGroup + at % kGroup);
 }
 
-inline constexpr int kMaxPairedOffsets = 32;  // of one word
-
 // The key of a row whose rarest offset has place `rarest` and whose second rarest has rank
 // `second`, below `rarest` (-1: none). Ordered by `rarest`; then by `second`, upwards and downwards
 // in turn, so that a tile with rows of two places has similar ones.

@@ -54,10 +54,10 @@ __device__ int RankOfLane(int count) {
 
 // Sampled rows of a block's thread.
 constexpr int kRounds = kMaxRankedRows / kThreads;
-static_assert(kRounds * kThreads == kMaxRankedRows && kMaxPairedOffsets == 32);
+static_assert(kRounds * kThreads == kMaxRankedRows);
 
 // Adds up in counts[k] how many sampled rows have offset k of mask word `word`. columns[r], lane k:
-// which of 32 sampled rows do. Called by all threads of a block, as everything down to MakeKeys.
+// which of 32 sampled rows do. Called by all threads of a block.
 __device__ void CountOffsets(const Masks& masks, int word, int32_t* counts,
                              uint32_t (&columns)[kRounds]) {
   const int64_t sampled = min(masks.rows, kMaxRankedRows);
@@ -76,17 +76,18 @@ __device__ void CountOffsets(const Masks& masks, int word, int32_t* counts,
 }
 
 // What a row's key is, by three rules. Each has what a block knows of the rows in shared memory: a
-// Shared, and kSharedInts(num_bits) entries behind `ints`. Every block finds it for itself, which
-// takes less than a kernel before that the others wait for.
+// Shared, and SharedInts(num_bits) entries behind `ints`. Every block finds it for itself, which
+// takes less than a kernel before that the others wait for. All threads of a block construct the
+// rule, and meet while they do.
 
 // The key of core/mask_order.h for masks of one word.
 class PairedKeys {
  public:
-  // By places: of the rarest offset, then of the other.
   struct Shared {
-    int32_t counts[32];  // sampled rows with each offset
-    int32_t place[32];
-    int32_t by_place[32];    // offset
+    int32_t counts[32];    // by offset: sampled rows
+    int32_t place[32];     // by offset
+    int32_t by_place[32];  // offset
+    // By places: of the rarest offset, then of the other.
     int32_t beside[32][32];  // sampled rows
     uint8_t rank[32][32];    // of the second rarest offset
   };
@@ -220,13 +221,13 @@ class MaskKeys {
 
 // keys[row], and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
 // Block b has rows [b * block_rows, (b + 1) * ...).
-template <typename Key, typename Keys>
+template <typename Key, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     MakeKeys(Masks masks, int64_t block_rows, int buckets, Key* keys, int32_t* histograms) {
   extern __shared__ int32_t histogram[];
-  __shared__ typename Keys::Shared shared;
+  __shared__ typename Rule::Shared shared;
   for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
-  const Keys rule(masks, histogram + buckets, shared);
+  const Rule rule(masks, histogram + buckets, shared);
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = min(first + block_rows, masks.rows);
   for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
@@ -315,7 +316,8 @@ __global__ void FillRows(int64_t rows, int32_t* order) {
 // Rows of a block, where there are at most kMaxBlocks.
 int64_t BlockRows(int64_t rows) { return CeilDiv(CeilDiv(rows, kMaxBlocks), kThreads) * kThreads; }
 
-template <typename Keys>
+// The counting sort: keys, then rows.
+template <typename Rule>
 absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
                          const ExecutionContext& context) {
   const int64_t block_rows = BlockRows(masks.rows);
@@ -324,9 +326,9 @@ absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> histograms,
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
-  const auto make_keys = MakeKeys<uint16_t, Keys>;
+  const auto make_keys = MakeKeys<uint16_t, Rule>;
   VOXCONV_LAUNCH(make_keys, grid, kThreads,
-                 (buckets + Keys::SharedInts(masks.num_bits)) * sizeof(int32_t), context, masks,
+                 (buckets + Rule::SharedInts(masks.num_bits)) * sizeof(int32_t), context, masks,
                  block_rows, buckets, keys.data(), histograms.data());
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
@@ -334,8 +336,8 @@ absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
   return absl::OkStatus();
 }
 
-// The same with more buckets than a block has threads.
-template <typename Keys>
+// By a radix sort: more buckets than a block has threads.
+template <typename Rule>
 absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
                       const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
@@ -345,8 +347,8 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
                  as_given.data());
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
-  const auto make_keys = MakeKeys<uint32_t, Keys>;
-  VOXCONV_LAUNCH(make_keys, grid, kThreads, Keys::SharedInts(masks.num_bits) * sizeof(int32_t),
+  const auto make_keys = MakeKeys<uint32_t, Rule>;
+  VOXCONV_LAUNCH(make_keys, grid, kThreads, Rule::SharedInts(masks.num_bits) * sizeof(int32_t),
                  context, masks, block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);

@@ -1,5 +1,5 @@
-// Which kernel offsets a block's rows have, and where the rows' inputs are: what the block and the
-// fma kernel do before they multiply.
+// Which kernel offsets rows have, and where their inputs are: what the kernels look up before they
+// multiply.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_TILE_OFFSETS_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_TILE_OFFSETS_CUH_
 
@@ -37,14 +37,16 @@ __device__ __forceinline__ int64_t EntryStride(const ImplicitGemmArgs& args) {
 }
 
 // A base of addresses in an inner loop, in global memory, as one pair of registers: the compiler
-// would otherwise take it apart and add up the parts anew for every row.
+// would otherwise take it apart and add up the parts anew for every row. Null where nothing is
+// read.
 __device__ __forceinline__ const char* KeepWhole(const void* base) {
   const char* whole = static_cast<const char*>(base);
   asm("" : "+l"(whole));
   __builtin_assume(__isGlobal(whole));
   return whole;
 }
-// One instruction, where the base is kept whole.
+// base + row * row_bytes, whose product is of 64 bits: one instruction, where the base is kept
+// whole. Callers keep each factor within 32.
 __device__ __forceinline__ const char* RowAddress(const char* base, uint32_t row,
                                                   uint32_t row_bytes) {
   uint64_t offset;

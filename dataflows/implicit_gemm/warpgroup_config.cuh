@@ -19,7 +19,7 @@ struct WarpgroupConfig {
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
   static constexpr int kGroups = kRows / 64;
-  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;
+  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;  // of a multiprocessor: 128
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
   static constexpr int kRowBytes = 128;
@@ -40,7 +40,8 @@ struct WarpgroupConfig {
 
   // Behind the slots.
   struct Control {
-    int32_t entries[32][kRows];  // input row of each row under each bit, -1 = none
+    // Input row of each row under each bit, -1 = none; those of another row past the end.
+    int32_t entries[32][kRows];
     uint64_t full[kStages], empty[kStages];
     uint64_t segment_full[kSegments], segment_empty[kSegments];
     Segment segments[kSegments];
