@@ -8,8 +8,8 @@ from typing import NamedTuple
 import rounds
 import rule
 
-HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "intervals meet",
-          "median change of the ratio", "published figures", "same verdict"]
+HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "opposite verdict",
+          "intervals meet", "median change of the ratio", "published figures", "same verdict"]
 
 
 class Agreement(NamedTuple):
@@ -19,15 +19,17 @@ class Agreement(NamedTuple):
     device: str
     commits: str
     cells: int
-    same_verdicts: int  # faster, slower, no difference
-    meeting: int        # intervals of the ratio that have a point in common
-    change: float       # the median over cells of |log ratio|, as a factor
+    same_verdicts: int      # faster, slower, no difference
+    opposite_verdicts: int  # faster against slower
+    meeting: int            # intervals of the ratio that have a point in common
+    change: float           # the median over cells of |log ratio|, as a factor
     figures: int
     same_figures: int
 
     def row(self):
-        return [self.name, self.device, self.commits, self.cells, self.same_verdicts, self.meeting,
-                f"{self.change:.2f}x", self.figures or "", self.same_figures if self.figures else ""]
+        return [self.name, self.device, self.commits, self.cells, self.same_verdicts,
+                self.opposite_verdicts, self.meeting, f"{self.change:.2f}x", self.figures or "",
+                self.same_figures if self.figures else ""]
 
 
 def _ratios(experiment):
@@ -74,6 +76,7 @@ def compare(first, second):
         agreements.append(Agreement(
             experiment.name, experiment.device, _commits(experiment, other), len(both),
             sum(a["verdict"] == b["verdict"] for a, b in both),
+            sum({a["verdict"], b["verdict"]} == {"faster", "slower"} for a, b in both),
             sum(_meet(a["speedup"], b["speedup"]) for a, b in both),
             math.exp(statistics.median(changes)), len(verdicts), sum(a == b for a, b in verdicts)))
     return agreements

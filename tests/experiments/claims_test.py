@@ -54,8 +54,8 @@ class ClaimsTest(unittest.TestCase):
         for folder, lines in ((first, self.lines), (second, self.doctored(3, consistent=True))):
             folder.mkdir(exist_ok=True)
             support.write_lines(folder / "small.jsonl", lines)
-        for repeat, row in ((first, "| 1 | 1 | 1 | 1.00x | 1 | 1 |"),
-                            (second, "| 1 | 1 | 0 | 3.00x | 1 | 0 |")):
+        for repeat, row in ((first, "| 1 | 1 | 0 | 1 | 1.00x | 1 | 1 |"),
+                            (second, "| 1 | 1 | 0 | 0 | 3.00x | 1 | 0 |")):
             result = support.run(VOXCONV, "report", first, "--again", repeat)
             self.assertEqual(result.returncode, 0, result.stderr)
             page = (first / "report.md").read_text()
