@@ -323,8 +323,9 @@ class WarpTile {
 };
 
 // Grid: (blocks, channel tiles, splits); warps take groups of 16 rows in turn, those with the most
-// offsets (the last in mask order) first. Every other turn goes backwards: whoever had most gets
-// least.
+// offsets (the last in mask order) first. If there are two turns, the second goes backwards: whoever
+// had most gets least. Where there are more, turns even out by themselves, and going forwards keeps
+// the neighbours' rows in the cache.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmWarp(const __grid_constant__ ImplicitGemmArgs args) {
@@ -339,7 +340,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
   const int place = static_cast<int>(threadIdx.x / 32 * gridDim.x + blockIdx.x);
   int group = groups - 1 - place;
-  int step = 2 * (warps - place) - 1;  // to the group of the next turn
+  int step = groups <= 2 * warps ? 2 * (warps - place) - 1 : warps;  // to the next turn's group
   const auto load = [&](int at, int32_t& row, uint32_t& mask) {
     const int64_t position = int64_t{at} * 16 + lane % 16;
     row = at < 0 ? -1 : OutputRow(args, split, position);
