@@ -52,6 +52,16 @@ __device__ __forceinline__ void LoadMatricesTransposed(uint32_t address, uint32_
                : "r"(address));
 }
 
+// An 8 x 8 matrix of 16-bit elements turned around: a lane has elements 2 q and 2 q + 1 of row
+// lane / 4, of the matrix and of what is returned.
+__device__ __forceinline__ uint32_t TransposeMatrix(uint32_t elements) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n"
+               : "=r"(transposed)
+               : "r"(elements));
+  return transposed;
+}
+
 // The tensor core would cut the low bits off instead.
 __device__ __forceinline__ uint32_t RoundToTf32(uint32_t bits) {
   uint32_t rounded;

@@ -26,11 +26,24 @@ int64_t WarpRowBytes(int64_t bytes) {
   return 0;
 }
 
+// Output channels as the warp kernel takes them at once.
+int64_t WarpChannels(int64_t c_out) { return c_out <= 16 ? 16 : (c_out <= 32 ? 32 : 64); }
+
+// Whether the warp kernel, if it can run the shape, is the fastest: it is where its products, with
+// what it pads, are small, and it need not copy the input where others could read it in place.
+bool PreferWarp(int64_t size, int64_t c_in, int64_t c_out) {
+  constexpr int64_t kCopiedRowBytes = 64;  // longer ones are no faster here once they are copied
+  const int64_t row_bytes = WarpRowBytes(c_in * size);
+  if (c_out > 64 || row_bytes / size * WarpChannels(c_out) >= 64 * 64) return false;
+  return row_bytes == c_in * size ||
+         (WholeVectors(c_in, size) != c_in && row_bytes <= kCopiedRowBytes);
+}
+
 // Fills in `tile` if the warp kernel can run the shape.
 bool ChooseWarp(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
                 const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   const int64_t row_bytes = WarpRowBytes(c_in * size);
-  const int64_t channels = c_out <= 16 ? 16 : (c_out <= 32 ? 32 : 64);
+  const int64_t channels = WarpChannels(c_out);
   if (row_bytes == 0) return false;
   // Four offsets at a time where a row is one vector.
   const int64_t offsets =
@@ -134,8 +147,7 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
   }
   const int64_t size = SizeOf(dtype);
   ImplicitGemmTile tile;
-  const bool warp =
-      choice.tile == 0 ? c_out <= 64 && c_in * c_out < 64 * 64 : choice.tile <= kWarpRows;
+  const bool warp = choice.tile == 0 ? PreferWarp(size, c_in, c_out) : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.channels = BlockChannels(choice.tile_channels, c_out);
   if (ChooseWarpgroup(choice, size, c_in, c_out, device, tile)) return tile;

@@ -22,6 +22,19 @@ __device__ __forceinline__ float Finish(const ImplicitGemmArgs& args, int64_t ro
   return args.relu ? fmaxf(sum, 0.0f) : sum;
 }
 
+// Stores the sum of channel c (where it exists): finished, or as a partial sum of part `part`.
+template <typename Element>
+__device__ __forceinline__ void StoreOne(const ImplicitGemmArgs& args, int part, int64_t row, int c,
+                                         float sum) {
+  if (c >= args.c_out) return;
+  if (args.partial != nullptr) {
+    args.partial[(part * args.num_outputs + row) * args.c_out + c] = sum;
+  } else {
+    static_cast<Element*>(args.output)[row * args.c_out + c] =
+        Narrow<Element>(Finish<Element>(args, row, c, sum));
+  }
+}
+
 // Stores the sums of channels c and c + 1 (where they exist): finished, or as partial sums of part
 // `part`.
 template <typename Element>
@@ -75,6 +88,33 @@ __device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4
   result[3] = high ? near_1 : far_1;
 }
 
+// The end of finishing four pairs of sums where they are: adds the residual, two elements in a
+// word, and narrows.
+template <typename Element>
+__device__ __forceinline__ void FinishWords(const ImplicitGemmArgs& args,
+                                            const uint32_t (&residual)[4], float2 (&sums)[4],
+                                            uint32_t (&finished)[4]) {
+  static_assert(sizeof(Element) == 2);
+  using Two = Pack<Element, 2>;
+  if (args.residual != nullptr) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      Two more;
+      memcpy(&more, &residual[t], sizeof(more));
+      sums[t] = {sums[t].x + Widen(more.v[0]), sums[t].y + Widen(more.v[1])};
+    }
+  }
+  if (args.relu) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) sums[t] = {fmaxf(sums[t].x, 0.0f), fmaxf(sums[t].y, 0.0f)};
+  }
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const Two two{{Narrow<Element>(sums[t].x), Narrow<Element>(sums[t].y)}};
+    memcpy(&finished[t], &two, sizeof(two));
+  }
+}
+
 // Finishes four pairs of sums of one row where they are: pair t is of channels channel + 8 t + 2 q.
 // `residual` has what to add to them, two elements in a word, as `finished` gets them.
 template <typename Element>
@@ -82,7 +122,6 @@ __device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int ch
                                             const uint32_t (&residual)[4], float2 (&sums)[4],
                                             uint32_t (&finished)[4]) {
   static_assert(sizeof(Element) == 2);
-  using Two = Pack<Element, 2>;
   // Channels past the end are nobody's: any in range will do.
   const auto at = [&](int t) {
     return min(channel + t * 8, args.c_out - 8) + static_cast<int>(threadIdx.x % 4) * 2;
@@ -101,23 +140,7 @@ __device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int ch
       sums[t] = {sums[t].x + shift.x, sums[t].y + shift.y};
     }
   }
-  if (args.residual != nullptr) {
-#pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      Two more;
-      memcpy(&more, &residual[t], sizeof(more));
-      sums[t] = {sums[t].x + Widen(more.v[0]), sums[t].y + Widen(more.v[1])};
-    }
-  }
-  if (args.relu) {
-#pragma unroll
-    for (int t = 0; t < 4; ++t) sums[t] = {fmaxf(sums[t].x, 0.0f), fmaxf(sums[t].y, 0.0f)};
-  }
-#pragma unroll
-  for (int t = 0; t < 4; ++t) {
-    const Two two{{Narrow<Element>(sums[t].x), Narrow<Element>(sums[t].y)}};
-    memcpy(&finished[t], &two, sizeof(two));
-  }
+  FinishWords<Element>(args, residual, sums, finished);
 }
 
 // Eight channels of one row, from `channel` on, in whole vectors.

@@ -17,6 +17,25 @@ ImplicitGemmTile Choose(int64_t rows, int64_t c_in, int64_t c_out, ImplicitGemmC
   return ChooseImplicitGemmTile(choice, DType::kF16, c_in, c_out, kH200);
 }
 
+TEST(ImplicitGemmTileTest, FewChannelsGoToTheWarpKernel) {
+  constexpr int kShapes[][2] = {{4, 16},  {8, 64},  {16, 16}, {16, 64}, {32, 32},
+                                {32, 48}, {64, 16}, {64, 32}, {3, 16},  {20, 20}};
+  for (const auto& [c_in, c_out] : kShapes) {
+    EXPECT_EQ(Choose(94444, c_in, c_out).kernel, ImplicitGemmKernel::kWarp) << c_in << " " << c_out;
+  }
+}
+
+TEST(ImplicitGemmTileTest, RowsAreNotCopiedForTheWarpKernelThatOthersReadInPlace) {
+  constexpr int kShapes[][2] = {{24, 16}, {24, 24}, {40, 16}, {48, 32},
+                                {48, 48}, {56, 56}, {64, 48}, {64, 64}};
+  for (const auto& [c_in, c_out] : kShapes) {
+    const ImplicitGemmTile tile = Choose(94444, c_in, c_out);
+    EXPECT_NE(tile.kernel, ImplicitGemmKernel::kWarp) << c_in << " " << c_out;
+    EXPECT_EQ(tile.padded_c_in, c_in);
+    EXPECT_EQ(Choose(94444, c_in, c_out, {.tile = 16}).kernel, ImplicitGemmKernel::kWarp);
+  }
+}
+
 TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
   const ImplicitGemmTile tile = Choose(94444, 128, 128);
   EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup);

@@ -1,0 +1,434 @@
+// The part of one warp in implicit GEMM for few channels (warp_kernel.cuh).
+//
+// A warp owns 16 output rows in mask order and kChannels output channels, and gathers their inputs
+// straight into the registers of the mma: the order of the products' depth is free, so lane q of
+// four takes 16 adjacent bytes (or 8) of a row instead of the scattered elements that the mma's
+// layout names, and the weights' rows are picked to match. The products are of weights x inputs,
+// channels by rows: adjacent bytes of a row are the mma's second operand as they arrive, whose two
+// registers lie side by side; as its first, they would have to be moved together with another
+// row's. The weights of all offsets lie in shared memory. Nothing is shared between warps after
+// that, so no warp waits for another.
+//
+// Rows of at most 16 bytes (the first layer's 4 channels) go four offsets at a time: lane q takes
+// the row under the q-th of them, which makes one product of four thin ones.
+#ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_TILE_CUH_
+#define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_TILE_CUH_
+
+#include <cstdint>
+
+#include "backends/cuda/tensor_core.cuh"
+#include "dataflows/implicit_gemm/tile_offsets.cuh"
+
+namespace voxconv {
+
+// kVectorBytes: what a lane takes of a row at once, 8 or 16. kChunks: times that, four lanes side
+// by side, make a row. kQuads: rows of one vector, four offsets at a time.
+template <typename ElementType, int kVectorBytesValue, int kChunksValue, int kChannelsValue,
+          bool kQuadsValue>
+struct WarpConfig {
+  using Element = ElementType;
+  static constexpr int kVectorBytes = kVectorBytesValue, kChunks = kChunksValue;
+  static constexpr int kChannels = kChannelsValue;
+  static constexpr bool kQuads = kQuadsValue;
+  static constexpr int kSize = static_cast<int>(sizeof(Element));
+  static constexpr int kBlocks = kChannels / 8;  // of channels
+  static constexpr int kWords = kVectorBytes / 4;
+  static constexpr int kSteps = kVectorBytes / 8;  // products of one vector
+  static constexpr int kRowElements = kVectorBytes / kSize * (kQuads ? 1 : 4 * kChunks);
+  static constexpr int kChunkRows = 4 * kVectorBytes / kSize;  // weight rows of a chunk
+  static constexpr int kWeightVectors = kChannels * kSize / 16;
+  static constexpr int kWeightRowBytes = kChannels * kSize;
+  // Few registers let more warps wait for their rows at once.
+  static constexpr bool kSmall = kChunks * kVectorBytes <= 16 && kChannels <= 32;
+  static constexpr int kThreads = kSmall ? 256 : 512;
+  // At least, by registers.
+  static constexpr int kBlocksPerMultiprocessor = !kSmall ? 1 : (kChannels == 16 ? 4 : 3);
+  static_assert(kChannels % 16 == 0 && (!kQuads || kChunks == 1));
+
+  // Rows of weights in shared memory for `offsets` offsets.
+  static constexpr int64_t WeightRows(int64_t offsets) {
+    return kQuads ? (offsets + 3) / 4 * kChunkRows : offsets * kRowElements;
+  }
+  static constexpr int64_t SharedBytes(int64_t offsets) {
+    return WeightRows(offsets) * kWeightRowBytes;
+  }
+};
+
+template <typename Config>
+class WarpTile {
+  using Element = typename Config::Element;
+  static constexpr uint32_t kAllLanes = ~0u;
+  static constexpr uint32_t kOffsetBytes = Config::kRowElements * Config::kWeightRowBytes;
+  static constexpr int kBlocks = Config::kBlocks;
+  using Vector = Pack<uint32_t, Config::kWords>;
+  // Of rows r and r + 8, r = lane / 4.
+  struct Inputs {
+    Vector v[Config::kChunks][2];
+  };
+
+ public:
+  __device__ WarpTile(const ImplicitGemmArgs& args, const char* weights, int channel, int split)
+      : args_(args),
+        weights_(weights),
+        channel_(channel),
+        split_(split),
+        first_offset_(args.split_ptr[split]),
+        num_offsets_(args.split_ptr[split + 1] - args.split_ptr[split]),
+        lane_(threadIdx.x % 32),
+        input_(KeepWhole(static_cast<const char*>(args.input) +
+                         (Config::kQuads ? 0 : lane_ % 4 * Config::kVectorBytes))),
+        fragment_(LocateFragment()) {}
+
+  // The row, of a group of 16, that this lane keeps track of: lane q of a quad has row lane / 4
+  // (even q) or the one 8 further, so that a quad finds those that it multiplies within itself.
+  static __device__ int OwnRow() { return threadIdx.x % 32 / 4 + threadIdx.x % 2 * 8; }
+
+  // Copies the block's weights to shared memory; all threads take part.
+  static __device__ void LoadWeights(const ImplicitGemmArgs& args, int channel, int split,
+                                     char* shared) {
+    const int offsets = args.split_ptr[split + 1] - args.split_ptr[split];
+    const int rows = offsets * Config::kRowElements;  // those behind are padding: zeros
+    constexpr int kVectors = Config::kWeightVectors, kStep = Config::kThreads / kVectors;
+    const int v = threadIdx.x % kVectors;
+    const int n = channel + v * (16 / Config::kSize);
+    int row = threadIdx.x / kVectors;
+    const Element* weights =
+        static_cast<const Element*>(args.weights) +
+        (int64_t{args.split_ptr[split]} * Config::kRowElements + row) * args.ld_weights + n;
+    const int valid_rows = n < args.ld_weights ? rows : 0;
+    for (; row < Config::WeightRows(offsets); row += kStep) {
+      CopyAsync16(SharedAddress(shared) + Position(row, v) * 16, weights, row < valid_rows);
+      weights += kStep * int64_t{args.ld_weights};
+    }
+    CommitCopies();
+    WaitCopies<0>();
+    __syncthreads();
+  }
+
+  // The 16 rows of which this lane's own is at `position`; the caller has its mask word 0.
+  __device__ void Run(int32_t row, int64_t position, uint32_t mask) {
+#pragma unroll
+    for (auto& halves : sum_) {
+#pragma unroll
+      for (auto& fragment : halves) {
+#pragma unroll
+        for (float& sum : fragment) sum = 0.0f;
+      }
+    }
+    if constexpr (Config::kQuads) {
+      RunQuads(row, position - OwnRow());
+    } else {
+      for (int word = 0; word * 32 < num_offsets_; ++word) {
+        if (word > 0) mask = RowMask(args_, split_, row, position, word);
+        RunOffsets(row, position, __reduce_or_sync(kAllLanes, mask), word * 32);
+      }
+    }
+    Store(row);
+  }
+
+ private:
+  // Position, in vectors, of vector `v` of weight row `row`, so that the rows that one product
+  // reads together meet different banks.
+  static __device__ int Position(int row, int v) {
+    constexpr int kVectors = Config::kWeightVectors;
+    constexpr int kLaneRows = Config::kVectorBytes / Config::kSize;  // weight rows of a lane
+    const int q = row / kLaneRows % 4;
+    if constexpr (Config::kSize == 4) {
+      return row * kVectors + (v ^ (q * 2 % (kVectors < 8 ? kVectors : 8)));
+    } else if constexpr (kVectors % 8 == 0) {
+      return row * kVectors + (v ^ (q * 2 + row % 2));
+    } else if constexpr (kVectors % 4 == 0) {
+      return row * kVectors + (v ^ q);
+    } else {
+      return row * kVectors + (v ^ (q % 2));
+    }
+  }
+
+  __device__ Vector LoadVector(int32_t in, int chunk) const {
+    Vector vector = {};
+    if (in >= 0) {
+      const char* row = RowAddress(input_, in, Config::kRowElements * Config::kSize);
+      vector = *reinterpret_cast<const Vector*>(row + chunk * 4 * Config::kVectorBytes);
+    }
+    return vector;
+  }
+
+  __device__ void Gather(int32_t in0, int32_t in1, Inputs& inputs) const {
+#pragma unroll
+    for (int c = 0; c < Config::kChunks; ++c) {
+      inputs.v[c][0] = LoadVector(in0, c);
+      inputs.v[c][1] = LoadVector(in1, c);
+    }
+  }
+
+  // The highest bit of `left`, which goes; -1 where there is none. The lowest would take an
+  // instruction more, and instructions are what a group with many offsets waits for.
+  __device__ static int TakeBit(uint32_t& left) {
+    const int bit = 31 - __clz(static_cast<int>(left));
+    left ^= __funnelshift_lc(0u, 1u, bit);  // 1 << bit, 0 where that is past the word
+    return bit;
+  }
+  // The entries of the lanes' own rows under the next bit of `left` (lanes 0 and 1 of a quad) and
+  // the one after.
+  __device__ static int32_t TakeEntries(const char* entries, uint32_t stride, uint32_t& left) {
+    const int first = TakeBit(left), second = TakeBit(left);
+    const int bit = threadIdx.x % 4 < 2 ? first : second;
+    if (bit < 0) return -1;
+    return __ldg(
+        reinterpret_cast<const int32_t*>(RowAddress(entries, bit * sizeof(int32_t), stride)));
+  }
+
+  // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
+  // multiplied, the inputs of the next are on their way, and the table entries of the one after.
+  // Rows past the end take those of another, whose products nobody stores.
+  __device__ void RunOffsets(int32_t row, int64_t position, uint32_t any, int base) {
+    if (any == 0) return;
+    const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
+    const char* entries =
+        KeepWhole(EntriesOf(args_, row, position) + (first_offset_ + base) * int64_t{stride});
+    const uint32_t weights = fragment_ + base * kOffsetBytes;
+    uint32_t left = any, unread = any;  // not multiplied; entries not asked for
+    Inputs inputs[2][2];
+    int32_t first = TakeEntries(entries, stride, unread);
+    int32_t second = TakeEntries(entries, stride, unread);
+    GatherPair(first, inputs[0]);
+    while (true) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int32_t third = TakeEntries(entries, stride, unread);
+        const int bits[2] = {TakeBit(left), TakeBit(left)};
+        if (left != 0) GatherPair(second, inputs[1 - i]);
+        Multiply(weights + bits[0] * kOffsetBytes, inputs[i][0]);
+        if (bits[1] >= 0) Multiply(weights + bits[1] * kOffsetBytes, inputs[i][1]);
+        if (left == 0) return;
+        second = third;
+      }
+    }
+  }
+
+  // The value of lane `q` of this lane's quad.
+  static __device__ int32_t FromQuad(int32_t value, int q) {
+    return __shfl_sync(kAllLanes, value, q, 4);
+  }
+
+  __device__ void GatherPair(int32_t in, Inputs (&inputs)[2]) const {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      Gather(FromQuad(in, j * 2), FromQuad(in, j * 2 + 1), inputs[j]);
+    }
+  }
+
+  __device__ void RunQuads(int32_t lane_row, int64_t first_position) {
+    constexpr int kAhead = 4;
+    const int quads = (num_offsets_ + 3) / 4;
+    const int q = lane_ % 4;
+    const int64_t stride = EntryStride(args_);
+    const int32_t* entries[2];
+    int limit[2];  // offsets that the row has
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t row = FromQuad(lane_row, half);
+      entries[half] = EntriesOf(args_, row, first_position + lane_ / 4 + half * 8) +
+                      (first_offset_ + q) * stride;
+      limit[half] = row < 0 ? 0 : num_offsets_ - q;
+    }
+    for (int first = 0; first < quads; first += kAhead) {
+      int32_t in[kAhead][2];
+      Inputs inputs[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int at = (first + i) * 4;
+          in[i][half] = at < limit[half] ? __ldg(entries[half] + at * stride) : -1;
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) Gather(in[i][0], in[i][1], inputs[i]);
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i < quads) {
+          Multiply(fragment_ + (first + i) * Config::kChunkRows * Config::kWeightRowBytes,
+                   inputs[i]);
+        }
+      }
+    }
+  }
+
+  // Where this lane's part of the first fragment of the first offset's weights lies; that of others
+  // lies whole rows further and, by Position, at the same place but for some bits (FragmentOf).
+  //
+  // 16-bit: lane q's share of product s of a vector is elements 4 s .. 4 s + 3, the first two under
+  // the mma's depths 2 q and 2 q + 1, the others under 2 q + 8 and 2 q + 9.
+  // tf32: elements 2 s and 2 s + 1, under depths q and q + 4.
+  __device__ uint32_t LocateFragment() const {
+    constexpr int kLaneRows = Config::kVectorBytes / Config::kSize;
+    if constexpr (Config::kSize == 4) {
+      const int column = lane_ / 4;
+      return SharedAddress(weights_) + Position(lane_ % 4 * kLaneRows, column / 4) * 16 +
+             column % 4 * 4;
+    } else {
+      const int row = lane_ % 8 / 2 * kLaneRows + lane_ % 2 + lane_ / 16 * 2;
+      return SharedAddress(weights_) + Position(row, lane_ / 8 % 2) * 16;
+    }
+  }
+  // That of channels 32 bytes * `i` further.
+  static __device__ uint32_t FragmentOf(uint32_t first, int i) { return first ^ (i * 32); }
+
+  // sum += the weights whose first fragment is at `weights` * inputs.
+  __device__ void Multiply(uint32_t weights, const Inputs& inputs) {
+    constexpr int kStepRows = Config::kSize == 4 ? 2 : 4;
+#pragma unroll
+    for (int c = 0; c < Config::kChunks; ++c) {
+#pragma unroll
+      for (int s = 0; s < Config::kSteps; ++s) {
+        const int row = c * Config::kChunkRows + s * kStepRows;
+        MultiplyStep(weights, row * Config::kWeightRowBytes, inputs.v[c], 2 * s);
+      }
+    }
+  }
+
+  // sum += the weights `offset` bytes further * words `word` and `word` + 1 of the inputs.
+  __device__ void MultiplyStep(uint32_t weights, uint32_t offset, const Vector (&inputs)[2],
+                               int word) {
+    constexpr int kTiles = kBlocks / 2;  // of 16 channels
+    if constexpr (Config::kSize == 4) {
+      const uint32_t b[2][2] = {
+          {RoundToTf32(inputs[0].v[word]), RoundToTf32(inputs[0].v[word + 1])},
+          {RoundToTf32(inputs[1].v[word]), RoundToTf32(inputs[1].v[word + 1])}};
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        const uint32_t low = FragmentOf(weights, 2 * t) + offset;
+        const uint32_t high = FragmentOf(weights, 2 * t + 1) + offset;
+        const uint32_t a[4] = {RoundToTf32(LoadShared(low)), RoundToTf32(LoadShared(high)),
+                               RoundToTf32(LoadShared(low + Config::kWeightRowBytes)),
+                               RoundToTf32(LoadShared(high + Config::kWeightRowBytes))};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Mma<Element>(sum_[t][half], a, b[half][0], b[half][1]);
+        }
+      }
+    } else {
+      constexpr int kAhead = kTiles < 2 ? 1 : 2;  // loads before the first product
+#pragma unroll
+      for (int t = 0; t < kTiles; t += kAhead) {
+        uint32_t a[kAhead][4];
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          LoadMatricesTransposed(FragmentOf(weights, t + j) + offset, a[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            Mma<Element>(sum_[t + j][half], a[j], inputs[half].v[word], inputs[half].v[word + 1]);
+          }
+        }
+      }
+    }
+  }
+
+  // The sums of channel lane / 4 of the `block`-th eight, of rows 2 q and 2 q + 1 of a half.
+  __device__ float2 Sums(int half, int block) const {
+    const float* sum = sum_[block / 2][half] + block % 2 * 2;
+    return {sum[0], sum[1]};
+  }
+
+  __device__ void Store(int32_t row) {
+    if constexpr (Config::kSize == 2) {
+      if (args_.vector_stores && args_.partial == nullptr) {
+        StoreVectors(row);
+        return;
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int source = lane_ % 4 * 8 + half;  // whose own row is 2 q of the half
+      const int32_t rows[2] = {__shfl_sync(kAllLanes, row, source),
+                               __shfl_sync(kAllLanes, row, source + 4)};
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+        const int channel = channel_ + block * 8 + lane_ / 4;
+        const float2 sums = Sums(half, block);
+        if (rows[0] >= 0) StoreOne<Element>(args_, split_, rows[0], channel, sums.x);
+        if (rows[1] >= 0) StoreOne<Element>(args_, split_, rows[1], channel, sums.y);
+      }
+    }
+  }
+
+  // Finished where they are, 8 x 8 sums at a time, which then are turned around and collected to
+  // whole vectors: those of one lane are of eight channels of one row.
+  __device__ void StoreVectors(int32_t lane_row) {
+#pragma unroll
+    for (int first = 0; first < 2 * kBlocks; first += 4) {
+      const int mine = first + lane_ % 4;
+      const int32_t row = FromQuad(lane_row, mine / kBlocks);
+      const int channel = channel_ + mine % kBlocks * 8;
+      const bool valid = row >= 0 && channel < args_.c_out;
+      const int64_t offset = int64_t{row} * args_.c_out + channel;
+      uint32_t residual[4] = {};
+      if (args_.residual != nullptr) {
+        uint4 vector = {};
+        if (valid) {
+          vector =
+              *reinterpret_cast<const uint4*>(static_cast<const Element*>(args_.residual) + offset);
+        }
+        const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+        TransposeQuad(words, residual);
+#pragma unroll
+        for (uint32_t& elements : residual) elements = TransposeMatrix(elements);
+      }
+      uint32_t tiles[4], words[4];
+      FinishTiles(first, residual, tiles);
+#pragma unroll
+      for (uint32_t& elements : tiles) elements = TransposeMatrix(elements);
+      TransposeQuad(tiles, words);
+      if (!valid) continue;
+      *reinterpret_cast<uint4*>(static_cast<Element*>(args_.output) + offset) = {
+          words[0], words[1], words[2], words[3]};
+    }
+  }
+
+  // Tiles first .. first + 3 of 8 channels x 8 rows, those of the first half before the others'.
+  __device__ void FinishTiles(int first, const uint32_t (&residual)[4],
+                              uint32_t (&finished)[4]) const {
+    float2 sums[4];
+    int channel[4];
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const int block = (first + t) % kBlocks;
+      sums[t] = Sums((first + t) / kBlocks, block);
+      // Channels past the end are nobody's: any in range will do.
+      channel[t] = min(channel_ + block * 8, args_.c_out - 8) + lane_ / 4;
+    }
+    if (args_.scale != nullptr) {
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const float scale = __ldg(args_.scale + channel[t]);
+        sums[t] = {sums[t].x * scale, sums[t].y * scale};
+      }
+    }
+    if (args_.shift != nullptr) {
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const float shift = __ldg(args_.shift + channel[t]);
+        sums[t] = {sums[t].x + shift, sums[t].y + shift};
+      }
+    }
+    FinishWords<Element>(args_, residual, sums, finished);
+  }
+
+  const ImplicitGemmArgs& args_;
+  const char* weights_;  // in shared memory
+  int channel_;
+  int split_;
+  int first_offset_, num_offsets_;
+  int lane_;
+  const char* input_;  // this lane's part of a row, of row 0
+  uint32_t fragment_;
+  float sum_[kBlocks / 2][2][4];  // [16 channels][half of the rows]: a fragment of the mma
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_TILE_CUH_
