@@ -112,15 +112,17 @@ void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const Implici
 // shape. The block kernel takes smaller tiles where there are few.
 bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
                      const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
-  if (!choice.warpgroups || !device.warpgroup_products || size != 2 || tile.channels < 64) {
-    return false;
-  }
+  if (!choice.warpgroups || !device.warpgroup_products || size != 2) return false;
+  // Half a tile of padding here costs less than the block kernel's tiles of 32 channels.
+  const int channels = choice.tile_channels == 0 ? std::max(tile.channels, 64) : tile.channels;
+  if (channels < 64) return false;
   const int64_t tiles_m = CeilDiv(choice.num_outputs, 128);
-  const int64_t tiles = tiles_m * CeilDiv(c_out, tile.channels) * choice.splits;
+  const int64_t tiles = tiles_m * CeilDiv(c_out, channels) * choice.splits;
   // With fewer even the shares of all tiles would leave most of the device idle.
   const int64_t fewest = Shareable(choice) ? device.multiprocessors / 8 : device.multiprocessors;
   if (choice.tile == 0 ? tiles < fewest : choice.tile <= 64) return false;
   tile.kernel = ImplicitGemmKernel::kWarpgroup;
+  tile.channels = channels;
   tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
   // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth of
   // that memory is the bound.

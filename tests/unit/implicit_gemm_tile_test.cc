@@ -30,10 +30,14 @@ TEST(ImplicitGemmTileTest, RowsAreNotCopiedForTheWarpKernelThatOthersReadInPlace
                                 {48, 48}, {56, 56}, {64, 48}, {64, 64}};
   for (const auto& [c_in, c_out] : kShapes) {
     const ImplicitGemmTile tile = Choose(94444, c_in, c_out);
-    EXPECT_NE(tile.kernel, ImplicitGemmKernel::kWarp) << c_in << " " << c_out;
+    EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup) << c_in << " " << c_out;
+    EXPECT_EQ(tile.channels, 64);
     EXPECT_EQ(tile.padded_c_in, c_in);
     EXPECT_EQ(Choose(94444, c_in, c_out, {.tile = 16}).kernel, ImplicitGemmKernel::kWarp);
   }
+  EXPECT_EQ(Choose(94444, 48, 32, {.tile_channels = 32}).kernel, ImplicitGemmKernel::kBlock);
+  EXPECT_EQ(Choose(94444, 48, 32, {.tile_channels = 32}).channels, 32);
+  EXPECT_EQ(Choose(1000, 48, 32).channels, 32);  // few tiles: the block kernel
 }
 
 TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
