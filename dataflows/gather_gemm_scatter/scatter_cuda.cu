@@ -1,21 +1,12 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstring>
 
 #include "backends/cuda/cuda_vector.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/gather_gemm_scatter/map_rows_cuda.h"
 #include "dataflows/gather_gemm_scatter/move_cuda.h"
 
 namespace voxconv {
 namespace {
-
-__device__ float Widen(float value) { return value; }
-__device__ float Widen(__half value) { return __half2float(value); }
-__device__ float Widen(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ void Round(float value, float& to) { to = value; }
-__device__ void Round(float value, __half& to) { to = __float2half_rn(value); }
-__device__ void Round(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 
 template <typename T, int kBytes>
 __device__ void AddVector(const RawVector<kBytes>& raw, float* sums) {
@@ -31,7 +22,7 @@ __device__ void PutVector(const float* sums, RawVector<kBytes>* to) {
   constexpr int kElements = kBytes / sizeof(T);
   T values[kElements];
 #pragma unroll
-  for (int c = 0; c < kElements; ++c) Round(sums[c], values[c]);
+  for (int c = 0; c < kElements; ++c) values[c] = Narrow<T>(sums[c]);
   RawVector<kBytes> raw;
   memcpy(&raw, values, kBytes);
   *to = raw;
