@@ -1,4 +1,4 @@
-#include "dataflow_cpu_test_util.h"
+#include "dataflow_test_util.h"
 #include "dataflows/direct/register.h"
 #include "gtest/gtest.h"
 
@@ -15,20 +15,21 @@ class DirectTest : public testing::Test {
 TEST_F(DirectTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
 
 TEST_F(DirectTest, CachedWeightsSaveReads) {
-  const ConvProblem problem(ConvCase{200, 300, 27, 0.3, 8, 24});
+  const ConvProblem problem(DensityMap(200, 300, 27, 0.3), 8, 24);
   const Profile naive = RunDataflow(registry_, "direct:weights=naive", problem).profile;
   const Profile cached = RunDataflow(registry_, "direct:weights=cached", problem).profile;
   EXPECT_GT(naive.counters.bytes_read, 2 * cached.counters.bytes_read);
   EXPECT_EQ(naive.counters.peak_workspace, 0);
   EXPECT_GT(cached.counters.peak_workspace, 0);
-  EXPECT_EQ(naive.counters.padded_pairs, problem.num_pairs());
-  EXPECT_EQ(cached.counters.padded_pairs, problem.num_pairs());
+  EXPECT_EQ(naive.counters.padded_pairs, problem.map.num_pairs());
+  EXPECT_EQ(cached.counters.padded_pairs, problem.map.num_pairs());
 }
 
 // Offsets that exceed one cache block: partial sums go through the output.
 TEST_F(DirectTest, CachedWeightsInSeveralBlocks) {
-  const ConvProblem problem(ConvCase{40, 30, 27, 0.5, 256, 17});
-  problem.ExpectNear(RunDataflow(registry_, "direct:weights=cached", problem).output);
+  const ConvProblem problem(DensityMap(40, 30, 27, 0.5), 256, 17);
+  const std::string spec = "direct:weights=cached";
+  ExpectNear(RunDataflow(registry_, spec, problem).output, problem, spec);
 }
 
 }  // namespace

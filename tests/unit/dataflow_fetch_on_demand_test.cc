@@ -1,4 +1,4 @@
-#include "dataflow_cpu_test_util.h"
+#include "dataflow_test_util.h"
 #include "dataflows/fetch_on_demand/register.h"
 #include "dataflows/fetch_on_demand/schedule.h"
 #include "gmock/gmock.h"
@@ -19,7 +19,7 @@ class FetchOnDemandTest : public testing::Test {
   }
 
   Registry registry_;
-  const ConvProblem problem_{ConvCase{200, 300, 27, 0.3, 8, 8}};
+  const ConvProblem problem_{DensityMap(200, 300, 27, 0.3), 8, 8};
 };
 
 TEST_F(FetchOnDemandTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
@@ -31,9 +31,9 @@ TEST_F(FetchOnDemandTest, FusionShowsInCounters) {
   EXPECT_EQ(separate.launches, 27);
   EXPECT_EQ(batched.launches, 2);  // every third offset is a quarter as full
   EXPECT_EQ(segmented.launches, 1);
-  EXPECT_EQ(separate.padded_pairs, problem_.num_pairs());
-  EXPECT_GT(batched.padded_pairs, problem_.num_pairs());
-  EXPECT_EQ(segmented.padded_pairs, problem_.num_pairs());
+  EXPECT_EQ(separate.padded_pairs, problem_.map.num_pairs());
+  EXPECT_GT(batched.padded_pairs, problem_.map.num_pairs());
+  EXPECT_EQ(segmented.padded_pairs, problem_.map.num_pairs());
   EXPECT_GT(separate.bytes_written, batched.bytes_written);
   EXPECT_GT(batched.bytes_written, segmented.bytes_written);
 }

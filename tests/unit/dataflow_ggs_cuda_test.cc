@@ -14,48 +14,27 @@
 namespace voxconv {
 namespace {
 
-using namespace dataflow_test;  // NOLINT(google-build-using-namespace)
-
-// The features behind `skipped` elements of other data, so that they begin at any address.
 absl::StatusOr<std::vector<float>> RunAt(int64_t skipped, const std::string& spec,
-                                         const Problem& problem, DType dtype,
+                                         const ConvProblem& problem, DType dtype,
                                          const ExecutionContext& context) {
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(RegisterGatherGemmScatter(registry));
   VOXCONV_RETURN_IF_ERROR(RegisterHash2col(registry));
-  VOXCONV_ASSIGN_OR_RETURN(auto dataflow, registry.dataflows().Create(spec));
-  std::vector<float> padded(skipped, 1e30f);
-  padded.insert(padded.end(), problem.features.begin(), problem.features.end());
-  const int64_t size = static_cast<int64_t>(padded.size());
-  VOXCONV_ASSIGN_OR_RETURN(Tensor memory, Tensor::FromHost(padded, size, 1, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor weights, Tensor::FromHost(problem.weights, problem.map.num_offsets() * problem.c_in,
-                                       problem.c_out, context, dtype));
-  TensorView input = memory.view();
-  input.data = static_cast<char*>(input.data) + skipped * SizeOf(dtype);
-  input.rows = problem.map.num_inputs;
-  input.channels = problem.c_in;
-  Workspace workspace;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           RunConvolution(*dataflow, ToKernelMap(problem.map, context), input,
-                                          weights.view(), workspace, context));
-  return output.ToHost(context);
+  return RunOn(context, registry, spec, problem, skipped, dtype);
 }
 
-void ExpectEqualsBruteForce(int64_t skipped, const std::string& spec, const Problem& problem,
+void ExpectEqualsBruteForce(int64_t skipped, const std::string& spec, const ConvProblem& problem,
                             const ExecutionContext& context) {
-  Result result;
-  absl::StatusOr<std::vector<float>> output = RunAt(skipped, spec, problem, DType::kF32, context);
-  result.status = output.status();
-  if (output.ok()) result.output = *std::move(output);
-  ExpectNear(result, problem, absl::StrCat(spec, " at ", skipped));
+  const auto output = RunAt(skipped, spec, problem, DType::kF32, context);
+  ASSERT_TRUE(output.ok()) << spec << " at " << skipped << ": " << output.status();
+  ExpectNear(*output, problem, absl::StrCat(spec, " at ", skipped));
 }
 
 TEST(GatherGemmScatterCudaTest, MoreOffsetsThanALaunchMoves) {
   VOXCONV_NEED_CUDA(cuda);
   std::vector<int64_t> sizes(343);
   for (size_t k = 0; k < sizes.size(); ++k) sizes[k] = static_cast<int64_t>(k * 37 % 61);
-  const Problem problem(RandomMap(90, 70, sizes, 5), 6, 10);
+  const ConvProblem problem(RandomMap(90, 70, sizes, 5), 6, 10);
   for (const char* options : {"", "order=weight", "map=coded_csr", "grouping=separate,streams=3",
                               "map=coded_csr,offsets_per_launch=200,buffer_mib=1"}) {
     ExpectEqualsBruteForce(0, absl::StrCat("gather_gemm_scatter:", options), problem,
@@ -66,7 +45,7 @@ TEST(GatherGemmScatterCudaTest, MoreOffsetsThanALaunchMoves) {
 
 TEST(GatherGemmScatterCudaTest, FeaturesAtAnyAddress) {
   VOXCONV_NEED_CUDA(cuda);
-  const Problem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
+  const ConvProblem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
   for (const char* spec : {"gather_gemm_scatter", "gather_gemm_scatter:order=weight", "hash2col"}) {
     for (const int64_t skipped : {1, 2, 3}) {
       ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);

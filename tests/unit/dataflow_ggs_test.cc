@@ -9,14 +9,13 @@
 namespace voxconv {
 namespace {
 
-using namespace dataflow_test;  // NOLINT(google-build-using-namespace)
-
 class GatherGemmScatterTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(RegisterGatherGemmScatter(registry_).ok()); }
 
-  Result RunSpec(const std::string& options, const Problem& problem, int threads = 1) const {
-    return RunDataflow(registry_, absl::StrCat("gather_gemm_scatter:", options), problem, threads);
+  ConvResult RunSpec(const std::string& options, const ConvProblem& problem,
+                     absl::StatusCode code = absl::StatusCode::kOk) const {
+    return RunDataflow(registry_, absl::StrCat("gather_gemm_scatter:", options), problem, 1, code);
   }
 
   // Those that the CPU runs: some are of CUDA's options.
@@ -35,12 +34,10 @@ class GatherGemmScatterTest : public ::testing::Test {
 HostMap StridedLikeMap() { return RandomMap(160, 90, {40, 3, 0, 71, 12, 70, 1, 35}, 3); }
 
 TEST_F(GatherGemmScatterTest, EveryVariantEqualsBruteForce) {
-  const std::vector<Problem> problems = {{SubmanifoldMap(7, 0.4, 1), 8, 20},
-                                         {StridedLikeMap(), 5, 3}};
+  const std::vector<ConvProblem> problems = {{SubmanifoldMap(7, 0.4, 1), 8, 20},
+                                             {StridedLikeMap(), 5, 3}};
   for (const std::string& spec : CpuVariants()) {
-    for (const Problem& problem : problems) {
-      ExpectNear(RunDataflow(registry_, spec, problem), problem, spec);
-    }
+    for (const ConvProblem& problem : problems) CheckVariant(registry_, spec, problem);
   }
 }
 
@@ -49,9 +46,8 @@ TEST_F(GatherGemmScatterTest, AnyChannelsAndTiles) {
   for (int c_in : {1, 3, 33}) {
     for (int c_out : {1, 3, 33, 64}) {
       for (const char* options : {"", "tile=5", "order=weight,map=coded_csr,tile=16"}) {
-        const Problem problem(map, c_in, c_out);
-        ExpectNear(RunSpec(options, problem), problem,
-                   absl::StrCat(options, " ", c_in, "->", c_out));
+        const ConvProblem problem(map, c_in, c_out);
+        ExpectNear(RunSpec(options, problem).output, problem, options);
       }
     }
   }
@@ -67,30 +63,24 @@ TEST_F(GatherGemmScatterTest, EmptyAndIdentityMaps) {
                                      RandomMap(1, 1, {1}, 1),       identity};
   for (const char* options : {"", "order=weight", "map=coded_csr", "grouping=fixed"}) {
     for (const HostMap& map : maps) {
-      const Problem problem(map, 3, 2);
-      ExpectNear(RunSpec(options, problem), problem, options);
+      const ConvProblem problem(map, 3, 2);
+      ExpectNear(RunSpec(options, problem).output, problem, options);
     }
   }
 }
 
 TEST_F(GatherGemmScatterTest, BitwiseTheSameForAnyThreadCount) {
-  const Problem problem(SubmanifoldMap(14, 0.5, 5), 16, 24);
-  for (const std::string& spec : CpuVariants()) {
-    const Result one = RunDataflow(registry_, spec, problem, 1);
-    ASSERT_TRUE(one.status.ok()) << spec;
-    EXPECT_EQ(one.output, RunDataflow(registry_, spec, problem, 2).output) << spec;
-  }
+  const ConvProblem problem(SubmanifoldMap(14, 0.5, 5), 16, 24);
+  for (const std::string& spec : CpuVariants()) CheckVariant(registry_, spec, problem);
 }
 
 TEST_F(GatherGemmScatterTest, CountersFollowTheGrouping) {
-  const Problem problem(SubmanifoldMap(10, 0.3, 4), 4, 4);
-  int64_t pairs = 0;
-  for (const auto& of_offset : problem.map.pairs) pairs += of_offset.size();
+  const ConvProblem problem(SubmanifoldMap(10, 0.3, 4), 4, 4);
+  const int64_t pairs = problem.map.num_pairs();
   const auto count = [&](const std::string& options) {
-    const Result result = RunSpec(options, problem);
-    EXPECT_TRUE(result.status.ok()) << result.status;
-    EXPECT_EQ(result.profile.counters.true_pairs, pairs) << options;
-    return result.profile.counters;
+    const Counters counters = RunSpec(options, problem).profile.counters;
+    EXPECT_EQ(counters.true_pairs, pairs) << options;
+    return counters;
   };
 
   const Counters separate = count("grouping=separate");
@@ -114,7 +104,7 @@ TEST_F(GatherGemmScatterTest, CountersFollowTheGrouping) {
 }
 
 TEST_F(GatherGemmScatterTest, BytesFollowOrderMapAndTile) {
-  const Problem problem(SubmanifoldMap(10, 0.3, 4), 16, 16);
+  const ConvProblem problem(SubmanifoldMap(10, 0.3, 4), 16, 16);
   const auto bytes = [&](const std::string& options) {
     return RunSpec(options, problem).profile.counters;
   };
@@ -127,12 +117,12 @@ TEST_F(GatherGemmScatterTest, BytesFollowOrderMapAndTile) {
 
 TEST_F(GatherGemmScatterTest, SmallBuffersWorkInPasses) {
   // 128 + 64 channels: 1 MiB holds 1365 rows of the 4,000 or so.
-  const Problem problem(SubmanifoldMap(11, 0.45, 6), 128, 64);
+  const ConvProblem problem(SubmanifoldMap(11, 0.45, 6), 128, 64);
   for (const char* options : {"grouping=separate", "epsilon=1,threshold=1000000",
                               "grouping=fixed,order=weight", "map=coded_csr"}) {
-    const Result whole = RunSpec(options, problem);
-    const Result parts = RunSpec(absl::StrCat(options, ",buffer_mib=1"), problem);
-    ExpectNear(parts, problem, options);
+    const ConvResult whole = RunSpec(options, problem);
+    const ConvResult parts = RunSpec(absl::StrCat(options, ",buffer_mib=1"), problem);
+    ExpectNear(parts.output, problem, options);
     EXPECT_EQ(whole.profile.visits[static_cast<int>(Stage::kGather)], 1);
     EXPECT_GT(parts.profile.visits[static_cast<int>(Stage::kGather)], 1);
     EXPECT_LE(parts.profile.counters.peak_workspace, int64_t{1} << 20);
@@ -141,7 +131,7 @@ TEST_F(GatherGemmScatterTest, SmallBuffersWorkInPasses) {
 }
 
 TEST_F(GatherGemmScatterTest, StagesAreTimedApart) {
-  const Problem problem(StridedLikeMap(), 8, 8);
+  const ConvProblem problem(StridedLikeMap(), 8, 8);
   const Profile profile = RunSpec("", problem).profile;
   for (Stage stage : {Stage::kGather, Stage::kGemm, Stage::kScatter}) {
     EXPECT_EQ(profile.visits[static_cast<int>(stage)], 1) << ToString(stage);
@@ -152,15 +142,14 @@ TEST_F(GatherGemmScatterTest, RefusesWhatItCannotDo) {
   EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:epsilon=1.5").ok());
   EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:buffer_mib=0").ok());
   EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:vector_bytes=6").ok());
-  const Problem any(StridedLikeMap(), 4, 4);
+  const ConvProblem any(StridedLikeMap(), 4, 4);
   for (const char* of_cuda : {"streams=2", "vector_bytes=8", "offsets_per_launch=1"}) {
-    EXPECT_EQ(RunSpec(of_cuda, any).status.code(), absl::StatusCode::kUnimplemented) << of_cuda;
+    RunSpec(of_cuda, any, absl::StatusCode::kUnimplemented);
   }
 
   // A row of both buffers takes 4,004 bytes: 1 MiB holds 261, a batch of 300 offsets needs 300.
-  const Problem wide(RandomMap(4, 4, std::vector<int64_t>(300, 2), 1), 1000, 1);
-  const Result result = RunSpec("epsilon=1,threshold=1000000,buffer_mib=1", wide);
-  EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+  const ConvProblem wide(RandomMap(4, 4, std::vector<int64_t>(300, 2), 1), 1000, 1);
+  RunSpec("epsilon=1,threshold=1000000,buffer_mib=1", wide, absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

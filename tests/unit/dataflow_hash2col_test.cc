@@ -9,14 +9,13 @@
 namespace voxconv {
 namespace {
 
-using namespace dataflow_test;  // NOLINT(google-build-using-namespace)
-
 class Hash2colTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(RegisterHash2col(registry_).ok()); }
 
-  Result RunSpec(const std::string& options, const Problem& problem, int threads = 1) const {
-    return RunDataflow(registry_, absl::StrCat("hash2col:", options), problem, threads);
+  ConvResult RunSpec(const std::string& options, const ConvProblem& problem,
+                     absl::StatusCode code = absl::StatusCode::kOk) const {
+    return RunDataflow(registry_, absl::StrCat("hash2col:", options), problem, 1, code);
   }
 
   Registry registry_;
@@ -32,8 +31,8 @@ TEST_F(Hash2colTest, AnyMapAndChannelsEqualBruteForce) {
   for (const HostMap& map : maps) {
     for (int c_in : {1, 3, 33}) {
       for (int c_out : {1, 3, 33}) {
-        const Problem problem(map, c_in, c_out);
-        ExpectNear(RunSpec("", problem), problem, absl::StrCat(c_in, "->", c_out));
+        const ConvProblem problem(map, c_in, c_out);
+        ExpectNear(RunSpec("", problem).output, problem, "hash2col");
       }
     }
   }
@@ -41,11 +40,11 @@ TEST_F(Hash2colTest, AnyMapAndChannelsEqualBruteForce) {
 
 TEST_F(Hash2colTest, WorkspaceBoundsTheColumns) {
   // A column of 27 x 64 floats: 151 rows a MiB.
-  const Problem problem(SubmanifoldMap(10, 0.5, 4), 64, 8);
-  const Result whole = RunSpec("", problem);
-  const Result blocks = RunSpec("workspace_mib=1", problem);
-  ExpectNear(whole, problem, "whole");
-  ExpectNear(blocks, problem, "blocks");
+  const ConvProblem problem(SubmanifoldMap(10, 0.5, 4), 64, 8);
+  const ConvResult whole = RunSpec("", problem);
+  const ConvResult blocks = RunSpec("workspace_mib=1", problem);
+  ExpectNear(whole.output, problem, "whole");
+  ExpectNear(blocks.output, problem, "blocks");
   EXPECT_EQ(whole.profile.counters.launches, 1);
   EXPECT_EQ(blocks.profile.counters.launches, (problem.map.num_outputs + 150) / 151);
   EXPECT_LE(blocks.profile.counters.peak_workspace, int64_t{1} << 20);
@@ -54,11 +53,9 @@ TEST_F(Hash2colTest, WorkspaceBoundsTheColumns) {
 }
 
 TEST_F(Hash2colTest, BitwiseTheSameForAnyThreadCount) {
-  const Problem problem(SubmanifoldMap(15, 0.5, 5), 8, 24);
+  const ConvProblem problem(SubmanifoldMap(15, 0.5, 5), 8, 24);
   for (const std::string& spec : registry_.dataflows().Variants()) {
-    const Result one = RunDataflow(registry_, spec, problem, 1);
-    ASSERT_TRUE(one.status.ok()) << spec;
-    EXPECT_EQ(one.output, RunDataflow(registry_, spec, problem, 2).output) << spec;
+    CheckVariant(registry_, spec, problem);
   }
 }
 
@@ -66,9 +63,8 @@ TEST_F(Hash2colTest, RefusesWhatItCannotDo) {
   EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=-1").ok());
 
   // 27 offsets x 10,000 channels do not fit in 1 MiB.
-  const Problem wide(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), 10'000, 1);
-  const Result result = RunSpec("workspace_mib=1", wide);
-  EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+  const ConvProblem wide(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), 10'000, 1);
+  RunSpec("workspace_mib=1", wide, absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

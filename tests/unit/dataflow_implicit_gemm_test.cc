@@ -1,4 +1,4 @@
-#include "dataflow_cpu_test_util.h"
+#include "dataflow_test_util.h"
 #include "dataflows/implicit_gemm/register.h"
 #include "gtest/gtest.h"
 
@@ -14,7 +14,7 @@ class ImplicitGemmTest : public testing::Test {
   }
 
   Registry registry_;
-  const ConvProblem problem_{ConvCase{200, 300, 27, 0.1, 8, 8}};
+  const ConvProblem problem_{DensityMap(200, 300, 27, 0.1), 8, 8};
 };
 
 TEST_F(ImplicitGemmTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
@@ -24,7 +24,7 @@ TEST_F(ImplicitGemmTest, SortingSavesPadding) {
   const int64_t mask = CountersOf("implicit_gemm:mask_sort=mask").padded_pairs;
   const int64_t gray = CountersOf("implicit_gemm:mask_sort=gray").padded_pairs;
   EXPECT_GT(none, mask);
-  EXPECT_GT(mask, problem_.num_pairs());
+  EXPECT_GT(mask, problem_.map.num_pairs());
   EXPECT_GT(none, gray);
   EXPECT_NE(mask, gray);
 }
@@ -39,7 +39,7 @@ TEST_F(ImplicitGemmTest, SplitsSavePaddingAndCostPartialSums) {
 }
 
 TEST_F(ImplicitGemmTest, TileOfOneRowHasNoPadding) {
-  EXPECT_EQ(CountersOf("implicit_gemm:tile=1").padded_pairs, problem_.num_pairs());
+  EXPECT_EQ(CountersOf("implicit_gemm:tile=1").padded_pairs, problem_.map.num_pairs());
   EXPECT_GT(CountersOf("implicit_gemm:tile=32").padded_pairs,
             CountersOf("implicit_gemm:tile=4").padded_pairs);
 }

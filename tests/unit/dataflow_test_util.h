@@ -1,12 +1,13 @@
-// Kernel maps and a brute-force convolution for the unit tests of dataflows.
+// Kernel maps, a brute-force convolution over their pairs, and one run of a dataflow.
 #ifndef VOXCONV_TESTS_UNIT_DATAFLOW_TEST_UTIL_H_
 #define VOXCONV_TESTS_UNIT_DATAFLOW_TEST_UTIL_H_
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <numeric>
+#include <ostream>
 #include <random>
 #include <string>
 #include <utility>
@@ -14,10 +15,11 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "core/convolution.h"
+#include "core/dataflow.h"
 #include "core/registry.h"
 #include "gtest/gtest.h"
 
-namespace voxconv::dataflow_test {
+namespace voxconv {
 
 // The pairs of a map on the host, by offset: (input row, output row), ascending by output row.
 struct HostMap {
@@ -27,6 +29,11 @@ struct HostMap {
   int identity_offset = -1;
 
   int num_offsets() const { return static_cast<int>(pairs.size()); }
+  int64_t num_pairs() const {
+    int64_t count = 0;
+    for (const auto& of_offset : pairs) count += static_cast<int64_t>(of_offset.size());
+    return count;
+  }
 };
 
 // A submanifold 3x3x3 map of the voxels of a side^3 block of which `density` are present.
@@ -70,6 +77,25 @@ inline HostMap RandomMap(int64_t num_inputs, int64_t num_outputs, const std::vec
   return map;
 }
 
+// An output row has an input under an offset with probability `density`, a random one: an input row
+// may recur under an offset, which layouts by input row cannot hold.
+inline HostMap DensityMap(int64_t num_inputs, int64_t num_outputs, int num_offsets,
+                          double density) {
+  std::mt19937 random(7);
+  std::bernoulli_distribution has(num_inputs > 0 ? density : 0.0);
+  HostMap map{num_inputs, num_outputs, {}};
+  for (int k = 0; k < num_offsets; ++k) {
+    auto& pairs = map.pairs.emplace_back();
+    // Offsets differ in size, as those of a real map do.
+    const bool sparse = k % 3 == 1;
+    for (int64_t q = 0; q < num_outputs; ++q) {
+      if (!has(random) || (sparse && q % 4 != 0)) continue;
+      pairs.emplace_back(random() % num_inputs, q);
+    }
+  }
+  return map;
+}
+
 inline KernelMap ToKernelMap(const HostMap& host, const ExecutionContext& context) {
   std::vector<int64_t> offset_ptr = {0};
   std::vector<int32_t> in, out;
@@ -80,22 +106,21 @@ inline KernelMap ToKernelMap(const HostMap& host, const ExecutionContext& contex
     }
     offset_ptr.push_back(static_cast<int64_t>(in.size()));
   }
-  PairList list;
-  list.in = *CopyToBackend<int32_t>(in, context);
-  list.out = *CopyToBackend<int32_t>(out, context);
-  KernelMap map(host.num_inputs, host.num_outputs, offset_ptr, {}, std::move(list));
+  KernelMap map(
+      host.num_inputs, host.num_outputs, offset_ptr, {},
+      PairList{*CopyToBackend<int32_t>(in, context), *CopyToBackend<int32_t>(out, context)});
   map.set_symmetric(host.symmetric);
   map.set_identity_offset(host.identity_offset);
   return map;
 }
 
 // One convolution's arguments, drawn at random.
-struct Problem {
+struct ConvProblem {
   HostMap map;
   int64_t c_in = 0, c_out = 0;
   std::vector<float> features, weights;
 
-  Problem(HostMap host_map, int64_t in_channels, int64_t out_channels)
+  ConvProblem(HostMap host_map, int64_t in_channels, int64_t out_channels)
       : map(std::move(host_map)), c_in(in_channels), c_out(out_channels) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
@@ -110,10 +135,9 @@ struct Problem {
     for (int k = 0; k < map.num_offsets(); ++k) {
       for (const auto& [p, q] : map.pairs[k]) {
         for (int64_t i = 0; i < c_in; ++i) {
-          for (int64_t o = 0; o < c_out; ++o) {
-            output[q * c_out + o] +=
-                static_cast<double>(features[p * c_in + i]) * weights[(k * c_in + i) * c_out + o];
-          }
+          const double x = features[p * c_in + i];
+          const float* w = &weights[(k * c_in + i) * c_out];
+          for (int64_t o = 0; o < c_out; ++o) output[q * c_out + o] += x * w[o];
         }
       }
     }
@@ -121,62 +145,127 @@ struct Problem {
   }
 };
 
-struct Result {
-  absl::Status status;
-  std::vector<float> output;
+inline void PrintTo(const ConvProblem& problem, std::ostream* os) {
+  const HostMap& map = problem.map;
+  *os << map.num_inputs << "->" << map.num_outputs << " rows, K " << map.num_offsets() << ", "
+      << map.num_pairs() << " pairs, channels " << problem.c_in << "->" << problem.c_out;
+}
+
+// Sizes and shapes around every edge: nothing, one, tails of tiles and of vectors, many offsets.
+inline std::vector<ConvProblem> EdgeCases() {
+  return {{DensityMap(0, 0, 27, 0.2), 16, 16},    {DensityMap(0, 5, 27, 0.2), 16, 16},
+          {DensityMap(5, 0, 27, 0.2), 16, 16},    {DensityMap(9, 7, 27, 0.0), 16, 16},
+          {DensityMap(1, 1, 1, 1.0), 1, 1},       {DensityMap(40, 40, 1, 1.0), 3, 33},
+          {DensityMap(70, 50, 27, 0.3), 1, 3},    {DensityMap(70, 50, 27, 0.3), 3, 1},
+          {DensityMap(131, 97, 27, 0.3), 33, 33}, {DensityMap(100, 131, 8, 0.9), 16, 20},
+          {DensityMap(60, 53, 343, 0.05), 4, 9},  {DensityMap(300, 700, 27, 0.1), 32, 64}};
+}
+
+// `spec` in `context`, on memory that holds NaN wherever nothing was written. The features lie
+// behind `skipped` elements of other data, so that they begin at any address.
+inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
+                                                const Registry& registry, const std::string& spec,
+                                                const ConvProblem& problem, int64_t skipped = 0,
+                                                DType dtype = DType::kF32) {
+  const ConvShape shape{problem.c_in, problem.c_out, dtype};
+  const int num_offsets = problem.map.num_offsets();
+  VOXCONV_ASSIGN_OR_RETURN(auto dataflow, registry.dataflows().Create(spec));
+  std::vector<float> padded(skipped, 1e30f);
+  padded.insert(padded.end(), problem.features.begin(), problem.features.end());
+  const int64_t size = static_cast<int64_t>(padded.size());
+  VOXCONV_ASSIGN_OR_RETURN(Tensor memory, Tensor::FromHost(padded, size, 1, context, dtype));
+  TensorView input = memory.view();
+  input.data = static_cast<char*>(input.data) + skipped * SizeOf(dtype);
+  input.rows = problem.map.num_inputs;
+  input.channels = problem.c_in;
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor weights,
+      Tensor::FromHost(problem.weights, num_offsets * problem.c_in, problem.c_out, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           Tensor::Create(problem.map.num_outputs, problem.c_out, dtype, context));
+  const KernelMap pairs = ToKernelMap(problem.map, context);
+  Workspace workspace;
+  // Not the dataflow but its caller refuses what it does not support.
+  if (!dataflow->Supports(shape, context.backend->kind()).ok) {
+    VOXCONV_ASSIGN_OR_RETURN(Tensor accepted, RunConvolution(*dataflow, pairs, input,
+                                                             weights.view(), workspace, context));
+    return accepted.ToHost(context);
+  }
+
+  VOXCONV_ASSIGN_OR_RETURN(
+      const KernelMap map,
+      context.backend->ConvertKernelMap(pairs, dataflow->RequiredLayout(num_offsets), context));
+  VOXCONV_ASSIGN_OR_RETURN(auto plan, dataflow->Plan(map, shape, context));
+  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
+  const auto poison = [&](void* data, int64_t bytes) {
+    return context.backend->FillBytes(data, 0xff, bytes, *context.stream);
+  };
+  if (const int64_t bytes = plan->booking().total_bytes(); bytes > 0) {
+    VOXCONV_RETURN_IF_ERROR(poison(workspace.Get<char>(0), bytes));
+  }
+  VOXCONV_RETURN_IF_ERROR(poison(output.view().data, output.view().bytes()));
+  VOXCONV_RETURN_IF_ERROR(
+      dataflow->Forward(*plan, map, {input, weights.view(), output.view()}, workspace, context));
+  return output.ToHost(context);
+}
+
+struct ConvResult {
+  std::vector<float> output;  // empty where the run was refused
   Profile profile;
 };
 
-// Runs `dataflow` on a CPU backend with `threads`, the workspace filled with NaN beforehand so
-// that a row used but never written shows.
-inline Result RunDataflow(const Registry& registry, const std::string& spec, const Problem& problem,
-                          int threads = 1) {
-  Result result;
-  auto backend = *CpuBackend::Create({.threads = threads});
+// The same on a CPU backend of `threads`; expects the run to end with `code`.
+inline ConvResult RunDataflow(const Registry& registry, const std::string& spec,
+                              const ConvProblem& problem, int threads = 1,
+                              absl::StatusCode code = absl::StatusCode::kOk) {
+  ConvResult result;
+  const auto backend = *CpuBackend::Create({.threads = threads});
   const ExecutionContext context{backend.get(), &backend->main_stream(), &result.profile};
-  const auto run = [&]() -> absl::StatusOr<std::vector<float>> {
-    VOXCONV_ASSIGN_OR_RETURN(auto dataflow, registry.dataflows().Create(spec));
-    const int64_t k = problem.map.num_offsets();
-    VOXCONV_ASSIGN_OR_RETURN(
-        Tensor input,
-        Tensor::FromHost(problem.features, problem.map.num_inputs, problem.c_in, context));
-    VOXCONV_ASSIGN_OR_RETURN(Tensor weights, Tensor::FromHost(problem.weights, k * problem.c_in,
-                                                              problem.c_out, context));
-    Workspace workspace;
-    WorkspaceBooking poison;
-    const int64_t bytes = int64_t{4} << 20;
-    const int slot = poison.Book(bytes);
-    VOXCONV_RETURN_IF_ERROR(workspace.Grant(poison, context));
-    VOXCONV_RETURN_IF_ERROR(
-        backend->FillBytes(workspace.Get<char>(slot), 0xff, bytes, *context.stream));
-    result.profile = Profile();
-    const KernelMap map = ToKernelMap(problem.map, context);
-    VOXCONV_ASSIGN_OR_RETURN(Tensor output, RunConvolution(*dataflow, map, input.view(),
-                                                           weights.view(), workspace, context));
-    return output.ToHost(context);
-  };
-  absl::StatusOr<std::vector<float>> output = run();
-  result.status = output.status();
+  absl::StatusOr<std::vector<float>> output = RunOn(context, registry, spec, problem);
+  EXPECT_EQ(output.status().code(), code)
+      << spec << " on " << testing::PrintToString(problem) << ": " << output.status();
   if (output.ok()) result.output = *std::move(output);
   return result;
 }
 
 // ||output - reference|| <= 1e-6 sqrt(L) ||reference||, L the longest possible sum.
-inline void ExpectNear(const Result& result, const Problem& problem, const std::string& what) {
-  ASSERT_TRUE(result.status.ok()) << what << ": " << result.status;
+inline void ExpectNear(const std::vector<float>& output, const ConvProblem& problem,
+                       const std::string& what) {
+  SCOPED_TRACE(testing::Message() << what << " on " << testing::PrintToString(problem));
   const std::vector<double> reference = problem.BruteForce();
-  ASSERT_EQ(result.output.size(), reference.size()) << what;
+  ASSERT_EQ(output.size(), reference.size());
   double error = 0, norm = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
-    error += (result.output[i] - reference[i]) * (result.output[i] - reference[i]);
+    error += (output[i] - reference[i]) * (output[i] - reference[i]);
     norm += reference[i] * reference[i];
   }
   const double length = static_cast<double>(problem.map.num_offsets() * problem.c_in);
   // Written so that a NaN fails.
   EXPECT_TRUE(std::sqrt(error) <= 1e-6 * std::sqrt(length) * std::sqrt(norm))
-      << what << ": error " << std::sqrt(error) << ", norm " << std::sqrt(norm);
+      << "error " << std::sqrt(error) << ", norm " << std::sqrt(norm);
 }
 
-}  // namespace voxconv::dataflow_test
+// Right, counted, and bitwise the same on two threads.
+inline void CheckVariant(const Registry& registry, const std::string& spec,
+                         const ConvProblem& problem) {
+  SCOPED_TRACE(testing::Message() << spec << " on " << testing::PrintToString(problem));
+  const ConvResult one = RunDataflow(registry, spec, problem, 1);
+  ExpectNear(one.output, problem, spec);
+  EXPECT_EQ(one.profile.counters.true_pairs, problem.map.num_pairs());
+  EXPECT_GE(one.profile.counters.padded_pairs, problem.map.num_pairs());
+  const ConvResult two = RunDataflow(registry, spec, problem, 2);
+  const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+  EXPECT_TRUE(std::ranges::equal(one.output, two.output, {}, bits, bits));
+}
+
+// Every variant that the registry lists, on every edge case.
+inline void CheckAllVariants(const Registry& registry) {
+  const std::vector<ConvProblem> problems = EdgeCases();
+  for (const std::string& spec : registry.dataflows().Variants()) {
+    for (const ConvProblem& problem : problems) CheckVariant(registry, spec, problem);
+  }
+}
+
+}  // namespace voxconv
 
 #endif  // VOXCONV_TESTS_UNIT_DATAFLOW_TEST_UTIL_H_
