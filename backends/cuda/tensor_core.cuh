@@ -52,14 +52,22 @@ __device__ __forceinline__ void LoadMatricesTransposed(uint32_t address, uint32_
                : "r"(address));
 }
 
-// An 8 x 8 matrix of 16-bit elements turned around: a lane has elements 2 q and 2 q + 1 of row
-// lane / 4, of the matrix and of what is returned.
+// Transposes an 8x8 matrix of 16-bit elements: lane l has elements 2 q and 2 q + 1, q = l % 4, of
+// row l / 4, before and after.
 __device__ __forceinline__ uint32_t TransposeMatrix(uint32_t elements) {
   uint32_t transposed;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n"
                : "=r"(transposed)
                : "r"(elements));
   return transposed;
+}
+// The same of floats: their upper halves and their lower ones.
+__device__ __forceinline__ float2 TransposeMatrix(float2 elements) {
+  const uint32_t x = __float_as_uint(elements.x), y = __float_as_uint(elements.y);
+  const uint32_t low = TransposeMatrix(__byte_perm(x, y, 0x5410));
+  const uint32_t high = TransposeMatrix(__byte_perm(x, y, 0x7632));
+  return {__uint_as_float(__byte_perm(low, high, 0x5410)),
+          __uint_as_float(__byte_perm(low, high, 0x7632))};
 }
 
 // The tensor core would cut the low bits off instead.

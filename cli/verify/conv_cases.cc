@@ -21,9 +21,9 @@ struct Channels {
 // vectors, a full tile.
 constexpr Channels kChannels[] = {{1, 3}, {3, 16}, {16, 33}, {33, 64}, {64, 1}};
 // What GPU kernels have paths of their own for: the networks' widths.
-constexpr Channels kNetworkChannels[] = {{4, 16},    {4, 32},  {16, 16},  {32, 32},
-                                         {32, 64},   {64, 64}, {96, 96},  {96, 128},
-                                         {128, 128}, {24, 40}, {72, 136}, {256, 256}};
+constexpr Channels kNetworkChannels[] = {{4, 16},   {4, 32},    {16, 16},  {32, 32},   {32, 64},
+                                         {64, 64},  {96, 96},   {96, 128}, {128, 128}, {24, 40},
+                                         {72, 136}, {256, 256}, {8, 24},   {16, 8},    {64, 32}};
 constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
 
 struct Expected {

@@ -330,7 +330,7 @@ absl::Status LaunchBlock(const ImplicitGemmArgs& args, const ExecutionContext& c
   return absl::OkStatus();
 }
 
-// The instances of one element type: 64 or 128 rows by 32 to 256 channels.
+// The instances of one element type: 64, 128 or 256 rows by 32 to 256 channels.
 template <typename Element>
 absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                            const ExecutionContext& context) {

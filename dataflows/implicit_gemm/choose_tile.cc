@@ -29,10 +29,11 @@ int64_t WarpRowBytes(int64_t bytes) {
 // Output channels as the warp kernel takes them at once.
 int64_t WarpChannels(int64_t c_out) { return c_out <= 16 ? 16 : (c_out <= 32 ? 32 : 64); }
 
-// Whether the warp kernel, if it can run the shape, is the fastest: it is where its products, with
-// what it pads, are small, and it need not copy the input where others could read it in place.
+// Whether the warp kernel, if it can run the shape, is the fastest: where its products, padding
+// included, are few, and where it does not copy an input that the others read in place.
 bool PreferWarp(int64_t size, int64_t c_in, int64_t c_out) {
-  constexpr int64_t kCopiedRowBytes = 64;  // longer ones are no faster here once they are copied
+  // Where all kernels need a copy, longer rows are no faster here.
+  constexpr int64_t kCopiedRowBytes = 64;
   const int64_t row_bytes = WarpRowBytes(c_in * size);
   if (c_out > 64 || row_bytes / size * WarpChannels(c_out) >= 64 * 64) return false;
   return row_bytes == c_in * size ||
@@ -108,12 +109,12 @@ void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const Implici
   }
 }
 
-// Fills in the rest of `tile`, whose channels are chosen, if the warpgroup kernel is to run the
-// shape. The block kernel takes smaller tiles where there are few.
+// Fills in the rest of `tile`, whose channels are those for the block kernel, if the warpgroup
+// kernel is to run the shape. The block kernel takes smaller tiles where there are few.
 bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
                      const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   if (!choice.warpgroups || !device.warpgroup_products || size != 2) return false;
-  // Half a tile of padding here costs less than the block kernel's tiles of 32 channels.
+  // A tile that is mostly padding costs less here than the block kernel's of 32 channels.
   const int channels = choice.tile_channels == 0 ? std::max(tile.channels, 64) : tile.channels;
   if (channels < 64) return false;
   const int64_t tiles_m = CeilDiv(choice.num_outputs, 128);

@@ -1,7 +1,7 @@
 // The kernels of implicit GEMM on CUDA: four ways to run a tile of output rows.
 //   warp:  16 rows a warp, inputs gathered straight into registers, all weights in shared memory;
 //          tensor cores; for few channels.
-//   block: 64 or 128 rows a block, inputs and weights through a ring of shared-memory buffers;
+//   block: 64 to 256 rows a block, inputs and weights through a ring of shared-memory buffers;
 //          tensor cores; for any number of channels.
 //   warpgroup: 128 or 256 rows a block, by products of whole warpgroups, copied by warps of their
 //          own; compute capability 9.0.

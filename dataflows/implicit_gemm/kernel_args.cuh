@@ -89,7 +89,7 @@ __device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4
 }
 
 // The end of finishing four pairs of sums where they are: adds the residual, two elements in a
-// word, and narrows.
+// word, applies the ReLU and narrows.
 template <typename Element>
 __device__ __forceinline__ void FinishWords(const ImplicitGemmArgs& args,
                                             const uint32_t (&residual)[4], float2 (&sums)[4],

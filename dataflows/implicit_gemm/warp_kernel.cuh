@@ -12,26 +12,26 @@
 namespace voxconv {
 
 // Grid: (blocks, channel tiles, splits); warps take groups of 16 rows in turn, those with the most
-// offsets (the last in mask order) first. If there are two turns, the second goes backwards:
-// whoever had most gets least. Where there are more, turns even out by themselves, and going
-// forwards keeps the neighbours' rows in the cache.
+// offsets (the last in mask order) first. Then every other turn goes backwards: whoever had most
+// gets least. Rows as given go forwards alone, where neighbours in space share cache lines.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmWarp(const __grid_constant__ ImplicitGemmArgs args) {
 #if __CUDA_ARCH__ >= 800
-  extern __shared__ __align__(256) char shared[];
+  extern __shared__ __align__(Config::kAlignment) char shared[];
   const int channel = static_cast<int>(blockIdx.y) * Config::kChannels;
   const int split = static_cast<int>(blockIdx.z);
   const int own = WarpTile<Config>::OwnRow();
   // Rows, and with them groups, are counted in 32 bits.
   const int groups = static_cast<int>((args.num_outputs + 15) / 16);
   const int warps = static_cast<int>(gridDim.x * (blockDim.x / 32));
-  // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
   // The same for all lanes, which the shuffle tells the compiler.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);
+  // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
   const int place = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   int group = groups - 1 - place;
-  int step = groups <= 2 * warps ? 2 * (warps - place) - 1 : warps;  // to the next turn's group
+  // To the group of the next turn.
+  int step = args.row_order == nullptr ? warps : 2 * (warps - place) - 1;
   const auto load = [&](int at, int32_t& row, uint32_t& mask) {
     const int64_t position = int64_t{at} * 16 + own;
     row = at < 0 ? -1 : OutputRow(args, split, position);

@@ -31,7 +31,7 @@ struct WarpConfig {
   static constexpr int kChannels = kChannelsValue;
   static constexpr bool kQuads = kQuadsValue;
   static constexpr int kSize = static_cast<int>(sizeof(Element));
-  static constexpr int kBlocks = kChannels / 8;  // of channels
+  static constexpr int kEights = kChannels / 8;  // of channels
   static constexpr int kWords = kVectorBytes / 4;
   static constexpr int kSteps = kVectorBytes / 8;  // products of one vector
   static constexpr int kRowElements = kVectorBytes / kSize * (kQuads ? 1 : 4 * kChunks);
@@ -41,9 +41,13 @@ struct WarpConfig {
   // Few registers let more warps wait for their rows at once.
   static constexpr bool kSmall = kChunks * kVectorBytes <= 16 && kChannels <= 32;
   static constexpr int kThreads = kSmall ? 256 : 512;
-  // At least, by registers.
-  static constexpr int kBlocksPerMultiprocessor = !kSmall ? 1 : (kChannels == 16 ? 4 : 3);
-  static_assert(kChannels % 16 == 0 && (!kQuads || kChunks == 1));
+  // At least: 64 registers a thread where they are enough, else 80.
+  static constexpr int kBlocksPerMultiprocessor =
+      !kSmall ? 1 : (kChannels == 16 && kVectorBytes == 8 ? 4 : 3);
+  static_assert((kChannels == 16 || kChannels == 32 || kChannels == 64) &&
+                (!kQuads || kChunks == 1));
+  static constexpr int kAlignment = 256;  // of the weights in shared memory: FragmentOf
+  static_assert(kAlignment % kWeightRowBytes == 0);
 
   // Rows of weights in shared memory for `offsets` offsets.
   static constexpr int64_t WeightRows(int64_t offsets) {
@@ -59,7 +63,7 @@ class WarpTile {
   using Element = typename Config::Element;
   static constexpr uint32_t kAllLanes = ~0u;
   static constexpr uint32_t kOffsetBytes = Config::kRowElements * Config::kWeightRowBytes;
-  static constexpr int kBlocks = Config::kBlocks;
+  static constexpr int kEights = Config::kEights;
   using Vector = Pack<uint32_t, Config::kWords>;
   // Of rows r and r + 8, r = lane / 4.
   struct Inputs {
@@ -106,7 +110,7 @@ class WarpTile {
   }
 
   // The 16 rows of which this lane's own is at `position`; the caller has its mask word 0.
-  __device__ void Run(int32_t row, int64_t position, uint32_t mask) {
+  __device__ void Run(int32_t own_row, int64_t position, uint32_t mask) {
 #pragma unroll
     for (auto& halves : sum_) {
 #pragma unroll
@@ -116,14 +120,14 @@ class WarpTile {
       }
     }
     if constexpr (Config::kQuads) {
-      RunQuads(row, position - OwnRow());
+      RunQuads(own_row, position - OwnRow());
     } else {
       for (int word = 0; word * 32 < num_offsets_; ++word) {
-        if (word > 0) mask = RowMask(args_, split_, row, position, word);
-        RunOffsets(row, position, __reduce_or_sync(kAllLanes, mask), word * 32);
+        if (word > 0) mask = RowMask(args_, split_, own_row, position, word);
+        RunOffsets(own_row, position, __reduce_or_sync(kAllLanes, mask), word * 32);
       }
     }
-    Store(row);
+    Store(own_row);
   }
 
  private:
@@ -181,11 +185,11 @@ class WarpTile {
   // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
   // multiplied, the inputs of the next are on their way, and the table entries of the one after.
   // Rows past the end take those of another, whose products nobody stores.
-  __device__ void RunOffsets(int32_t row, int64_t position, uint32_t any, int base) {
+  __device__ void RunOffsets(int32_t own_row, int64_t position, uint32_t any, int base) {
     if (any == 0) return;
     const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
     const char* entries =
-        KeepWhole(EntriesOf(args_, row, position) + (first_offset_ + base) * int64_t{stride});
+        KeepWhole(EntriesOf(args_, own_row, position) + (first_offset_ + base) * int64_t{stride});
     const uint32_t weights = fragment_ + base * kOffsetBytes;
     uint32_t left = any, unread = any;  // not multiplied; entries not asked for
     Inputs inputs[2][2];
@@ -218,7 +222,7 @@ class WarpTile {
     }
   }
 
-  __device__ void RunQuads(int32_t lane_row, int64_t first_position) {
+  __device__ void RunQuads(int32_t own_row, int64_t first_position) {
     constexpr int kAhead = 4;
     const int quads = (num_offsets_ + 3) / 4;
     const int q = lane_ % 4;
@@ -227,7 +231,7 @@ class WarpTile {
     int limit[2];  // offsets that the row has
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int32_t row = FromQuad(lane_row, half);
+      const int32_t row = FromQuad(own_row, half);
       entries[half] = EntriesOf(args_, row, first_position + lane_ / 4 + half * 8) +
                       (first_offset_ + q) * stride;
       limit[half] = row < 0 ? 0 : num_offsets_ - q;
@@ -272,10 +276,11 @@ class WarpTile {
       return SharedAddress(weights_) + Position(row, lane_ / 8 % 2) * 16;
     }
   }
-  // That of channels 32 bytes * `i` further.
+  // That of channels 32 bytes * `i` further: Position only exclusive-ors, and rows start at
+  // multiples of their length.
   static __device__ uint32_t FragmentOf(uint32_t first, int i) { return first ^ (i * 32); }
 
-  // sum += the weights whose first fragment is at `weights` * inputs.
+  // sum += W * inputs; this lane's part of W's first fragment is at `weights`.
   __device__ void Multiply(uint32_t weights, const Inputs& inputs) {
     constexpr int kStepRows = Config::kSize == 4 ? 2 : 4;
 #pragma unroll
@@ -288,10 +293,11 @@ class WarpTile {
     }
   }
 
-  // sum += the weights `offset` bytes further * words `word` and `word` + 1 of the inputs.
+  // One product of that: W's rows `offset` bytes further, words `word` and `word` + 1 of the
+  // inputs.
   __device__ void MultiplyStep(uint32_t weights, uint32_t offset, const Vector (&inputs)[2],
                                int word) {
-    constexpr int kTiles = kBlocks / 2;  // of 16 channels
+    constexpr int kTiles = kEights / 2;  // of 16 channels
     if constexpr (Config::kSize == 4) {
       const uint32_t b[2][2] = {
           {RoundToTf32(inputs[0].v[word]), RoundToTf32(inputs[0].v[word + 1])},
@@ -328,78 +334,94 @@ class WarpTile {
     }
   }
 
-  // The sums of channel lane / 4 of the `block`-th eight, of rows 2 q and 2 q + 1 of a half.
-  __device__ float2 Sums(int half, int block) const {
-    const float* sum = sum_[block / 2][half] + block % 2 * 2;
+  // The sums of channel lane / 4 of the `eight`-th eight channels, of rows 2 q and 2 q + 1 of a
+  // half.
+  __device__ float2 Sums(int half, int eight) const {
+    const float* sum = sum_[eight / 2][half] + eight % 2 * 2;
     return {sum[0], sum[1]};
   }
 
-  __device__ void Store(int32_t row) {
-    if constexpr (Config::kSize == 2) {
-      if (args_.vector_stores && args_.partial == nullptr) {
-        StoreVectors(row);
-        return;
-      }
+  __device__ void Store(int32_t own_row) {
+    if (args_.vector_stores && args_.partial == nullptr) {
+      StoreVectors(own_row);
+      return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int source = lane_ % 4 * 8 + half;  // whose own row is 2 q of the half
-      const int32_t rows[2] = {__shfl_sync(kAllLanes, row, source),
-                               __shfl_sync(kAllLanes, row, source + 4)};
+      const int source = lane_ % 4 * 8 + half;  // whose own is 2 q of the half
+      const int32_t rows[2] = {__shfl_sync(kAllLanes, own_row, source),
+                               __shfl_sync(kAllLanes, own_row, source + 4)};
 #pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
-        const int channel = channel_ + block * 8 + lane_ / 4;
-        const float2 sums = Sums(half, block);
+      for (int eight = 0; eight < kEights; ++eight) {
+        const int channel = channel_ + eight * 8 + lane_ / 4;
+        const float2 sums = Sums(half, eight);
         if (rows[0] >= 0) StoreOne<Element>(args_, split_, rows[0], channel, sums.x);
         if (rows[1] >= 0) StoreOne<Element>(args_, split_, rows[1], channel, sums.y);
       }
     }
   }
 
-  // Finished where they are, 8 x 8 sums at a time, which then are turned around and collected to
-  // whole vectors: those of one lane are of eight channels of one row.
-  __device__ void StoreVectors(int32_t lane_row) {
+  // 8 x 8 sums at a time are turned around and collected to whole vectors: those of one lane are of
+  // eight channels of one row.
+  __device__ void StoreVectors(int32_t own_row) {
 #pragma unroll
-    for (int first = 0; first < 2 * kBlocks; first += 4) {
+    for (int first = 0; first < 2 * kEights; first += 4) {
       const int mine = first + lane_ % 4;
-      const int32_t row = FromQuad(lane_row, mine / kBlocks);
-      const int channel = channel_ + mine % kBlocks * 8;
+      const int32_t row = FromQuad(own_row, mine / kEights);
+      const int channel = channel_ + mine % kEights * 8;
       const bool valid = row >= 0 && channel < args_.c_out;
-      const int64_t offset = int64_t{row} * args_.c_out + channel;
-      uint32_t residual[4] = {};
-      if (args_.residual != nullptr) {
-        uint4 vector = {};
-        if (valid) {
-          vector =
-              *reinterpret_cast<const uint4*>(static_cast<const Element*>(args_.residual) + offset);
+      if constexpr (Config::kSize == 2) {
+        StoreHalves(first, row, channel, valid);
+      } else {
+        float2 tiles[4], pairs[4];
+#pragma unroll
+        for (int t = 0; t < 4; ++t) {
+          tiles[t] = TransposeMatrix(Sums((first + t) / kEights, (first + t) % kEights));
         }
-        const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
-        TransposeQuad(words, residual);
-#pragma unroll
-        for (uint32_t& elements : residual) elements = TransposeMatrix(elements);
+        TransposeQuad(tiles, pairs);
+        if (valid) StoreEight<Element>(args_, row, channel, pairs);
       }
-      uint32_t tiles[4], words[4];
-      FinishTiles(first, residual, tiles);
-#pragma unroll
-      for (uint32_t& elements : tiles) elements = TransposeMatrix(elements);
-      TransposeQuad(tiles, words);
-      if (!valid) continue;
-      *reinterpret_cast<uint4*>(static_cast<Element*>(args_.output) + offset) = {
-          words[0], words[1], words[2], words[3]};
     }
   }
 
-  // Tiles first .. first + 3 of 8 channels x 8 rows, those of the first half before the others'.
+  // Finished where they are: halves then travel between lanes, not floats. This lane's vector goes
+  // to `row`, if that is valid, from `channel` on.
+  __device__ void StoreHalves(int first, int32_t row, int channel, bool valid) {
+    const int64_t offset = int64_t{row} * args_.c_out + channel;
+    uint32_t residual[4] = {};
+    if (args_.residual != nullptr) {
+      uint4 vector = {};
+      if (valid) {
+        vector =
+            *reinterpret_cast<const uint4*>(static_cast<const Element*>(args_.residual) + offset);
+      }
+      const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+      TransposeQuad(words, residual);
+#pragma unroll
+      for (uint32_t& elements : residual) elements = TransposeMatrix(elements);
+    }
+    uint32_t tiles[4], words[4];
+    FinishTiles(first, residual, tiles);
+#pragma unroll
+    for (uint32_t& elements : tiles) elements = TransposeMatrix(elements);
+    TransposeQuad(tiles, words);
+    if (!valid) return;
+    *reinterpret_cast<uint4*>(static_cast<Element*>(args_.output) + offset) = {words[0], words[1],
+                                                                               words[2], words[3]};
+  }
+
+  // Tiles first .. first + 3 of 8 channels x 8 rows, those of the first half before the others';
+  // word t has channel lane / 4 of tile first + t, of rows 2 q and 2 q + 1.
   __device__ void FinishTiles(int first, const uint32_t (&residual)[4],
                               uint32_t (&finished)[4]) const {
     float2 sums[4];
     int channel[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      const int block = (first + t) % kBlocks;
-      sums[t] = Sums((first + t) / kBlocks, block);
+      const int eight = (first + t) % kEights;
+      sums[t] = Sums((first + t) / kEights, eight);
       // Channels past the end are nobody's: any in range will do.
-      channel[t] = min(channel_ + block * 8, args_.c_out - 8) + lane_ / 4;
+      channel[t] = min(channel_ + eight * 8, args_.c_out - 8) + lane_ / 4;
     }
     if (args_.scale != nullptr) {
 #pragma unroll
@@ -426,7 +448,7 @@ class WarpTile {
   int lane_;
   const char* input_;  // this lane's part of a row, of row 0
   uint32_t fragment_;
-  float sum_[kBlocks / 2][2][4];  // [16 channels][half of the rows]: a fragment of the mma
+  float sum_[kEights / 2][2][4];  // [16 channels][half of the rows]: a fragment of the mma
 };
 
 }  // namespace voxconv

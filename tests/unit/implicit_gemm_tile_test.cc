@@ -37,7 +37,20 @@ TEST(ImplicitGemmTileTest, RowsAreNotCopiedForTheWarpKernelThatOthersReadInPlace
   }
   EXPECT_EQ(Choose(94444, 48, 32, {.tile_channels = 32}).kernel, ImplicitGemmKernel::kBlock);
   EXPECT_EQ(Choose(94444, 48, 32, {.tile_channels = 32}).channels, 32);
-  EXPECT_EQ(Choose(1000, 48, 32).channels, 32);  // few tiles: the block kernel
+  const ImplicitGemmTile few = Choose(1000, 48, 32);
+  EXPECT_EQ(few.kernel, ImplicitGemmKernel::kBlock);
+  EXPECT_EQ(few.channels, 32);
+}
+
+TEST(ImplicitGemmTileTest, FourByteElementsFillRowsWithHalfAsMany) {
+  const ImplicitGemmChoice choice{.num_offsets = 27, .num_outputs = 94444};
+  const auto kernel = [&](int64_t c_in, int64_t c_out) {
+    return ChooseImplicitGemmTile(choice, DType::kTf32, c_in, c_out, kH200).kernel;
+  };
+  EXPECT_EQ(kernel(4, 16), ImplicitGemmKernel::kWarp);
+  EXPECT_EQ(kernel(32, 32), ImplicitGemmKernel::kWarp);
+  EXPECT_EQ(kernel(24, 24), ImplicitGemmKernel::kBlock);
+  EXPECT_EQ(kernel(64, 32), ImplicitGemmKernel::kBlock);
 }
 
 TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
@@ -87,7 +100,7 @@ TEST(ImplicitGemmTileTest, WideTilesWhereTheyPadNoMore) {
 
 TEST(ImplicitGemmTileTest, SharedTilesHaveTickets) {
   for (const int64_t rows : {1, 127, 129, 1000, 9483, 16896, 33792, 50000, 101376, 101377}) {
-    for (const int64_t channels : {64, 96, 128, 160, 256, 512}) {
+    for (const int64_t channels : {16, 32, 64, 96, 128, 160, 256, 512}) {
       for (const int64_t tile_rows : {0, 128, 256}) {
         const ImplicitGemmTile tile = Choose(rows, 64, channels, {.tile = tile_rows});
         EXPECT_GE(tile.shares, 1);
