@@ -182,7 +182,7 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
 // travel between lanes, not floats. The residual of the next four fragments is on its way
 // meanwhile: the output may be the residual itself, so the compiler would not read it before it has
 // stored.
-template <typename Element, int kRows, int kFragments, typename Sum>
+template <typename Element, bool kResidual, int kRows, int kFragments, typename Sum>
 __device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
                                             const int32_t (&rows)[kRows], int channel,
                                             const Sum& sum) {
@@ -197,18 +197,20 @@ __device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
                                                  int64_t{rows[r]} * args.c_out + first_of(n));
     }
   };
-  if (args.residual != nullptr) load(0);
+  if constexpr (kResidual) load(0);
 #pragma unroll
   for (int n = 0; n < kFragments; n += 4) {
     if (channel + n * 8 >= args.c_out) return;
     uint4 loaded[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) loaded[r] = ahead[r];
-    if (args.residual != nullptr && n + 4 < kFragments) load(n + 4);
+    if constexpr (kResidual) {
+      if (n + 4 < kFragments) load(n + 4);
+    }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       uint32_t residual[4] = {};
-      if (args.residual != nullptr) {
+      if constexpr (kResidual) {
         const uint32_t words[4] = {loaded[r].x, loaded[r].y, loaded[r].z, loaded[r].w};
         TransposeQuad(words, residual);
       }
@@ -243,7 +245,11 @@ __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part
     return;
   }
   if constexpr (kFragments % 4 == 0 && sizeof(Element) == 2) {
-    StoreHalves<Element, kRows, kFragments>(args, rows, channel, sum);
+    if (args.residual == nullptr) {
+      StoreHalves<Element, false, kRows, kFragments>(args, rows, channel, sum);
+    } else {
+      StoreHalves<Element, true, kRows, kFragments>(args, rows, channel, sum);
+    }
   } else if constexpr (kFragments % 4 == 0) {
 #pragma unroll
     for (int n = 0; n < kFragments; n += 4) {
