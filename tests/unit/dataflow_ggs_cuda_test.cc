@@ -68,6 +68,7 @@ TEST(StreamForkTest, BranchesRunBetweenWhatWasBeforeAndWhatComesAfter) {
   for (int repeat = 0; repeat < 5; ++repeat) {
     Array<char> first = *AllocateArray<char>(kBytes, context);
     std::vector<Array<char>> copies;
+    copies.reserve(4);
     for (int i = 0; i < 4; ++i) copies.push_back(*AllocateArray<char>(kBytes, context));
     const auto copy = [&](const Array<char>& from, Array<char>& to, const ExecutionContext& on) {
       return cuda->backend->Copy(to.data(), to.space(), from.data(), from.space(), kBytes,
