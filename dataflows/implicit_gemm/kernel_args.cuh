@@ -178,6 +178,53 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
   }
 }
 
+// StoreTile of 16-bit elements in whole vectors. Sums are finished where they are: halves then
+// travel between lanes, not floats. The residual of the next four fragments is on its way
+// meanwhile: the output may be the residual itself, so the compiler would not read it before it has
+// stored.
+template <typename Element, bool kResidual, int kRows, int kFragments, typename Sum>
+__device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
+                                            const int32_t (&rows)[kRows], int channel,
+                                            const Sum& sum) {
+  const int q = threadIdx.x % 4;
+  const auto first_of = [&](int n) { return channel + (n + q) * 8; };
+  uint4 ahead[kRows] = {};
+  const auto load = [&](int n) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (rows[r] < 0 || first_of(n) >= args.c_out) continue;
+      ahead[r] = *reinterpret_cast<const uint4*>(static_cast<const Element*>(args.residual) +
+                                                 int64_t{rows[r]} * args.c_out + first_of(n));
+    }
+  };
+  if constexpr (kResidual) load(0);
+#pragma unroll
+  for (int n = 0; n < kFragments; n += 4) {
+    if (channel + n * 8 >= args.c_out) return;
+    uint4 loaded[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) loaded[r] = ahead[r];
+    if constexpr (kResidual) {
+      if (n + 4 < kFragments) load(n + 4);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      uint32_t residual[4] = {};
+      if constexpr (kResidual) {
+        const uint32_t words[4] = {loaded[r].x, loaded[r].y, loaded[r].z, loaded[r].w};
+        TransposeQuad(words, residual);
+      }
+      float2 sums[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};
+      uint32_t tiles[4], pairs[4];
+      FinishPairs<Element>(args, channel + n * 8, residual, sums, tiles);
+      TransposeQuad(tiles, pairs);
+      if (rows[r] < 0 || first_of(n) >= args.c_out) continue;
+      *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) + int64_t{rows[r]} * args.c_out +
+                                first_of(n)) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    }
+  }
+}
+
 // What a thread of a tile has of the m16n8 fragments of its rows: rows[r] (-1: none), the same for
 // the four lanes of a quad; sum(r, n) is its pair of the n-th fragment, of channels `channel` + 8 n
 // + 2 q. All lanes of a warp call this.
@@ -198,33 +245,10 @@ __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part
     return;
   }
   if constexpr (kFragments % 4 == 0 && sizeof(Element) == 2) {
-    // Finished where they are: halves then travel between lanes, not floats.
-#pragma unroll
-    for (int n = 0; n < kFragments; n += 4) {
-      if (channel + n * 8 >= args.c_out) return;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int first = channel + (n + q) * 8;
-        const bool valid = rows[r] >= 0 && first < args.c_out;
-        const int64_t offset = int64_t{rows[r]} * args.c_out + first;
-        uint32_t residual[4] = {};
-        if (args.residual != nullptr) {
-          uint4 vector = {};
-          if (valid) {
-            vector = *reinterpret_cast<const uint4*>(static_cast<const Element*>(args.residual) +
-                                                     offset);
-          }
-          const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
-          TransposeQuad(words, residual);
-        }
-        float2 sums[4] = {sum(r, n), sum(r, n + 1), sum(r, n + 2), sum(r, n + 3)};
-        uint32_t tiles[4], pairs[4];
-        FinishPairs<Element>(args, channel + n * 8, residual, sums, tiles);
-        TransposeQuad(tiles, pairs);
-        if (!valid) continue;
-        *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) + offset) = {
-            pairs[0], pairs[1], pairs[2], pairs[3]};
-      }
+    if (args.residual == nullptr) {
+      StoreHalves<Element, false, kRows, kFragments>(args, rows, channel, sum);
+    } else {
+      StoreHalves<Element, true, kRows, kFragments>(args, rows, channel, sum);
     }
   } else if constexpr (kFragments % 4 == 0) {
 #pragma unroll
