@@ -14,6 +14,7 @@
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/tensor_core.cuh"
+#include "dataflows/implicit_gemm/block_shape.h"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
@@ -330,41 +331,45 @@ absl::Status LaunchBlock(const ImplicitGemmArgs& args, const ExecutionContext& c
   return absl::OkStatus();
 }
 
+// One instance: warps stand kWarpsM x kWarpsN over the tile.
+template <typename Element, int kRows, int kChannels, int kWarpsM, int kWarpsN>
+absl::Status LaunchTile(const ImplicitGemmArgs& args, const ExecutionContext& context) {
+  constexpr BlockRing kRing = RingOfBlock(kRows, kChannels);
+  constexpr int kDepth = kRing.depth_bytes / static_cast<int>(sizeof(Element));
+  using Config = BlockConfig<Element, kRows, kChannels, kDepth, kWarpsM, kWarpsN, kRing.stages>;
+  static_assert(Config::kSharedBytes == BlockSharedBytes(kRows, kChannels));
+  return LaunchBlock<Config>(args, context);
+}
+
 // The instances of one element type: 64, 128 or 256 rows by 32 to 256 channels.
 template <typename Element>
 absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                            const ExecutionContext& context) {
-  constexpr bool kWide = sizeof(Element) == 4;
-  constexpr int kDepth = kWide ? 32 : 64;  // 128 bytes
   if (tile.rows == 256) {
-    if (tile.channels == 64) {
-      return LaunchBlock<BlockConfig<Element, 256, 64, kDepth / 2, 8, 1, 4>>(args, context);
-    }
-    if (tile.channels == 96) {
-      return LaunchBlock<BlockConfig<Element, 256, 96, kDepth / 2, 8, 1, 4>>(args, context);
-    }
+    if (tile.channels == 64) return LaunchTile<Element, 256, 64, 8, 1>(args, context);
+    if (tile.channels == 96) return LaunchTile<Element, 256, 96, 8, 1>(args, context);
     VOXCONV_CHECK(tile.channels == 128);
-    return LaunchBlock<BlockConfig<Element, 256, 128, kDepth / 2, 8, 2, 4>>(args, context);
+    return LaunchTile<Element, 256, 128, 8, 2>(args, context);
   }
   const bool large = tile.rows == 128;
   VOXCONV_CHECK(large || tile.rows == 64);
   switch (tile.channels) {
     case 32:
-      return large ? LaunchBlock<BlockConfig<Element, 128, 32, kDepth, 4, 1, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 32, kDepth, 2, 1, 3>>(args, context);
+      return large ? LaunchTile<Element, 128, 32, 4, 1>(args, context)
+                   : LaunchTile<Element, 64, 32, 2, 1>(args, context);
     case 64:
-      return large ? LaunchBlock<BlockConfig<Element, 128, 64, kDepth, 4, 2, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 64, kDepth, 1, 4, 3>>(args, context);
+      return large ? LaunchTile<Element, 128, 64, 4, 2>(args, context)
+                   : LaunchTile<Element, 64, 64, 1, 4>(args, context);
     case 96:
-      return large ? LaunchBlock<BlockConfig<Element, 128, 96, kDepth / 2, 4, 2, 4>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 96, kDepth / 2, 2, 2, 4>>(args, context);
+      return large ? LaunchTile<Element, 128, 96, 4, 2>(args, context)
+                   : LaunchTile<Element, 64, 96, 2, 2>(args, context);
     case 128:
-      return large ? LaunchBlock<BlockConfig<Element, 128, 128, kDepth, 4, 2, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 128, kDepth, 1, 8, 3>>(args, context);
+      return large ? LaunchTile<Element, 128, 128, 4, 2>(args, context)
+                   : LaunchTile<Element, 64, 128, 1, 8>(args, context);
     default:
       VOXCONV_CHECK(tile.channels == 256);
-      return large ? LaunchBlock<BlockConfig<Element, 128, 256, kDepth / 2, 4, 4, 3>>(args, context)
-                   : LaunchBlock<BlockConfig<Element, 64, 256, kDepth / 2, 2, 4, 3>>(args, context);
+      return large ? LaunchTile<Element, 128, 256, 4, 4>(args, context)
+                   : LaunchTile<Element, 64, 256, 2, 4>(args, context);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/integer.h"
+#include "dataflows/implicit_gemm/block_shape.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
 
 namespace voxconv {
@@ -64,6 +65,22 @@ int BlockChannels(int64_t asked, int64_t c_out) {
     if (wanted <= channels) return channels;
   }
   return 256;
+}
+
+// Rows of the block kernel's tile of `channels` channels, of which there are `tiles_n` side by
+// side.
+int BlockRows(const ImplicitGemmChoice& choice, int channels, int64_t tiles_n,
+              const ImplicitGemmDevice& device) {
+  int rows = 128;
+  if (choice.tile == 0) {
+    if (CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors) rows = 64;
+  } else if (choice.tile <= 64) {
+    rows = 64;
+  } else if (choice.tile > 128 && channels >= 64 && channels <= 128) {
+    rows = 256;
+  }
+  while (rows > 64 && BlockSharedBytes(rows, channels) > device.shared_memory) rows /= 2;
+  return rows;
 }
 
 // Few row tiles leave multiprocessors idle, unless blocks share a tile's offsets.
@@ -155,13 +172,8 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType 
   tile.channels = BlockChannels(choice.tile_channels, c_out);
   if (ChooseWarpgroup(choice, size, c_in, c_out, device, tile)) return tile;
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
-  const bool few = CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors;
   tile.kernel = ImplicitGemmKernel::kBlock;
-  tile.rows = choice.tile == 0
-                  ? (few ? 64 : 128)
-                  : (choice.tile <= 64                                                 ? 64
-                     : choice.tile <= 128 || tile.channels < 64 || tile.channels > 128 ? 128
-                                                                                       : 256);
+  tile.rows = BlockRows(choice, tile.channels, tiles_n, device);
   tile.skip_rows = kWarpRows;
   tile.padded_c_in = WholeVectors(c_in, size);
   tile.k_parts = ShareOffsets(choice, CeilDiv(choice.num_outputs, tile.rows) * tiles_n, device);

@@ -1,5 +1,6 @@
 // Which kernel, tiles and shares implicit GEMM plans on an H200 (132 multiprocessors); host code.
 #include "backends/cuda/cuda_backend.h"
+#include "dataflows/implicit_gemm/block_shape.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
 #include "gtest/gtest.h"
 
@@ -111,6 +112,35 @@ TEST(ImplicitGemmTileTest, SharedTilesHaveTickets) {
       }
     }
   }
+}
+
+// Of all architectures with tensor cores for these types: a block may have 99, 163 or 227 KiB.
+TEST(ImplicitGemmTileTest, BlocksFitTheDevicesSharedMemory) {
+  constexpr ImplicitGemmDevice kDevices[] = {{80, 166912, 108, false},  {86, 101376, 82, false},
+                                             {89, 101376, 128, false},  {90, 232448, 132, false},
+                                             {100, 232448, 148, false}, {120, 101376, 170, false}};
+  for (const ImplicitGemmDevice& device : kDevices) {
+    for (const int64_t rows : {100, 20000, 1000000}) {
+      for (const int64_t c_out : {16, 32, 64, 96, 128, 192, 256, 512}) {
+        for (const int64_t tile : {0, 64, 128, 256}) {
+          for (const int64_t tile_channels : {0, 32, 64, 96, 128, 256}) {
+            const ImplicitGemmChoice choice{.tile = tile,
+                                            .tile_channels = tile_channels,
+                                            .num_offsets = 27,
+                                            .num_outputs = rows};
+            const ImplicitGemmTile chosen =
+                ChooseImplicitGemmTile(choice, DType::kF16, 256, c_out, device);
+            ASSERT_EQ(chosen.kernel, ImplicitGemmKernel::kBlock);
+            EXPECT_LE(BlockSharedBytes(chosen.rows, chosen.channels), device.shared_memory)
+                << device.compute_capability << ": " << chosen.rows << " x " << chosen.channels;
+          }
+        }
+      }
+    }
+  }
+  const ImplicitGemmChoice choice{.num_offsets = 27, .num_outputs = 200000};
+  EXPECT_EQ(ChooseImplicitGemmTile(choice, DType::kF16, 128, 128, kDevices[0]).rows, 128);
+  EXPECT_EQ(ChooseImplicitGemmTile(choice, DType::kF16, 128, 128, kDevices[2]).rows, 64);
 }
 
 TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }
