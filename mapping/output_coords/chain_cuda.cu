@@ -20,7 +20,7 @@ int64_t MaxGuess(ExpansionCuda expansion, int64_t inputs) {
 // Room without rows that a set may keep.
 constexpr int64_t kMaxSpare = int64_t{16} << 20;
 
-AxisRuleCuda MakeAxisRule(const CandidateRuleCpu& rule, const ConvGeometry& geometry, int axis) {
+AxisRuleCuda MakeAxisRule(const CandidateRule& rule, const ConvGeometry& geometry, int axis) {
   const GeometryParams& params = geometry.params();
   AxisRuleCuda result{};
   result.quantize = geometry.kind() == ConvKind::kStrided && params.rule == OutputRule::kQuantize;
@@ -115,8 +115,8 @@ class Chain {
   // Queues a level after the last. False where its size had to be guessed too high; then nothing
   // is queued. Never for the first.
   absl::StatusOr<bool> Add(const ConvGeometry& geometry) {
-    CandidateRuleCpu rule =
-        CandidateRuleCpu::ForBounds(geometry, next_stride_, next_bounds_, inputs_.num_batches());
+    CandidateRule rule =
+        CandidateRule::ForBounds(geometry, next_stride_, next_bounds_, inputs_.num_batches());
     ExpansionLevelCuda level{};
     level.inputs = next_inputs_;
     for (auto [axis, to] : {std::pair{0, &level.rule.x}, {1, &level.rule.y}, {2, &level.rule.z}}) {
@@ -169,7 +169,7 @@ class Chain {
 
  private:
   struct Level {
-    CandidateRuleCpu rule;
+    CandidateRule rule;
     const Coordinate* inputs;
     Buffer rows;  // with room for more than there are
   };

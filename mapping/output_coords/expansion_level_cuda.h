@@ -8,11 +8,11 @@
 #include "absl/types/span.h"
 #include "core/coordinate_key.h"
 #include "core/mapping.h"
-#include "mapping/output_coords/candidate_rule_cpu.h"
+#include "mapping/output_coords/candidate_rule.h"
 
 namespace voxconv {
 
-// CandidateRuleCpu along one axis. The kernel's offsets are an arithmetic progression.
+// CandidateRule along one axis. The kernel's offsets are an arithmetic progression.
 struct AxisRuleCuda {
   int32_t first, increment, count;  // of the offsets
   int32_t step;                     // output tensor stride

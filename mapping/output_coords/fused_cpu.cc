@@ -9,7 +9,7 @@ namespace voxconv {
 namespace {
 
 // Keys of one input's outputs.
-uint64_t* WriteOutputs(const CandidateRuleCpu& rule, const CompactKeyFormat& format,
+uint64_t* WriteOutputs(const CandidateRule& rule, const CompactKeyFormat& format,
                        const Coordinate& p, uint64_t* to) {
   for (const Int3& d : rule.offsets()) {
     const Coordinate q{p.b, rule.Candidate(0, p.x, d.x), rule.Candidate(1, p.y, d.y),
@@ -24,8 +24,7 @@ uint64_t* WriteOutputs(const CandidateRuleCpu& rule, const CompactKeyFormat& for
 
 }  // namespace
 
-absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRuleCpu& rule,
-                                             const CoordinateSet& inputs,
+absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context) {
   const CompactKeyFormat format = rule.key_format();
   const Coordinate* rows = inputs.rows().data();

@@ -13,7 +13,7 @@
 namespace voxconv {
 namespace {
 
-using KeysCpu = absl::StatusOr<Array<uint64_t>> (*)(const CandidateRuleCpu&, const CoordinateSet&,
+using KeysCpu = absl::StatusOr<Array<uint64_t>> (*)(const CandidateRule&, const CoordinateSet&,
                                                     const ExecutionContext&);
 
 // The three plugins differ in how they come from inputs to outputs with repetitions.
@@ -48,8 +48,7 @@ class ExpandingOutputCoords final : public OutputCoords {
       }
     }
     const StageScope stage(context, Stage::kOutputCoords);
-    VOXCONV_ASSIGN_OR_RETURN(const CandidateRuleCpu rule,
-                             CandidateRuleCpu::Create(inputs, geometry));
+    VOXCONV_ASSIGN_OR_RETURN(const CandidateRule rule, CandidateRule::Create(inputs, geometry));
     VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, keys_cpu_(rule, inputs, context));
     return UniqueRowsCpu(rule, std::move(keys), context);
   }

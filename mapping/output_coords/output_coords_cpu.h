@@ -6,31 +6,30 @@
 
 #include "absl/status/statusor.h"
 #include "core/mapping.h"
-#include "mapping/output_coords/candidate_rule_cpu.h"
+#include "mapping/output_coords/candidate_rule.h"
 
 namespace voxconv {
 
 // Input rows of one task; also the unit in which outputs are counted before they are written.
 inline constexpr int64_t kRowsPerTask = 8192;
 
-// Keys (CandidateRuleCpu::key_format) of all outputs, in any order and with repetitions.
+// Keys (CandidateRule::key_format) of all outputs, in any order and with repetitions.
 
 // Only outputs are ever enumerated, axis by axis: counted first, then written.
-absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRuleCpu& rule,
+absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRule& rule,
                                                   const CoordinateSet& inputs,
                                                   const ExecutionContext& context);
 // TorchSparse Algorithm 3 in passes over memory: candidates, modular check, boundary check,
 // compaction.
-absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRuleCpu& rule,
+absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRule& rule,
                                               const CoordinateSet& inputs,
                                               const ExecutionContext& context);
 // The same four in one pass: a candidate lives in registers until it is known to be an output.
-absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRuleCpu& rule,
-                                             const CoordinateSet& inputs,
+absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context);
 
 // The rows behind `keys`, sorted and once each. O(N log N) at worst.
-absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRuleCpu& rule, Array<uint64_t> keys,
+absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRule& rule, Array<uint64_t> keys,
                                                const ExecutionContext& context);
 
 }  // namespace voxconv

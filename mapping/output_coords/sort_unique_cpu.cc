@@ -13,9 +13,9 @@ namespace {
 // For each position of an input along one axis, the key terms of its outputs along that axis.
 class AxisTerms {
  public:
-  static absl::StatusOr<AxisTerms> Create(const CandidateRuleCpu& rule,
-                                          const CompactKeyFormat& format, int axis, int32_t lo,
-                                          int32_t hi, const ExecutionContext& context) {
+  static absl::StatusOr<AxisTerms> Create(const CandidateRule& rule, const CompactKeyFormat& format,
+                                          int axis, int32_t lo, int32_t hi,
+                                          const ExecutionContext& context) {
     AxisTerms terms;
     terms.lo_ = lo;
     const std::vector<int32_t> offsets = rule.AxisOffsets(axis);
@@ -67,7 +67,7 @@ uint64_t* WriteKeys(uint64_t batch_term, absl::Span<const uint64_t> x, absl::Spa
 
 }  // namespace
 
-absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRuleCpu& rule,
+absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRule& rule,
                                                   const CoordinateSet& inputs,
                                                   const ExecutionContext& context) {
   const CompactKeyFormat format = rule.key_format();

@@ -10,8 +10,7 @@ namespace {
 constexpr int64_t kCandidatesPerTask = 65536;
 
 // Candidates of all inputs, [N, offsets].
-absl::StatusOr<Array<Coordinate>> Candidates(const CandidateRuleCpu& rule,
-                                             const CoordinateSet& inputs,
+absl::StatusOr<Array<Coordinate>> Candidates(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context) {
   const auto per_row = static_cast<int64_t>(rule.offsets().size());
   VOXCONV_ASSIGN_OR_RETURN(Array<Coordinate> candidates,
@@ -67,7 +66,7 @@ absl::StatusOr<Array<uint64_t>> Compact(const Array<Coordinate>& candidates,
 
 }  // namespace
 
-absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRuleCpu& rule,
+absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRule& rule,
                                               const CoordinateSet& inputs,
                                               const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const Array<Coordinate> candidates, Candidates(rule, inputs, context));

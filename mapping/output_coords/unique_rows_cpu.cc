@@ -23,7 +23,7 @@ void Extend(Box& box, const Int3& lo, const Int3& hi) {
 
 }  // namespace
 
-absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRuleCpu& rule, Array<uint64_t> keys,
+absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRule& rule, Array<uint64_t> keys,
                                                const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(RadixSort(keys, context));
   const uint64_t* sorted = keys.data();

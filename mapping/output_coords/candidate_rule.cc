@@ -1,4 +1,4 @@
-#include "mapping/output_coords/candidate_rule_cpu.h"
+#include "mapping/output_coords/candidate_rule.h"
 
 #include <algorithm>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace voxconv {
 
-absl::StatusOr<CandidateRuleCpu> CandidateRuleCpu::Create(const CoordinateSet& inputs,
-                                                          const ConvGeometry& geometry) {
-  CandidateRuleCpu rule =
+absl::StatusOr<CandidateRule> CandidateRule::Create(const CoordinateSet& inputs,
+                                                    const ConvGeometry& geometry) {
+  CandidateRule rule =
       ForBounds(geometry, inputs.tensor_stride(), inputs.bounds(), inputs.num_batches());
   if (inputs.size() > 0 && rule.MayLeaveRange()) {
     if (absl::Status status = rule.CheckRange(inputs.rows().host()); !status.ok()) return status;
@@ -18,10 +18,10 @@ absl::StatusOr<CandidateRuleCpu> CandidateRuleCpu::Create(const CoordinateSet& i
   return rule;
 }
 
-CandidateRuleCpu CandidateRuleCpu::ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
-                                             const Box& bounds, int32_t num_batches) {
+CandidateRule CandidateRule::ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
+                                       const Box& bounds, int32_t num_batches) {
   const GeometryParams& params = geometry.params();
-  CandidateRuleCpu rule;
+  CandidateRule rule;
   rule.quantize_ = geometry.kind() == ConvKind::kStrided && params.rule == OutputRule::kQuantize;
   rule.input_stride_ = input_stride;
   rule.step_ = geometry.output_tensor_stride();
@@ -45,7 +45,7 @@ CandidateRuleCpu CandidateRuleCpu::ForBounds(const ConvGeometry& geometry, const
   return rule;
 }
 
-bool CandidateRuleCpu::MayLeaveRange() const {
+bool CandidateRule::MayLeaveRange() const {
   for (int axis = 0; axis < 3; ++axis) {
     for (int32_t d : AxisOffsets(axis)) {
       if (!InRange(Candidate(axis, input_bounds_.lo[axis], d)) ||
@@ -57,7 +57,7 @@ bool CandidateRuleCpu::MayLeaveRange() const {
   return false;
 }
 
-absl::Status CandidateRuleCpu::CheckRange(absl::Span<const Coordinate> rows) const {
+absl::Status CandidateRule::CheckRange(absl::Span<const Coordinate> rows) const {
   for (const Coordinate& row : rows) {
     for (const Int3& d : offsets_) {
       bool is_output = true;
@@ -79,7 +79,7 @@ absl::Status CandidateRuleCpu::CheckRange(absl::Span<const Coordinate> rows) con
   return absl::OkStatus();
 }
 
-std::vector<int32_t> CandidateRuleCpu::AxisOffsets(int axis) const {
+std::vector<int32_t> CandidateRule::AxisOffsets(int axis) const {
   std::vector<int32_t> distinct;
   for (const Int3& d : offsets_) distinct.push_back(d[axis]);
   std::sort(distinct.begin(), distinct.end());
@@ -87,7 +87,7 @@ std::vector<int32_t> CandidateRuleCpu::AxisOffsets(int axis) const {
   return distinct;
 }
 
-int64_t CandidateRuleCpu::max_outputs_per_input() const {
+int64_t CandidateRule::max_outputs_per_input() const {
   int64_t product = 1;
   for (int axis = 0; axis < 3; ++axis) {
     // Inputs are multiples of their stride; whether q is one of the step depends on p modulo it.
@@ -103,7 +103,7 @@ int64_t CandidateRuleCpu::max_outputs_per_input() const {
   return product;
 }
 
-Box CandidateRuleCpu::OutputBox() const {
+Box CandidateRule::OutputBox() const {
   Box box;
   for (int axis = 0; axis < 3; ++axis) {
     const std::vector<int32_t> offsets = AxisOffsets(axis);

@@ -1,6 +1,6 @@
 // Which output rows an input row asks for.
-#ifndef VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_CPU_H_
-#define VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_CPU_H_
+#ifndef VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_H_
+#define VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_H_
 
 #include <cstdint>
 #include <vector>
@@ -16,16 +16,16 @@ namespace voxconv {
 // q = floor(p / step) step; all other kinds have q = p - d. A candidate is an output if it is a
 // multiple of the step (the output tensor stride) and within the limits on every axis: TorchSparse
 // Algorithm 3, lines 4 to 6. Axes are independent of each other.
-class CandidateRuleCpu {
+class CandidateRule {
  public:
   // kOutOfRange, naming axis and value, if an output lies outside the coordinate range: O(1) where
   // the inputs' bounds rule that out, O(K N) otherwise.
-  static absl::StatusOr<CandidateRuleCpu> Create(const CoordinateSet& inputs,
-                                                 const ConvGeometry& geometry);
+  static absl::StatusOr<CandidateRule> Create(const CoordinateSet& inputs,
+                                              const ConvGeometry& geometry);
   // For any inputs within `bounds`. Nothing is refused: outputs outside the coordinate range are
   // not within the limits.
-  static CandidateRuleCpu ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
-                                    const Box& bounds, int32_t num_batches);
+  static CandidateRule ForBounds(const ConvGeometry& geometry, const Int3& input_stride,
+                                 const Box& bounds, int32_t num_batches);
   // kOutOfRange if an output of one of `rows`, all of them inputs, lies outside the range.
   absl::Status CheckRange(absl::Span<const Coordinate> rows) const;
   // Whether any output can, going by the inputs' bounds.
@@ -54,7 +54,7 @@ class CandidateRuleCpu {
   const Int3& output_tensor_stride() const { return step_; }
 
  private:
-  CandidateRuleCpu() = default;
+  CandidateRule() = default;
   int32_t FloorModulo(int axis, int32_t value) const {
     // Strides are mostly powers of two, and a division costs more than all the rest.
     const int32_t step = step_[axis];
@@ -74,4 +74,4 @@ class CandidateRuleCpu {
 
 }  // namespace voxconv
 
-#endif  // VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_CPU_H_
+#endif  // VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_H_
