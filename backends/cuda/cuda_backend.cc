@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptio
         absl::StrCat("device ", options.device, ": allowed are 0..", count - 1));
   }
   std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
+  backend->several_devices_ = count > 1;
   VOXCONV_RETURN_IF_ERROR(backend->Initialise());
   return backend;
 }
@@ -63,7 +64,8 @@ absl::Status CudaBackend::Initialise() {
   pool.allocType = cudaMemAllocationTypePinned;
   pool.location = {cudaMemLocationTypeDevice, options_.device};
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemPoolCreate(&pool_, &pool));
-  uint64_t keep = UINT64_MAX;  // freed memory stays in the pool
+  // Freed memory stays in the pool, unless it would count.
+  uint64_t keep = options_.memory_limit > 0 ? 0 : UINT64_MAX;
   VOXCONV_RETURN_IF_CUDA_ERROR(
       cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   stream_ = std::make_unique<CudaStream>(*this);
@@ -74,6 +76,7 @@ absl::Status CudaBackend::Initialise() {
 }
 
 CudaBackend::~CudaBackend() {
+  MakeCurrent();
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
   for (const PendingStage& stage : pending_) {
     cudaEventDestroy(stage.begin);
@@ -95,6 +98,7 @@ std::string CudaBackend::DeviceName() const { return properties_.name; }
 Stream& CudaBackend::main_stream() { return *stream_; }
 
 void CudaBackend::NoteLaunch(Stream& stream, const void* what) {
+  MakeCurrent();
   static_cast<CudaStream&>(stream).Note(what);
 }
 
@@ -123,6 +127,14 @@ void CudaBackend::ReleaseCached() {
   for (CudaStream* stream : streams_) stream->ReleaseCached();
 }
 
+void CudaBackend::ReleaseCachedNow() {
+  ReleaseCached();
+  for (CudaStream* stream : streams_) {
+    (void)cudaStreamSynchronize(stream->get());
+    stream->ReleaseGraphs();
+  }
+}
+
 absl::Status CudaBackend::Exhausted(int64_t bytes) const {
   size_t free = 0, total = 0;
   (void)cudaMemGetInfo(&free, &total);
@@ -140,11 +152,7 @@ cudaError_t CudaBackend::TakeFromPool(int64_t bytes, CudaStream& owner, void*& d
   if (error != cudaErrorMemoryAllocation) return error;
   // What is freed but not yet returned may be enough.
   (void)cudaGetLastError();
-  ReleaseCached();
-  for (CudaStream* stream : streams_) {
-    (void)cudaStreamSynchronize(stream->get());
-    stream->ReleaseGraphs();
-  }
+  ReleaseCachedNow();
   return cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
 }
 
@@ -152,6 +160,7 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("allocation of ", bytes, " bytes"));
   if (bytes == 0) return Buffer(nullptr, 0, MemorySpace::kDevice, nullptr);
   if (options_.memory_limit > 0 && bytes > options_.memory_limit - in_use_) return Exhausted(bytes);
+  MakeCurrent();
   CudaStream& owner = static_cast<CudaStream&>(stream);
   cudaError_t error = cudaSuccess;
   void* data = nullptr;
@@ -159,6 +168,9 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
     error = recording_->TakeBlock(bytes, owner, data);
   } else if (data = owner.TakeCached(bytes); data == nullptr) {
     VOXCONV_RETURN_IF_ERROR(owner.Submit());
+    if (options_.memory_limit > 0 && bytes + cached_ > options_.memory_limit - in_use_) {
+      ReleaseCachedNow();
+    }
     error = TakeFromPool(bytes, owner, data);
   }
   if (error == cudaErrorMemoryAllocation) {
@@ -183,6 +195,7 @@ absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
     return absl::FailedPreconditionError(
         "work that is recorded must not copy from or to host memory");
   }
+  MakeCurrent();
   CudaStream& queue = static_cast<CudaStream&>(stream);
   if (kind == cudaMemcpyDeviceToDevice) {
     queue.Note(&kCopied);
@@ -195,9 +208,9 @@ absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
 
 absl::Status CudaBackend::FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) {
   if (bytes == 0) return absl::OkStatus();
-  CudaStream& queue = static_cast<CudaStream&>(stream);
-  queue.Note(&kFilled);
-  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(data, value, bytes, queue.get()));
+  NoteLaunch(stream, &kFilled);
+  VOXCONV_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(data, value, bytes, static_cast<CudaStream&>(stream).get()));
   return absl::OkStatus();
 }
 
@@ -216,6 +229,7 @@ cudaEvent_t CudaBackend::TakeEvent() {
     free_events_.pop_back();
     return event;
   }
+  MakeCurrent();
   cudaEvent_t event = nullptr;
   if (const cudaError_t error = cudaEventCreate(&event); error != cudaSuccess) {
     stage_status_.Update(CudaError(error, "cudaEventCreate", __FILE__, __LINE__));
@@ -229,6 +243,7 @@ absl::StatusOr<cudaEvent_t> CudaBackend::TakeOrderEvent() {
     event = free_order_events_.back();
     free_order_events_.pop_back();
   } else {
+    MakeCurrent();
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
   return event;

@@ -23,7 +23,9 @@ class CudaGemm;
 
 struct CudaOptions {
   int device = 0;
-  int64_t memory_limit = 0;  // bytes this backend may hold at once; 0: what the device has
+  // Bytes of live buffers and of freed blocks that are kept for reuse, at once; 0: what the device
+  // has. Blocks measure up to an eighth more than their buffers.
+  int64_t memory_limit = 0;
   // Freed blocks serve the next allocations of their stream without a call of the pool. Checkers of
   // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off.
   bool reuse_blocks = true;
@@ -43,7 +45,8 @@ struct CudaTicket {
 };
 
 // Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:
-// one thread drives a backend. Buffers and streams must not outlive it.
+// one thread at a time drives a backend, and finds the backend's device current afterwards. Buffers
+// and streams must not outlive it.
 class CudaBackend final : public Backend {
  public:
   // Refuses: no device or driver, an index that is not there, a device older than every
@@ -108,6 +111,11 @@ class CudaBackend final : public Backend {
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   CudaGemm& gemm() { return *gemm_; }
 
+  // Makes the backend's device the calling thread's: before any call of CUDA whose device is the
+  // current one.
+  void MakeCurrent() const {
+    if (several_devices_) (void)cudaSetDevice(options_.device);
+  }
   // For whoever queues work on the stream: `what` is queued next, a kernel's address or another
   // that stands for it. Streams that collect launches know by it what they have launched before.
   void NoteLaunch(Stream& stream, const void* what);
@@ -127,6 +135,8 @@ class CudaBackend final : public Backend {
   // Bytes held by live buffers: now, and at most since the last ResetPeak.
   int64_t BytesInUse() const { return in_use_; }
   int64_t PeakBytes() const { return peak_; }
+  // Of freed blocks that are kept for reuse.
+  int64_t CachedBytes() const { return cached_; }
   void ResetPeak() { peak_ = in_use_; }
 
  private:
@@ -144,12 +154,15 @@ class CudaBackend final : public Backend {
   absl::Status Exhausted(int64_t bytes) const;
   cudaError_t TakeFromPool(int64_t bytes, CudaStream& owner, void*& data);
   void ReleaseCached();
+  // The same, and waits until the memory is there for other sizes.
+  void ReleaseCachedNow();
   cudaEvent_t TakeEvent();
   absl::StatusOr<cudaEvent_t> TakeOrderEvent();
   absl::StatusOr<CudaStream*> LaneStream(int index);
 
   CudaOptions options_;
   cudaDeviceProp properties_{};
+  bool several_devices_ = false;
   cudaMemPool_t pool_ = nullptr;
   CudaRecording* recording_ = nullptr;  // while work is recorded
   int64_t in_use_ = 0;

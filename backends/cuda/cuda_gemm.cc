@@ -141,6 +141,7 @@ class CublasLtGemm final : public CudaGemm {
   // Queues the product with the algorithm for `rows` rows.
   absl::StatusOr<cublasStatus_t> TryAs(int64_t rows, const GemmArgs& args,
                                        const ExecutionContext& context) {
+    AsCuda(context).MakeCurrent();
     Problem problem;
     VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
     VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, rows));

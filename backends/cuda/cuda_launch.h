@@ -43,6 +43,7 @@ constexpr size_t kSharedMemoryWithoutLeave = 40 * 1024;
 inline absl::StatusOr<int> ResidentBlocks(const void* kernel, int threads, size_t shared_bytes,
                                           const ExecutionContext& context) {
   CudaBackend& cuda = AsCuda(context);
+  cuda.MakeCurrent();
   int& blocks = cuda.resident_blocks(kernel, threads, shared_bytes);
   if (blocks > 0) return blocks;
   if (shared_bytes > kSharedMemoryWithoutLeave) {
@@ -66,6 +67,9 @@ inline bool StartsEarly(const void* kernel, CudaBackend& cuda) {
   return known->second;
 }
 
+// This thread of a one-dimensional grid.
+__device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
 // Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
 // queues nothing. Raises the kernel's dynamic shared memory limit where it may need that.
 // `early`: the kernel is one of grid_dependency.cuh.
@@ -75,11 +79,11 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
   const void* const address = reinterpret_cast<const void*>(kernel);
   CudaBackend& cuda = AsCuda(context);
+  cuda.NoteLaunch(*context.stream, address);
   if (shared_bytes > kSharedMemoryWithoutLeave) {
     const cudaError_t error = AllowLargeSharedMemory(address, cuda);
     if (error != cudaSuccess) return error;
   }
-  cuda.NoteLaunch(*context.stream, address);
   if (Counters* counters = context.counters()) ++counters->launches;
   if (!early || !StartsEarly(address, cuda)) {
     kernel<<<grid, block, shared_bytes, CudaStreamOf(context)>>>(std::forward<Args>(args)...);
@@ -111,6 +115,7 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 
 // storage and once to queue the work; it must pass both on, and the context's stream.
 template <typename Call>
 absl::Status RunCub(const ExecutionContext& context, const Call& call) {
+  AsCuda(context).MakeCurrent();  // whose device the temporary storage is for
   size_t bytes = 0;
   VOXCONV_RETURN_IF_CUDA_ERROR(call(static_cast<void*>(nullptr), bytes));
   // One byte at least: null would be taken for another question about the size.

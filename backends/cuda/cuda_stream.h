@@ -31,6 +31,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
 
   absl::Status Initialise() {
+    backend_.MakeCurrent();
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
     VOXCONV_RETURN_IF_CUDA_ERROR(

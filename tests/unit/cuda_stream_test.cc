@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/backend.h"
@@ -107,6 +108,38 @@ TEST_F(CudaStreamTest, OutOfMemoryIsAStatusAfterWhichWorkGoesOn) {
   }
   EXPECT_TRUE(small.stream->Synchronize().ok());
   EXPECT_EQ(backend->BytesInUse(), 0);
+}
+
+TEST_F(CudaStreamTest, FreedBlocksCountAsTheLimitSays) {
+  constexpr int64_t kMiB = 1 << 20, kLimit = 64 * kMiB;
+  const auto backend = *CudaBackend::Create({.memory_limit = kLimit});
+  const ExecutionContext small{backend.get(), &backend->main_stream(), nullptr};
+  for (const int64_t mib : {60, 40, 50, 8, 7, 6, 64, 1}) {
+    const auto array = AllocateArray<uint8_t>(mib * kMiB, small);
+    ASSERT_TRUE(array.ok()) << array.status();
+    EXPECT_LE(backend->BytesInUse() + backend->CachedBytes(), kLimit + kLimit / 8) << mib;
+  }
+}
+
+// Two backends of one thread, and one of them in another thread.
+TEST_F(CudaStreamTest, EachBackendHasItsDevice) {
+  auto other = CudaBackend::Create({.device = 1});
+  if (!other.ok()) GTEST_SKIP() << other.status().message();
+  const ExecutionContext second{other->get(), &(*other)->main_stream(), nullptr};
+  const auto sorts = [](const ExecutionContext& context) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(
+        const auto rows, CopyToBackend<Coordinate>(std::vector<Coordinate>{{0, 3, 4, 5}}, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto axes, context.backend->SplitCoordinates(rows, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> host, CopyToHost(axes, context));
+    EXPECT_EQ(host, (std::vector<int32_t>{0, 3, 4, 5}));
+    return context.stream->Synchronize();
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(sorts(context_), absl::OkStatus());
+    EXPECT_EQ(sorts(second), absl::OkStatus());
+  }
+  std::thread([&] { EXPECT_EQ(sorts(second), absl::OkStatus()); }).join();
+  std::thread([&] { EXPECT_EQ(sorts(context_), absl::OkStatus()); }).join();
 }
 
 // A lane inside a lane's work, both and the trunk collecting.
