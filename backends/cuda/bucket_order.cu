@@ -75,10 +75,10 @@ __device__ void CountOffsets(const Masks& masks, int word, int32_t* counts,
   atomicAdd(counts + word * 32 + threadIdx.x % 32, count);
 }
 
-// What a row's key is, by three rules. Each has what a block knows of the rows in shared memory: a
-// Shared, and SharedInts(num_bits) entries behind `ints`. Every block finds it for itself, which
-// takes less than a kernel before that the others wait for. All threads of a block construct the
-// rule, and meet while they do.
+// What a row's key is, by three rules. Each has what a block knows of the rows: a Shared in shared
+// memory, and Ints(num_bits) entries behind `ints`, there too if they fit. Every block finds it for
+// itself, which takes less than a kernel before that the others wait for. All threads of a block
+// construct the rule, and meet while they do.
 
 // The key of core/mask_order.h for masks of one word.
 class PairedKeys {
@@ -91,7 +91,7 @@ class PairedKeys {
     int32_t beside[32][32];  // sampled rows
     uint8_t rank[32][32];    // of the second rarest offset
   };
-  static constexpr int SharedInts(int) { return 0; }
+  static constexpr int Ints(int) { return 0; }
 
   __device__ PairedKeys(const Masks& masks, int32_t*, Shared& shared)
       : masks_(masks), shared_(shared) {
@@ -164,7 +164,7 @@ class PairedKeys {
 class PlaceKeys {
  public:
   struct Shared {};
-  static constexpr int SharedInts(int num_bits) { return 2 * OffsetRoom(num_bits); }
+  static constexpr int Ints(int num_bits) { return 2 * OffsetRoom(num_bits); }
 
   __device__ PlaceKeys(const Masks& masks, int32_t* ints, Shared&)
       : masks_(masks), place_(ints + OffsetRoom(masks.num_bits)) {
@@ -210,7 +210,7 @@ class PlaceKeys {
 class MaskKeys {
  public:
   struct Shared {};
-  static constexpr int SharedInts(int) { return 0; }
+  static constexpr int Ints(int) { return 0; }
 
   __device__ MaskKeys(const Masks& masks, int32_t*, Shared&) : masks_(masks) { __syncthreads(); }
   __device__ uint32_t KeyOfRow(int64_t row) const { return masks_.words[row]; }
@@ -220,14 +220,18 @@ class MaskKeys {
 };
 
 // keys[row], and where `histograms` is given, [blocks, buckets]: rows of each block with each key.
-// Block b has rows [b * block_rows, (b + 1) * ...).
-template <typename Key, typename Rule>
+// Block b has rows [b * block_rows, (b + 1) * ...). `large`: [blocks, Ints(num_bits)] for the rule
+// where kLarge, or else nothing.
+template <typename Key, typename Rule, bool kLarge>
 __global__ void __launch_bounds__(kThreads)
-    MakeKeys(Masks masks, int64_t block_rows, int buckets, Key* keys, int32_t* histograms) {
+    MakeKeys(Masks masks, int64_t block_rows, int buckets, Key* keys, int32_t* histograms,
+             int32_t* large) {
   extern __shared__ int32_t histogram[];
   __shared__ typename Rule::Shared shared;
   for (int b = threadIdx.x; b < buckets; b += kThreads) histogram[b] = 0;
-  const Rule rule(masks, histogram + buckets, shared);
+  int32_t* const ints =
+      kLarge ? large + int64_t{blockIdx.x} * Rule::Ints(masks.num_bits) : histogram + buckets;
+  const Rule rule(masks, ints, shared);
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = min(first + block_rows, masks.rows);
   for (int64_t row = first + threadIdx.x; row < last; row += kThreads) {
@@ -308,11 +312,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void FillRows(int64_t rows, int32_t* order) {
-  const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (row < rows) order[row] = static_cast<int32_t>(row);
-}
-
 // Rows of a block, where there are at most kMaxBlocks.
 int64_t BlockRows(int64_t rows) { return CeilDiv(CeilDiv(rows, kMaxBlocks), kThreads) * kThreads; }
 
@@ -326,10 +325,10 @@ absl::Status SortBuckets(const Masks& masks, int buckets, int32_t* order,
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> histograms,
                            AllocateArray<int32_t>(blocks * buckets, context));
   const dim3 grid(static_cast<unsigned>(blocks));
-  const auto make_keys = MakeKeys<uint16_t, Rule>;
-  VOXCONV_LAUNCH(make_keys, grid, kThreads,
-                 (buckets + Rule::SharedInts(masks.num_bits)) * sizeof(int32_t), context, masks,
-                 block_rows, buckets, keys.data(), histograms.data());
+  const auto make_keys = MakeKeys<uint16_t, Rule, false>;
+  VOXCONV_LAUNCH(
+      make_keys, grid, kThreads, (buckets + Rule::Ints(masks.num_bits)) * sizeof(int32_t), context,
+      masks, block_rows, buckets, keys.data(), histograms.data(), static_cast<int32_t*>(nullptr));
   VOXCONV_LAUNCH(ScatterRows, grid, kThreads,
                  buckets * sizeof(int32_t) + kWarps * buckets * sizeof(uint16_t), context,
                  keys.data(), masks.rows, block_rows, histograms.data(), buckets, order);
@@ -343,13 +342,18 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted, AllocateArray<uint32_t>(masks.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(masks.rows, context));
-  VOXCONV_LAUNCH(FillRows, GridFor(masks.rows, kThreads), kThreads, 0, context, masks.rows,
-                 as_given.data());
+  VOXCONV_RETURN_IF_ERROR(FillWithIndex(as_given.data(), masks.rows, context));
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
-  const auto make_keys = MakeKeys<uint32_t, Rule>;
-  VOXCONV_LAUNCH(make_keys, grid, kThreads, Rule::SharedInts(masks.num_bits) * sizeof(int32_t),
-                 context, masks, block_rows, 0, keys.data(), static_cast<int32_t*>(nullptr));
+  const int64_t ints = Rule::Ints(masks.num_bits), bytes = ints * int64_t{sizeof(int32_t)};
+  // The largest kernels have too many offsets for shared memory, of which Shared is a part.
+  const bool large =
+      bytes + int64_t{sizeof(typename Rule::Shared)} > AsCuda(context).max_shared_memory();
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> memory,
+                           AllocateArray<int32_t>(large ? grid.x * ints : 0, context));
+  const auto make_keys = large ? MakeKeys<uint32_t, Rule, true> : MakeKeys<uint32_t, Rule, false>;
+  VOXCONV_LAUNCH(make_keys, grid, kThreads, large ? 0 : bytes, context, masks, block_rows, 0,
+                 keys.data(), static_cast<int32_t*>(nullptr), memory.data());
   return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
                    context);
 }

@@ -18,7 +18,17 @@ absl::Status Sort(const Key* keys, Key* sorted_keys, const int32_t* values, int3
   });
 }
 
+__global__ void IndexKernel(int32_t* to, int64_t size) {
+  if (const int64_t i = GlobalThread(); i < size) to[i] = static_cast<int32_t>(i);
+}
+
 }  // namespace
+
+absl::Status FillWithIndex(int32_t* to, int64_t size, const ExecutionContext& context) {
+  constexpr int kThreads = 256;
+  VOXCONV_LAUNCH(IndexKernel, GridFor(size, kThreads), kThreads, 0, context, to, size);
+  return absl::OkStatus();
+}
 
 absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,

@@ -25,6 +25,9 @@ absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_
                        int32_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
 
+// to[i] = i.
+absl::Status FillWithIndex(int32_t* to, int64_t size, const ExecutionContext& context);
+
 // sums[i] = counts[0] + ... + counts[i - 1], in 64 bits.
 absl::Status ExclusiveSum(const int32_t* counts, int64_t* sums, int64_t size,
                           const ExecutionContext& context);

@@ -12,16 +12,11 @@ namespace {
 
 constexpr int kBlock = 256;
 
-__global__ void FillRowOrder(int64_t rows, int32_t* order) {
-  const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (row < rows) order[row] = static_cast<int32_t>(row);
-}
-
 // Keys as the CPU backend's: the mask, or its rank in the sequence of reflected Gray codes; of a
 // mask longer than 64 bits the first 64.
 template <typename Key>
-__global__ void MakeKeys(const uint32_t* masks, int64_t rows, int words, bool gray, Key* keys,
-                         int32_t* order) {
+__global__ void MakeMaskKeys(const uint32_t* masks, int64_t rows, int words, bool gray, Key* keys,
+                             int32_t* order) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   Key key = masks[row * words];
@@ -40,7 +35,7 @@ absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int bits,
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> sorted_keys, AllocateArray<Key>(rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(rows, context));
-  VOXCONV_LAUNCH(MakeKeys<Key>, GridFor(rows, kBlock), kBlock, 0, context, masks, rows, words,
+  VOXCONV_LAUNCH(MakeMaskKeys<Key>, GridFor(rows, kBlock), kBlock, 0, context, masks, rows, words,
                  order == MaskOrder::kGray, keys.data(), as_given.data());
   // Stable, so that rows of one mask stay in order and neighbours in memory.
   return SortByKey(keys.data(), sorted_keys.data(), as_given.data(), row_order, rows,
@@ -50,7 +45,7 @@ absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int bits,
 absl::Status OrderSplit(const MaskSorted& result, int s, MaskOrder order, int64_t rows,
                         int32_t* row_order, const ExecutionContext& context) {
   if (order == MaskOrder::kNone) {
-    VOXCONV_LAUNCH(FillRowOrder, GridFor(rows, kBlock), kBlock, 0, context, rows, row_order);
+    VOXCONV_RETURN_IF_ERROR(FillWithIndex(row_order, rows, context));
     return absl::OkStatus();
   }
   const uint32_t* masks = result.masks.data() + s * rows * result.words;

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kBlock = 256;
 
-__device__ int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-
 // The offset that pair i belongs to: the last k with offset_ptr[k] <= i.
 __device__ int OffsetOf(const int64_t* offset_ptr, int num_offsets, int64_t i) {
   int lo = 0, hi = num_offsets;

@@ -12,11 +12,9 @@ using unique_rows::SortedKeys;
 constexpr int kThreads = 256;
 constexpr int32_t kNoBatch = -1;  // of candidates of rows past the inputs' end
 
-__device__ int64_t ThreadIndex() { return int64_t{blockIdx.x} * kThreads + threadIdx.x; }
-
 __global__ void __launch_bounds__(kThreads)
     CandidatesKernel(ExpansionLevelCuda level, int64_t size, Coordinate* candidates) {
-  const int64_t index = ThreadIndex();
+  const int64_t index = GlobalThread();
   if (index >= size) return;
   const CandidateRuleCuda& rule = level.rule;
   const int64_t row = index / rule.num_candidates();
@@ -35,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     ModularKernel(CandidateRuleCuda rule, const Coordinate* candidates, int64_t size,
                   uint8_t* keep) {
-  const int64_t index = ThreadIndex();
+  const int64_t index = GlobalThread();
   if (index >= size) return;
   const Coordinate q = candidates[index];
   keep[index] =
@@ -45,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     BoundaryKernel(ExpansionLevelCuda level, const Coordinate* candidates, int64_t size,
                    uint8_t* keep) {
-  const int64_t index = ThreadIndex();
+  const int64_t index = GlobalThread();
   if (index >= size || keep[index] == 0) return;
   const CandidateRuleCuda& rule = level.rule;
   const Coordinate q = candidates[index];
@@ -61,7 +59,7 @@ template <typename Key>
 __global__ void __launch_bounds__(kThreads)
     NumberKernel(CellsCuda cells, const Coordinate* kept, const int64_t* num_kept, int64_t size,
                  Key* keys) {
-  const int64_t index = ThreadIndex();
+  const int64_t index = GlobalThread();
   if (index >= size) return;
   keys[index] =
       index < *num_kept ? static_cast<Key>(cells.NumberOf(kept[index])) : SortedKeys<Key>::kNone;

@@ -44,8 +44,6 @@ struct Tables {
   int32_t* failed;  // [samples]
 };
 
-__device__ int64_t ThreadIndex() { return int64_t{blockIdx.x} * kThreads + threadIdx.x; }
-
 // In units of the tensor stride, relative to the sample's corner.
 __device__ void ToVoxel(const Coordinate& c, const PshSample& sample, const Int3& stride,
                         uint32_t p[3]) {
@@ -59,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint32_t block[kMaxBatch + 1];
   for (int i = threadIdx.x; i <= kMaxBatch; i += kThreads) block[i] = 0;
   __syncthreads();
-  if (const int64_t row = ThreadIndex(); row < num_rows) atomicAdd(block + rows[row].b, 1u);
+  if (const int64_t row = GlobalThread(); row < num_rows) atomicAdd(block + rows[row].b, 1u);
   __syncthreads();
   for (int i = threadIdx.x; i <= kMaxBatch; i += kThreads) {
     if (block[i] > 0) atomicAdd(counts + i, static_cast<unsigned long long>(block[i]));
@@ -67,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) AssignKernel(Buckets buckets) {
-  const int64_t row = ThreadIndex();
+  const int64_t row = GlobalThread();
   if (row >= buckets.num_rows) return;
   const Coordinate c = buckets.rows[row];
   const PshSample& sample = buckets.samples[c.b];
@@ -80,14 +78,14 @@ __global__ void __launch_bounds__(kThreads) AssignKernel(Buckets buckets) {
 }
 
 __global__ void __launch_bounds__(kThreads) MembersKernel(Buckets buckets) {
-  const int64_t row = ThreadIndex();
+  const int64_t row = GlobalThread();
   if (row >= buckets.num_rows) return;
   buckets.members[buckets.begin[buckets.bucket_of[row]] + buckets.rank[row]] =
       static_cast<int32_t>(row);
 }
 
 __global__ void __launch_bounds__(kThreads) NumberKernel(uint32_t* numbers, int64_t size) {
-  if (const int64_t i = ThreadIndex(); i < size) numbers[i] = static_cast<uint32_t>(i);
+  if (const int64_t i = GlobalThread(); i < size) numbers[i] = static_cast<uint32_t>(i);
 }
 
 enum class Claim { kDone, kTaken, kDuplicate };
@@ -173,7 +171,7 @@ struct Placer {
 
 __global__ void __launch_bounds__(kThreads)
     PlaceKernel(Buckets buckets, Tables tables, const uint32_t* order, int64_t num_buckets) {
-  const int64_t warp = ThreadIndex() / kWarp;
+  const int64_t warp = GlobalThread() / kWarp;
   if (warp >= num_buckets) return;
   const uint32_t bucket = order[warp];
   const int size = static_cast<int>(buckets.size[bucket]);
@@ -194,7 +192,7 @@ template <typename Tag>
 __global__ void __launch_bounds__(kThreads)
     TagKernel(const Coordinate* rows, Int3 stride, const PshSample* samples, const int32_t* h,
               int64_t num_slots, Tag* tags) {
-  const int64_t slot = ThreadIndex();
+  const int64_t slot = GlobalThread();
   if (slot >= num_slots) return;
   uint32_t p[3] = {0, 0, 0};
   if (const int32_t row = h[slot]; row >= 0) {

@@ -5,6 +5,7 @@
 #include <cub/block/block_store.cuh>
 #include <utility>
 
+#include "backends/cuda/coordinate_rows.cuh"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_primitives.h"
 #include "mapping/sorted_search/sorted_keys_cuda.h"
@@ -39,24 +40,19 @@ struct Cells {
   __device__ uint64_t Upper(const Coordinate& c) const { return (*this)(c) >> low_bits; }
 };
 
-__device__ Coordinate LoadRow(const Coordinate* rows, int64_t i) {
-  const int4 c = __ldg(reinterpret_cast<const int4*>(rows) + i);
-  return {c.x, c.y, c.z, c.w};
-}
-
 // Thread `size` writes the end.
 __global__ void __launch_bounds__(kThreads)
     PackKernel(const Coordinate* rows, int64_t size, uint64_t* keys) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i > size) return;
-  keys[i] = i == size ? kEndKey : SearchKey(LoadRow(rows, i));
+  keys[i] = i == size ? kEndKey : SearchKey(LoadRow(InterleavedRows{rows}, i));
 }
 
 // Counts the voxels of every bin; rank[i]: how many of voxel i's came before it, in any order.
 __global__ void __launch_bounds__(kThreads)
     CountKernel(const Coordinate* rows, int64_t size, Cells bins, int32_t* counts, int32_t* rank) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < size) rank[i] = atomicAdd(counts + bins.Upper(LoadRow(rows, i)), 1);
+  if (i < size) rank[i] = atomicAdd(counts + bins.Upper(LoadRow(InterleavedRows{rows}, i)), 1);
 }
 
 // counts[0 .. 2^kMaxBinBits) becomes its exclusive sum. One block.
@@ -81,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
     if (i < CeilDiv(size, kChunk) * kChunk) keys[i] = kEndKey;
     return;
   }
-  const Coordinate c = LoadRow(rows, i);
+  const Coordinate c = LoadRow(InterleavedRows{rows}, i);
   const int32_t position = __ldg(first + bins.Upper(c)) + rank[i];
   keys[position] = SearchKey(c);
   row[position] = static_cast<int32_t>(i);
@@ -142,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
                 uint32_t* values) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= size) return;
-  const uint64_t cell = cells(LoadRow(rows, i));
+  const uint64_t cell = cells(LoadRow(InterleavedRows{rows}, i));
   groups[i] = static_cast<Group>(cell >> cells.low_bits);
   const uint32_t low = static_cast<uint32_t>(cell) & ((1u << cells.low_bits) - 1);
   values[i] = low << row_bits | static_cast<uint32_t>(i);
@@ -165,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i == size) keys[size] = kEndKey;
   if (i >= size) return;
   const int32_t row = static_cast<int32_t>(value & ((1u << row_bits) - 1));
-  const uint64_t key = SearchKey(LoadRow(rows, row));
+  const uint64_t key = SearchKey(LoadRow(InterleavedRows{rows}, row));
   const auto is_inside = [&](int64_t j) { return j >= first && j < first + kThreads; };
   const auto group_at = [&](int64_t j) {
     return is_inside(j) ? block_groups[j - first] : groups[j];

@@ -140,6 +140,15 @@ TEST(CudaKernelMapTest, ConvertsAsTheCpuDoes) {
   }
 }
 
+// More offsets than what is known of each finds room for in shared memory.
+TEST(CudaKernelMapTest, OrdersRowsOfTheLargestKernels) {
+  VOXCONV_NEED_CUDA(unit);
+  const auto backend = *CpuBackend::Create({.threads = 1});
+  const ExecutionContext cpu{backend.get(), &backend->main_stream(), nullptr};
+  CheckAgainstCpu({50, 60, 29791, true}, {MapLayout::kMaskSorted, MaskOrder::kRarest}, cpu,
+                  unit->context);
+}
+
 TEST(CudaKernelMapTest, RefusesSplits) {
   VOXCONV_NEED_CUDA(unit);
   const KernelMap map = Upload({5, 5, 3, false}, false, unit->context);
