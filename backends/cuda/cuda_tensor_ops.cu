@@ -12,8 +12,7 @@
 namespace voxconv {
 namespace {
 
-// A NaN stays one.
-__device__ float Activate(float v, bool relu) { return relu && v < 0.0f ? 0.0f : v; }
+__device__ float Activate(float v, bool relu) { return relu ? Relu(v) : v; }
 
 // A thread keeps the scales and shifts of its channels while it goes down the rows.
 template <typename From, typename To, int V>

@@ -43,6 +43,17 @@ __device__ inline __nv_bfloat16 Narrow<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+// A NaN stays one.
+__device__ inline float Relu(float value) {
+#if __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(result) : "f"(value));
+  return result;
+#else
+  return value < 0.0f ? 0.0f : value;
+#endif
+}
+
 // Calls run.operator()<T, V>() for the stored type and the widest pack, of 16 bytes or of one
 // element, that all the `pointers` allow; `size` is what packs must divide, the channels or, where
 // they do not matter, all elements.

@@ -19,7 +19,7 @@ __device__ __forceinline__ float Finish(const ImplicitGemmArgs& args, int64_t ro
   if (args.residual != nullptr) {
     sum += Widen(static_cast<const Element*>(args.residual)[row * args.c_out + c]);
   }
-  return args.relu ? fmaxf(sum, 0.0f) : sum;
+  return args.relu ? Relu(sum) : sum;
 }
 
 // Stores the sum of channel c (where it exists): finished, or as a partial sum of part `part`.
@@ -106,7 +106,7 @@ __device__ __forceinline__ void FinishWords(const ImplicitGemmArgs& args,
   }
   if (args.relu) {
 #pragma unroll
-    for (int t = 0; t < 4; ++t) sums[t] = {fmaxf(sums[t].x, 0.0f), fmaxf(sums[t].y, 0.0f)};
+    for (int t = 0; t < 4; ++t) sums[t] = {Relu(sums[t].x), Relu(sums[t].y)};
   }
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
@@ -172,7 +172,7 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       const float x = value[v * kVector + i];
-      vector.v[i] = Narrow<Element>(args.relu ? fmaxf(x, 0.0f) : x);
+      vector.v[i] = Narrow<Element>(args.relu ? Relu(x) : x);
     }
     *reinterpret_cast<Vector*>(static_cast<Element*>(args.output) + offset + v * kVector) = vector;
   }

@@ -371,7 +371,7 @@ class WarpTile {
       const int channel = channel_ + mine % kEights * 8;
       const bool valid = row >= 0 && channel < args_.c_out;
       if constexpr (Config::kSize == 2) {
-        StoreHalves(first, row, channel, valid);
+        StoreVector(first, row, channel, valid);
       } else {
         float2 tiles[4], pairs[4];
 #pragma unroll
@@ -386,7 +386,7 @@ class WarpTile {
 
   // Finished where they are: halves then travel between lanes, not floats. This lane's vector goes
   // to `row`, if that is valid, from `channel` on.
-  __device__ void StoreHalves(int first, int32_t row, int channel, bool valid) {
+  __device__ void StoreVector(int first, int32_t row, int channel, bool valid) {
     const int64_t offset = int64_t{row} * args_.c_out + channel;
     uint32_t residual[4] = {};
     if (args_.residual != nullptr) {

@@ -74,8 +74,7 @@ struct TilePiece {
     const uint32_t rest = tile / tiles_n;
     channel = static_cast<int>((tile - rest * tiles_n) * kChannels);
     first_row = (tiles_m - 1 - rest / parts) * kRows;
-    part = static_cast<int>(rest % parts);
-    split = part;
+    split = static_cast<int>(rest % parts);
     share_offsets = args.share_offsets;
     words = SplitWords(args, split);
   }
@@ -89,7 +88,7 @@ struct TilePiece {
   int share, max_shares, share_offsets;
   int64_t first_row;
   int channel;
-  int part, split;
+  int split;  // which is the part here: k_parts is 1
   int words;
 };
 

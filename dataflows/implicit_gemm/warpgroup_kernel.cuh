@@ -56,7 +56,7 @@ class TileMultiplier {
       AwaitEarlierKernels();  // a tile without pairs comes before the copiers have done so
       if (segment.shares > 1 && !AddShares(piece, segment.shares)) continue;
       StoreTile<Element, 2, Config::kChannels / 8>(
-          args_, piece.part, rows, piece.channel, [this](int r, int n) {
+          args_, piece.split, rows, piece.channel, [this](int r, int n) {
             return float2{sum_[n * 4 + r * 2], sum_[n * 4 + r * 2 + 1]};
           });
     }
