@@ -1,10 +1,8 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/fetch_on_demand/fetch_on_demand_cuda.h"
 #include "dataflows/fetch_on_demand/fgms_cuda.h"
 
@@ -125,25 +123,23 @@ absl::Status RunLaunch(const CudaPlan& plan, const FgmsLaunch& launch, const Ker
   return flush();
 }
 
-template <typename T>
-__global__ void RoundSum(const float* sum, int64_t size, T* output) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (4 * i + 4 <= size) {
-    const float4 four = reinterpret_cast<const float4*>(sum)[i];
-    T rounded[4] = {static_cast<T>(four.x), static_cast<T>(four.y), static_cast<T>(four.z),
-                    static_cast<T>(four.w)};
-    reinterpret_cast<uint2*>(output)[i] = *reinterpret_cast<const uint2*>(rounded);
-  } else {
-    for (int64_t j = 4 * i; j < size; ++j) output[j] = static_cast<T>(sum[j]);
-  }
+template <typename T, int V>
+__global__ void RoundSum(const float* sum, int64_t packs, T* output) {
+  const int64_t i = GlobalThread();
+  if (i >= packs) return;
+  const Pack<float, V> in = reinterpret_cast<const Pack<float, V>*>(sum)[i];
+  Pack<T, V> out;
+  for (int j = 0; j < V; ++j) out.v[j] = Narrow<T>(in.v[j]);
+  reinterpret_cast<Pack<T, V>*>(output)[i] = out;
 }
 
-template <typename T>
 absl::Status RoundTo(const float* sum, const TensorView& output, const ExecutionContext& context) {
   const int64_t size = output.rows * output.channels;
-  VOXCONV_LAUNCH(RoundSum<T>, GridFor(CeilDiv(size, 4), kThreads), kThreads, 0, context, sum, size,
-                 static_cast<T*>(output.data));
-  return absl::OkStatus();
+  return WithPack(output.dtype, size, {output.data}, [&]<typename T, int V>() {
+    VOXCONV_LAUNCH((RoundSum<T, V>), GridFor(size / V, kThreads), kThreads, 0, context, sum,
+                   size / V, static_cast<T*>(output.data));
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
@@ -206,11 +202,7 @@ absl::Status ForwardFetchOnDemandCuda(const DataflowPlan& base_plan, const Kerne
     }
     VOXCONV_RETURN_IF_ERROR(RunLaunch(plan, launch, map, operands, context));
   }
-  if (shape.dtype == DType::kF16) {
-    VOXCONV_RETURN_IF_ERROR(RoundTo<__half>(sum, args.output, context));
-  } else if (shape.dtype == DType::kBF16) {
-    VOXCONV_RETURN_IF_ERROR(RoundTo<__nv_bfloat16>(sum, args.output, context));
-  }
+  if (rounds) VOXCONV_RETURN_IF_ERROR(RoundTo(sum, args.output, context));
   if (Counters* counters = context.counters()) counters->Add(plan.counters());
   return absl::OkStatus();
 }

@@ -5,10 +5,3 @@ voxconv_add_test(dataflow_ggs_test
 voxconv_add_test(dataflow_hash2col_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_hash2col_test.cc
   LIBS voxconv_dataflow_hash2col voxconv_backend_cpu LABELS unit)
-if(VOXCONV_HAVE_CUDA)
-  voxconv_add_test(dataflow_ggs_cuda_test
-    SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_ggs_cuda_test.cc
-    LIBS voxconv_dataflow_gather_gemm_scatter voxconv_dataflow_hash2col voxconv_backend_cpu
-         voxconv_backend_cuda
-    LABELS unit)
-endif()

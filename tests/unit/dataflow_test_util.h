@@ -161,8 +161,8 @@ inline std::vector<ConvProblem> EdgeCases() {
           {DensityMap(60, 53, 343, 0.05), 4, 9},  {DensityMap(300, 700, 27, 0.1), 32, 64}};
 }
 
-// `spec` in `context`, on memory that holds NaN wherever nothing was written. The features lie
-// behind `skipped` elements of other data, so that they begin at any address.
+// `spec` in `context`, on memory that holds NaN wherever nothing was written. The features, and the
+// output, lie behind `skipped` elements of other data, so that they begin at any address.
 inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
                                                 const Registry& registry, const std::string& spec,
                                                 const ConvProblem& problem, int64_t skipped = 0,
@@ -181,8 +181,13 @@ inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor weights,
       Tensor::FromHost(problem.weights, num_offsets * problem.c_in, problem.c_out, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           Tensor::Create(problem.map.num_outputs, problem.c_out, dtype, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor results,
+      Tensor::Create(problem.map.num_outputs * problem.c_out + skipped, 1, dtype, context));
+  TensorView output = results.view();
+  output.data = static_cast<char*>(output.data) + skipped * SizeOf(dtype);
+  output.rows = problem.map.num_outputs;
+  output.channels = problem.c_out;
   const KernelMap pairs = ToKernelMap(problem.map, context);
   Workspace workspace;
   // Not the dataflow but its caller refuses what it does not support.
@@ -203,10 +208,12 @@ inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
   if (const int64_t bytes = plan->booking().total_bytes(); bytes > 0) {
     VOXCONV_RETURN_IF_ERROR(poison(workspace.Get<char>(0), bytes));
   }
-  VOXCONV_RETURN_IF_ERROR(poison(output.view().data, output.view().bytes()));
+  VOXCONV_RETURN_IF_ERROR(poison(results.view().data, results.view().bytes()));
   VOXCONV_RETURN_IF_ERROR(
-      dataflow->Forward(*plan, map, {input, weights.view(), output.view()}, workspace, context));
-  return output.ToHost(context);
+      dataflow->Forward(*plan, map, {input, weights.view(), output}, workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<float> values, results.ToHost(context));
+  values.erase(values.begin(), values.begin() + skipped);
+  return values;
 }
 
 struct ConvResult {

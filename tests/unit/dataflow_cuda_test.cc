@@ -6,8 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/stream_fork.h"
 #include "dataflow_test_util.h"
+#include "dataflows/direct/register.h"
+#include "dataflows/fetch_on_demand/register.h"
 #include "dataflows/gather_gemm_scatter/register.h"
 #include "dataflows/hash2col/register.h"
+#include "dataflows/implicit_gemm/register.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
 
@@ -18,8 +21,11 @@ absl::StatusOr<std::vector<float>> RunAt(int64_t skipped, const std::string& spe
                                          const ConvProblem& problem, DType dtype,
                                          const ExecutionContext& context) {
   Registry registry;
+  VOXCONV_RETURN_IF_ERROR(RegisterDirect(registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterFetchOnDemand(registry));
   VOXCONV_RETURN_IF_ERROR(RegisterGatherGemmScatter(registry));
   VOXCONV_RETURN_IF_ERROR(RegisterHash2col(registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterImplicitGemm(registry));
   return RunOn(context, registry, spec, problem, skipped, dtype);
 }
 
@@ -43,10 +49,25 @@ TEST(GatherGemmScatterCudaTest, MoreOffsetsThanALaunchMoves) {
   ExpectEqualsBruteForce(0, "hash2col", problem, cuda->context);
 }
 
-TEST(GatherGemmScatterCudaTest, FeaturesAtAnyAddress) {
+// The largest kernel that a geometry may have, 32,768 offsets, most of them without a pair.
+TEST(DataflowCudaTest, TheMostOffsets) {
+  VOXCONV_NEED_CUDA(cuda);
+  std::vector<int64_t> sizes(32768, 0);
+  for (size_t k = 0; k < sizes.size(); k += 61) sizes[k] = static_cast<int64_t>(k % 19);
+  const ConvProblem problem(RandomMap(70, 90, sizes, 5), 4, 8);
+  for (const char* spec :
+       {"direct", "fetch_on_demand", "gather_gemm_scatter", "gather_gemm_scatter:map=coded_csr",
+        "gather_gemm_scatter:order=weight", "hash2col", "implicit_gemm",
+        "implicit_gemm:mask_sort=rarest", "implicit_gemm:mask_sort=rarest,splits=3"}) {
+    ExpectEqualsBruteForce(0, spec, problem, cuda->context);
+  }
+}
+
+TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
   VOXCONV_NEED_CUDA(cuda);
   const ConvProblem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
-  for (const char* spec : {"gather_gemm_scatter", "gather_gemm_scatter:order=weight", "hash2col"}) {
+  for (const char* spec : {"direct", "fetch_on_demand", "gather_gemm_scatter",
+                           "gather_gemm_scatter:order=weight", "hash2col", "implicit_gemm"}) {
     for (const int64_t skipped : {1, 2, 3}) {
       ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);
     }
