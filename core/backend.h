@@ -54,8 +54,10 @@ class Branches {
   virtual ~Branches() = default;  // joins
   // Calls `work` with a context whose stream comes after what was queued on the trunk when the
   // branches were opened, after earlier work of the same lane, and as Follow says. Any lane >= 0;
-  // lanes may share streams. `work` may use the trunk and call Run itself. Returns the number that
-  // Wait and Follow take, or the error of `work`.
+  // lanes other than 0 may share streams. `work` may use the trunk and call Run itself. What is
+  // freed meanwhile of its stream's memory must not be in use on the trunk: work that lets the
+  // trunk free what lanes have made belongs in lane 0. Returns the number that Wait and Follow
+  // take, or the error of `work`.
   virtual absl::StatusOr<int> Run(int lane, const Work& work) = 0;
   // All that Run is given from now on comes after the work of this number.
   virtual absl::Status Follow(int number) = 0;

@@ -61,9 +61,11 @@ class NetworkRunner {
   // Synchronises the stream if stages are profiled. Otherwise the results are queued on the
   // backend's main stream when this returns, and the arguments must live until they are there. The
   // host waits where a size must be known, on CUDA: once for the output coordinates of each chain
-  // of strided layers with one plugin (or more often, see OutputCoords::ComputeChain), and once for
-  // the pairs of each map that a dataflow or pooling takes in a layout other than a table. An error
-  // of work that is only queued comes from a later synchronisation.
+  // of strided layers with one plugin (or more often, see OutputCoords::ComputeChain), once for the
+  // pairs of each map that a dataflow or pooling takes in a layout other than a table, once a
+  // global pooling, and as often as a mapping must to build an index: perfect_hash, octree and the
+  // cuckoo table do, the others do not. An error of work that is only queued comes from a later
+  // synchronisation.
   absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
 
   // Records a frame for replays, after a plain run that makes maps, plans and workspace of the

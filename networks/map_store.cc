@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace voxconv {
+namespace {
+
+// Lanes of branches: one for the chains of output coordinates, which the host waits for, and what
+// comes of each index in one, so that none has to wait for another.
+constexpr int kChainLane = 0;
+constexpr int LaneOfIndex(int index) { return 1 + index; }
+
+}  // namespace
 
 MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
   std::vector<bool> listed(network.maps.maps.size(), false);
@@ -54,12 +62,10 @@ absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionCo
     return absl::OkStatus();
   };
   if (branches_ == nullptr) return compute(context, {});
-  // In a lane that no index has, while there are lanes enough, so that the wait is for nothing
-  // else. Held here: if memory runs out meanwhile, building is abandoned.
+  // Held here: if memory runs out meanwhile, building is abandoned.
   const std::shared_ptr<Branches> branches = branches_;
-  const auto lane = static_cast<int>(indices_.size());
   VOXCONV_ASSIGN_OR_RETURN(const int piece,
-                           branches->Run(lane, [&](const ExecutionContext& branch) {
+                           branches->Run(kChainLane, [&](const ExecutionContext& branch) {
                              absl::Status queued;
                              const absl::Status status = compute(branch, [&] {
                                queued = branch.stream->Submit();  // before what is queued beside it
@@ -193,13 +199,12 @@ absl::StatusOr<bool> MapStore::BuildNext(size_t end, RunReport& report) {
   return false;
 }
 
-// All that comes of one index goes into one lane, so that none has to wait for another.
 absl::Status MapStore::BuildOnBranch(int slot, RunReport& report) {
   const auto build = [&](const ExecutionContext& branch) {
     LayerReport ignored;
     return Fill(slot, branch, ignored, report);
   };
-  VOXCONV_ASSIGN_OR_RETURN(piece_[slot], branches_->Run(RootOf(slot).index, build));
+  VOXCONV_ASSIGN_OR_RETURN(piece_[slot], branches_->Run(LaneOfIndex(RootOf(slot).index), build));
   return absl::OkStatus();
 }
 

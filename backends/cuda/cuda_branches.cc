@@ -12,6 +12,10 @@ namespace {
 
 constexpr int kMaxLanes = 8;
 
+// Lane 0 has a stream of its own: while its work runs layers of the trunk, these free what other
+// lanes have made, which those must hold.
+constexpr int StreamOfLane(int lane) { return lane == 0 ? 0 : 1 + (lane - 1) % (kMaxLanes - 1); }
+
 }  // namespace
 
 // Lanes are streams that the backend keeps. A lane's memory is read on the main stream too, so that
@@ -44,7 +48,7 @@ class CudaBackend::CudaBranches final : public Branches {
 
   absl::StatusOr<int> Run(int lane, const Work& work) override {
     VOXCONV_CHECK(lane >= 0);
-    lane %= kMaxLanes;
+    lane = StreamOfLane(lane);
     // What work has queued that calls Run itself does not wait for the end of this.
     if (collecting_ != nullptr) VOXCONV_RETURN_IF_ERROR(collecting_->Submit());
     VOXCONV_ASSIGN_OR_RETURN(CudaStream* const stream, backend_.LaneStream(lane));

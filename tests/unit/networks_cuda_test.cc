@@ -1,6 +1,7 @@
 // Whole networks on CUDA against the same networks on the CPU.
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -295,6 +296,59 @@ TEST_F(NetworksCudaTest, WhatCannotBeRecordedIsRefused) {
     EXPECT_TRUE(context.stream->Synchronize().ok());
   }
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
+}
+
+// Each layer's map has an index of its own: more of them than there are streams to build them on,
+// while the host waits for the sizes of the coarser levels.
+TEST_F(NetworksCudaTest, MoreIndicesThanStreams) {
+  GraphBuilder b("many_maps");
+  int x = b.Conv("first", b.Input(4), 8, {.bias = true});
+  for (int level = 0; level < 3; ++level) {
+    for (int i = 0; i < 4; ++i) {
+      x = b.Conv(absl::StrCat("conv", level, "_", i), x, 8, {.bias = true, .relu = true});
+    }
+    x = b.Conv(absl::StrCat("down", level), x, 8,
+               {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}});
+  }
+  NetworkGraph graph = *std::move(b).Build(x);
+  InitializeParameters(graph, 5);
+  RunConfig config = Config("gather_gemm_scatter", DType::kF32);
+  config.profile_stages = false;
+  config.reuse_maps = false;
+  config.parallel_maps = false;
+  const auto expected = Run(graph, config, *cuda_->backend);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  config.parallel_maps = true;
+  for (int round = 0; round < 5; ++round) {
+    const auto output = Run(graph, config, *cuda_->backend);
+    ASSERT_TRUE(output.ok()) << output.status();
+    EXPECT_EQ(*output, *expected) << round;
+  }
+}
+
+// As on the CPU, a NaN in goes through activations: the same elements of the output are NaN.
+TEST_F(NetworksCudaTest, NaNSurvivesFusedActivations) {
+  GraphBuilder b("nan");
+  const int x = b.Conv("conv", b.Input(4), 32, {.bias = true, .relu = true});
+  const int y = b.Conv("wide", x, 64, {.bias = true});
+  NetworkGraph graph = *std::move(b).Build(b.Add("sum", y, b.Linear("one", x, 64), true));
+  InitializeParameters(graph, 5);
+  features_[4 * 100] = std::numeric_limits<float>::quiet_NaN();
+  const auto nans = [](const std::vector<float>& values) {
+    std::vector<bool> found;
+    for (const float value : values) found.push_back(std::isnan(value));
+    return found;
+  };
+  const auto expected = Run(graph, Config("gather_gemm_scatter", DType::kF32), *cpu_);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* dataflow : {"fetch_on_demand", "implicit_gemm", "implicit_gemm:tile=128"}) {
+    for (const DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+      const auto output = Run(graph, Config(dataflow, dtype), *cuda_->backend);
+      if (absl::IsUnimplemented(output.status())) continue;
+      ASSERT_TRUE(output.ok()) << output.status();
+      EXPECT_EQ(nans(*output), nans(*expected)) << dataflow << " " << ToString(dtype);
+    }
+  }
 }
 
 TEST_F(NetworksCudaTest, PoolingNetworksRun) {
