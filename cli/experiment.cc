@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +16,7 @@
 #include "cli/subprocess.h"
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/paired.h"
+#include "io/file_bytes.h"
 
 namespace voxconv::cli {
 namespace {
@@ -88,13 +87,14 @@ absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& va
   }
   if (values.count("inputs") == 0) return inputs;
   const std::string path = values["inputs"].as<std::string>();
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("--inputs: cannot read ", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<std::vector<InputSource>> more = experiment::ParseInputs(text.str());
+  const absl::StatusOr<std::string> text = ReadFileBytes(path);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(), absl::StrCat("--inputs ", text.status().message()));
+  }
+  absl::StatusOr<std::vector<InputSource>> more = experiment::ParseInputs(*text);
   if (!more.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", more.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--inputs ", path, ": ", more.status().message()));
   }
   inputs.insert(inputs.end(), more->begin(), more->end());
   return inputs;

@@ -1,3 +1,9 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -33,7 +39,42 @@ absl::Status Run(const Command& command, const std::vector<std::string>& args) {
   }
 }
 
+// A standard stream that the caller closed would give its number to the first file that is opened,
+// and what is printed would land in there. Opened the wrong way round, it fails as a closed one
+// does.
+void HoldStandardStreams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
+// Whether all that was printed has left the program.
+absl::Status FlushOutput() {
+  errno = 0;
+  const bool printed = !std::cout.flush().fail();
+  const bool flushed = std::fflush(stdout) == 0;
+  if (printed && flushed && std::ferror(stdout) == 0) return absl::OkStatus();
+  int reason = errno;
+  // It is gone where an earlier write failed; another one fails for the same.
+  if (reason == 0 && write(STDOUT_FILENO, "\n", 1) < 0) reason = errno;
+  return absl::DataLossError(
+      absl::StrCat("standard output cannot be written",
+                   reason == 0 ? "" : absl::StrCat(" (", std::strerror(reason), ")")));
+}
+
+// The exit code of a command that ended with `status`; prints its error or that of its output.
+int Finish(const std::string& name, absl::Status status) {
+  const absl::Status output = FlushOutput();
+  if (status.ok() || status.code() == absl::StatusCode::kCancelled) status = output;
+  if (status.ok()) return 0;
+  std::cerr << "voxconv " << name << ": " << absl::StrReplaceAll(status.message(), {{"\n", " "}})
+            << "\n";
+  return 1;
+}
+
 int Main(int argc, char** argv) {
+  HoldStandardStreams();
   if (argc < 2) {
     PrintUsage(std::cerr);
     return 2;
@@ -41,20 +82,15 @@ int Main(int argc, char** argv) {
   const std::string name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") {
     PrintUsage(std::cout);
-    return 0;
+    return Finish(name, absl::OkStatus());
   }
   if (name == "--version") {
     std::cout << "voxconv " << VOXCONV_VERSION << "\n";
-    return 0;
+    return Finish(name, absl::OkStatus());
   }
   for (const Command& command : Commands()) {
     if (name != command.name) continue;
-    const absl::Status status = Run(command, std::vector<std::string>(argv + 2, argv + argc));
-    if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
-    std::cout << std::flush;
-    std::cerr << "voxconv " << name << ": " << absl::StrReplaceAll(status.message(), {{"\n", " "}})
-              << "\n";
-    return 1;
+    return Finish(name, Run(command, std::vector<std::string>(argv + 2, argv + argc)));
   }
   std::cerr << "voxconv: command '" << name << "' is unknown; there are";
   for (const Command& command : Commands()) std::cerr << " " << command.name;

@@ -1,9 +1,7 @@
 // `voxconv tune`: the fastest mapping and dataflow of every layer, as a plan file.
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +21,7 @@
 #include "experiments/harness/plan_file.h"
 #include "experiments/harness/result_line.h"
 #include "experiments/harness/statistics.h"
+#include "io/file_bytes.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
 
@@ -73,14 +72,6 @@ struct Job {
   bool quick = false;
 };
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("--candidates ", path, ": cannot be read"));
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 bool HasOptions(const std::string& spec) { return absl::StrContains(spec, ':'); }
 
 absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values,
@@ -88,8 +79,12 @@ absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values
   tune::Candidates candidates = tune::DefaultCandidates(registry, values["quick"].as<bool>());
   if (values.count("candidates") != 0) {
     const std::string path = values["candidates"].as<std::string>();
-    VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-    const auto parsed = tune::ParseCandidates(text, registry, candidates);
+    const absl::StatusOr<std::string> text = ReadFileBytes(path);
+    if (!text.ok()) {
+      return absl::Status(text.status().code(),
+                          absl::StrCat("--candidates ", text.status().message()));
+    }
+    const auto parsed = tune::ParseCandidates(*text, registry, candidates);
     if (!parsed.ok()) return tune::At(absl::StrCat("--candidates ", path), parsed.status());
     candidates = *parsed;
   }

@@ -12,6 +12,7 @@
 #include "cli/experiment/json_reader.h"
 #include "cli/experiment/published.h"
 #include "cli/input_options.h"
+#include "experiments/harness/json_file.h"
 #include "networks/models.h"
 
 namespace voxconv::experiment {
@@ -344,8 +345,7 @@ std::vector<InputSource> DefaultQuickInputs() {
 }
 
 absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  VOXCONV_ASSIGN_OR_RETURN(const Json json, harness::ParseJson(text));
   absl::Status error;
   const Json document = {{"inputs", json}};
   JsonReader reader(document, "", {"inputs"}, error);
@@ -356,8 +356,7 @@ absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text) {
 
 absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   Definition definition;
-  definition.json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (definition.json.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  VOXCONV_ASSIGN_OR_RETURN(definition.json, harness::ParseJson(text));
   absl::Status error;
   JsonReader reader(definition.json, "",
                     {"name",

@@ -1,9 +1,7 @@
 // Where experiment files are.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,14 +9,17 @@
 #include "cli/experiment/definition.h"
 #include "core/status_macros.h"
 #include "experiments/harness/data_files.h"
+#include "io/file_bytes.h"
 
 namespace voxconv::experiment {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kDirectoryVariable[] = "VOXCONV_EXPERIMENT_DIR";
+
 std::vector<std::string> Directories() {
-  return harness::DataDirectories("VOXCONV_EXPERIMENT_DIR", "experiments", "");
+  return harness::DataDirectories(kDirectoryVariable, "experiments", "");
 }
 
 // Names below one directory: FILE and FOLDER/FILE, without .json. The source tree keeps presets and
@@ -39,11 +40,8 @@ void AddNames(const std::string& directory, const std::string& folder,
 }
 
 absl::StatusOr<Definition> LoadFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<Definition> definition = ParseDefinition(text.str());
+  VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path));
+  absl::StatusOr<Definition> definition = ParseDefinition(text);
   if (definition.ok()) return definition;
   return absl::Status(definition.status().code(),
                       absl::StrCat(path, ": ", definition.status().message()));
@@ -59,6 +57,7 @@ std::vector<std::string> ListDefinitions() {
 
 absl::StatusOr<Definition> LoadDefinition(const std::string& name) {
   if (absl::EndsWith(name, ".json")) return LoadFile(name);
+  VOXCONV_RETURN_IF_ERROR(harness::CheckDataDirectory(kDirectoryVariable));
   const std::vector<std::string> names = ListDefinitions();
   // Only listed names are looked for, so that no name can lead out of the directories.
   if (!std::binary_search(names.begin(), names.end(), name)) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "experiments/harness/json_file.h"
 #include "nlohmann/json.hpp"
 
 namespace voxconv::tune {
@@ -190,8 +191,7 @@ Candidates DefaultCandidates(const Registry& registry, bool quick) {
 
 absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registry& registry,
                                            const Candidates& defaults) {
-  const Json object = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  VOXCONV_ASSIGN_OR_RETURN(const Json object, harness::ParseJson(json));
   VOXCONV_RETURN_IF_ERROR(
       CheckKeys(object, "the candidates", {"mappings", "dataflows", "output_coords", "grids"}));
   Candidates candidates = defaults;

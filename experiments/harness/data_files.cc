@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
+
 namespace voxconv::harness {
 
 namespace fs = std::filesystem;
@@ -26,6 +28,13 @@ std::vector<std::string> DataDirectories(const char* environment_variable,
     if (fs::is_directory(path, ignored)) directories.push_back(path.string());
   }
   return directories;
+}
+
+absl::Status CheckDataDirectory(const char* environment_variable) {
+  const char* set = std::getenv(environment_variable);
+  std::error_code ignored;
+  if (set == nullptr || *set == '\0' || fs::is_directory(set, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(environment_variable, " '", set, "': is no directory"));
 }
 
 }  // namespace voxconv::harness

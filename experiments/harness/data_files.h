@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace voxconv::harness {
@@ -15,6 +16,10 @@ namespace voxconv::harness {
 std::vector<std::string> DataDirectories(const char* environment_variable,
                                          absl::string_view installed_folder,
                                          absl::string_view source_folder);
+
+// Refuses an environment variable that is set and names no directory: what it was to add would be
+// missing without a word.
+absl::Status CheckDataDirectory(const char* environment_variable);
 
 }  // namespace voxconv::harness
 

@@ -8,12 +8,13 @@
 #include <fstream>
 #include <functional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
+#include "experiments/harness/json_file.h"
+#include "io/file_bytes.h"
 
 namespace voxconv::harness {
 namespace {
@@ -159,8 +160,7 @@ TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, co
 }
 
 absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json) {
-  const Json object = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
   const absl::StatusOr<std::string> format = Text(object, "format");
   if (!format.ok() || *format != kFormat) {
     return absl::InvalidArgumentError(
@@ -189,11 +189,8 @@ std::string FormatPlans(const std::vector<TunedPlan>& plans) {
 }
 
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return SystemError(path, "cannot be read");
-  std::stringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<std::vector<TunedPlan>> plans = ParsePlans(text.str());
+  VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path));
+  absl::StatusOr<std::vector<TunedPlan>> plans = ParsePlans(text);
   if (!plans.ok()) return Prefix(path, plans.status());
   return plans;
 }

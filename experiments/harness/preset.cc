@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -14,11 +12,15 @@
 #include "absl/strings/str_split.h"
 #include "core/status_macros.h"
 #include "experiments/harness/data_files.h"
+#include "experiments/harness/json_file.h"
+#include "io/file_bytes.h"
 
 namespace voxconv::harness {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kPresetVariable[] = "VOXCONV_PRESET_DIR";
 
 absl::Status CheckKeys(const Json& object, absl::string_view what,
                        std::initializer_list<absl::string_view> allowed) {
@@ -139,8 +141,7 @@ std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
 }
 
 absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
-  const Json object = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
   VOXCONV_RETURN_IF_ERROR(CheckKeys(
       object, "the preset",
       {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"}));
@@ -164,7 +165,7 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
 }
 
 std::vector<std::string> PresetDirectories() {
-  return DataDirectories("VOXCONV_PRESET_DIR", "presets", "presets");
+  return DataDirectories(kPresetVariable, "presets", "presets");
 }
 
 std::vector<std::string> ListPresets() {
@@ -180,6 +181,7 @@ std::vector<std::string> ListPresets() {
 }
 
 absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
+  VOXCONV_RETURN_IF_ERROR(CheckDataDirectory(kPresetVariable));
   const std::vector<std::string> names = ListPresets();
   // Only listed names are looked for, so that no name can lead out of the folders.
   if (!std::binary_search(names.begin(), names.end(), name)) {
@@ -188,11 +190,10 @@ absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
   }
   for (const std::string& directory : PresetDirectories()) {
     const fs::path path = fs::path(directory) / absl::StrCat(name, ".json");
-    std::ifstream file(path);
-    if (!file) continue;
-    std::stringstream text;
-    text << file.rdbuf();
-    absl::StatusOr<Preset> preset = ParsePreset(text.str());
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path.string()));
+    absl::StatusOr<Preset> preset = ParsePreset(text);
     if (!preset.ok()) return Prefix(path.string(), preset.status());
     if (preset->name != name) {
       return absl::InvalidArgumentError(absl::StrCat(

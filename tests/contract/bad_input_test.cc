@@ -44,9 +44,10 @@ class BadInputTest : public ::testing::Test {
     return Path(file);
   }
 
-  Outcome Voxconv(const std::string& arguments) const {
-    const std::string command = absl::StrCat("'", VOXCONV_PROGRAM, "' ", arguments, " 2>&1 >'",
-                                             Path("stdout"), "' </dev/null");
+  Outcome Voxconv(const std::string& arguments, const std::string& output = "") const {
+    const std::string command = absl::StrCat(
+        "'", VOXCONV_PROGRAM, "' ", arguments, " 2>&1 >",
+        output.empty() ? absl::StrCat("'", Path("stdout"), "'") : output, " </dev/null");
     Outcome run;
     FILE* pipe = popen(command.c_str(), "r");
     VOXCONV_CHECK(pipe != nullptr);
@@ -59,10 +60,12 @@ class BadInputTest : public ::testing::Test {
     return run;
   }
 
-  // One line that contains all of `words`.
-  void ExpectRefused(const std::string& arguments, const std::vector<std::string>& words) const {
+  // One line that contains all of `words`. Standard output goes to `output`, a redirection's right
+  // side.
+  void ExpectRefused(const std::string& arguments, const std::vector<std::string>& words,
+                     const std::string& output = "") const {
     SCOPED_TRACE(arguments);
-    const Outcome run = Voxconv(arguments);
+    const Outcome run = Voxconv(arguments, output);
     EXPECT_TRUE(run.exited) << run.errors;
     EXPECT_THAT(run.exit_code, ::testing::AnyOf(1, 2));
     EXPECT_THAT(std::vector<std::string>(absl::StrSplit(run.errors, '\n', absl::SkipEmpty())),
@@ -149,6 +152,17 @@ TEST_F(BadInputTest, SaidBeforeTheWork) {
   EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);
   ExpectRefused("bench --input missing.bin", {"missing.bin"});
   ExpectRefused("bench --voxel-size 0", {"voxel size", "0"});
+}
+
+TEST_F(BadInputTest, OutputThatCannotBeWritten) {
+  const std::string scene = "'scene:uniform?n=10&box=8'";
+  for (const std::string& arguments :
+       {std::string("list"), std::string("list --json"), std::string("list --help"),
+        std::string("experiment --list"), std::string("--help"), std::string("--version"),
+        "info " + scene, "run --network sparseresnet21 --width 0.25 --input " + scene}) {
+    ExpectRefused(arguments, {"standard output cannot be written", "No space left"}, "/dev/full");
+    ExpectRefused(arguments, {"standard output cannot be written"}, "&-");
+  }
 }
 
 TEST_F(BadInputTest, Memory) {
