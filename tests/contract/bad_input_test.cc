@@ -1,6 +1,7 @@
 // Bad input gives one clear line on standard error and a non-zero exit, never a crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -276,6 +277,27 @@ TEST_F(BadInputTest, TuneOptions) {
   ExpectRefused(small + "--search heuristic --dataflow direct", {"--dataflow", "heuristic"});
   ExpectRefused(small + "--candidates '" + Write("c.json", R"({"dataflows": [1.5]})") + "'",
                 {"c.json", "1.5"});
+}
+
+// Devices and pipes need not end, or not give anything.
+TEST_F(BadInputTest, JsonFiles) {
+  const std::string pipe = Path("pipe.json");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string cut = Write("broken.json", "{\n \"name\": }");
+  const std::string twice = Write("twice.json", R"([{"input": "a.bin", "input": "b.bin"}])");
+  const std::string run = absl::StrCat("run", kSmallNetwork, kSmallInput, " --plan ");
+  const std::string tune = absl::StrCat("tune", kSmallNetwork, kSmallInput, " ");
+  const std::string inputs = "experiment parts --out '" + Path("results") + "' --inputs ";
+  for (const std::string& reader :
+       {run, tune + "--out ", tune + "--candidates ", inputs, std::string("experiment --list ")}) {
+    ExpectRefused(reader + "'" + pipe + "'", {"pipe.json", "not a regular file"});
+    ExpectRefused(reader + "'" + cut + "'", {"broken.json", "JSON", "line 2, column 10"});
+  }
+  for (const std::string& reader : {run, tune + "--out ", tune + "--candidates ", inputs}) {
+    ExpectRefused(reader + "/dev/zero", {"/dev/zero", "not a regular file"});
+    ExpectRefused(reader + "'" + directory_.string() + "'", {directory_.string(), "directory"});
+  }
+  ExpectRefused(inputs + "'" + twice + "'", {"twice.json", "key 'input'", "twice"});
 }
 
 TEST_F(BadInputTest, NoGpu) {
