@@ -11,6 +11,7 @@
 #include "cli/ab/work.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
+#include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
 #include "experiments/harness/result_line.h"
@@ -54,6 +55,7 @@ absl::StatusOr<ab::LayerShape> ParseLayer(const po::variables_map& values) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   ab::LayerShape shape;
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kind, ParseConvKind(text("kind")));
+  VOXCONV_RETURN_IF_ERROR(CheckRuleOption(values, shape.geometry.kind));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.rule, ParseOutputRule(text("rule")));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kernel, ParseInt3("kernel", text("kernel")));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.stride, ParseInt3("stride", text("stride")));
@@ -196,6 +198,8 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   const harness::PairedOptions paired = ParsePairedOptions(values);
   VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
   VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "a", "b"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
   }

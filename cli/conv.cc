@@ -1,4 +1,5 @@
 // voxconv conv: one layer on arrays, to hold voxconv against another engine.
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -7,8 +8,10 @@
 #include "cli/command.h"
 #include "cli/convention.h"
 #include "cli/input_options.h"
+#include "cli/output_path.h"
 #include "core/convolution.h"
 #include "core/tensor_ops.h"
+#include "io/file_bytes.h"
 #include "io/kernel_map_file.h"
 
 namespace voxconv::cli {
@@ -43,6 +46,13 @@ absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   VOXCONV_ASSIGN_OR_RETURN(layer.kind, ParseConvKind(text("kind")));
   VOXCONV_ASSIGN_OR_RETURN(layer.rule, ParseOutputRule(text("rule")));
+  VOXCONV_RETURN_IF_ERROR(CheckRuleOption(values, layer.kind));
+  if (values.count("output-coords") != 0 && !values["output-coords"].defaulted() &&
+      (layer.kind == ConvKind::kSubmanifold || layer.kind == ConvKind::kInverse)) {
+    return absl::InvalidArgumentError(absl::StrCat("--output-coords ", text("output-coords"),
+                                                   ": has no meaning with --kind ", text("kind"),
+                                                   "; it is for strided and transposed layers"));
+  }
   if (text("convention") == "spconv" && !values["rule"].defaulted() &&
       layer.rule != OutputRule::kDilate) {
     return absl::InvalidArgumentError(
@@ -60,8 +70,12 @@ absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
     VOXCONV_ASSIGN_OR_RETURN(layer.output_bounds, ParseBox("bounds", text("bounds")));
   }
   if (values.count("spatial-shape") != 0) {
-    VOXCONV_ASSIGN_OR_RETURN(layer.spatial_shape,
-                             ParseInt3("spatial-shape", text("spatial-shape")));
+    VOXCONV_ASSIGN_OR_RETURN(const Int3 shape, ParseInt3("spatial-shape", text("spatial-shape")));
+    if (std::min({shape.x, shape.y, shape.z}) < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--spatial-shape ", text("spatial-shape"),
+                                                     ": allowed are whole numbers from 1"));
+    }
+    layer.spatial_shape = shape;
   }
   return layer;
 }
@@ -146,13 +160,28 @@ absl::Status AppendMap(const KernelMap& map, const std::vector<int>& order,
   return absl::OkStatus();
 }
 
+// Both files are written in the end, or neither: what can be said of them is said first.
+absl::Status CheckFiles(const po::variables_map& values) {
+  const auto text = [&](const char* name) { return values[name].as<std::string>(); };
+  std::vector<NamedPath> written = GivenPaths(values, {"save-map"});
+  if (!written.empty() && !absl::EndsWith(written[0].path, ".npz")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--save-map ", written[0].path, ": the name must end in .npz"));
+  }
+  written.insert(written.begin(), {"OUT.npz", text("out")});
+  VOXCONV_RETURN_IF_ERROR(CheckOutputs({{"IN.npz", text("in")}}, written));
+  for (const NamedPath& file : written) {
+    const absl::Status status = CheckWriteFile(file.path);
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat(file.argument, " ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Convolve(const po::variables_map& values, Session& session) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   const ExecutionContext context = session.Context();
-  if (values.count("save-map") != 0 && !absl::EndsWith(text("save-map"), ".npz")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--save-map ", text("save-map"), ": the name must end in .npz"));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckFiles(values));
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
   VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayer(values));
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));

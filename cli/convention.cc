@@ -43,7 +43,16 @@ absl::Status CheckSupported(Convention convention, const LayerArguments& a) {
     return absl::UnimplementedError(
         "--kind transposed with --convention spconv: SpConv's generative layers are not covered");
   }
+  if (convention == Convention::kSpconv && a.output_bounds.has_value()) {
+    return absl::InvalidArgumentError(
+        "--bounds: has no meaning with --convention spconv, which bounds by --spatial-shape");
+  }
   for (int axis = 0; axis < 3; ++axis) {
+    if (convention == Convention::kSpconv && a.padding[axis] < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--padding ", ToString(a.padding),
+                                                     ": with --convention spconv allowed are whole "
+                                                     "numbers from 0"));
+    }
     const int32_t k = a.kernel[axis];
     if (convention == Convention::kSpconv && a.kind == ConvKind::kSubmanifold && k % 2 == 0) {
       return absl::InvalidArgumentError(absl::StrCat(

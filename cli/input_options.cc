@@ -42,6 +42,15 @@ absl::StatusOr<std::array<double, 3>> ParseDouble3(absl::string_view name, absl:
   return value;
 }
 
+absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind) {
+  if (values["rule"].defaulted() || kind == ConvKind::kStrided || kind == ConvKind::kInverse) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rule ", values["rule"].as<std::string>(), ": has no meaning with --kind ",
+                   values["kind"].as<std::string>(), "; it is for strided and inverse layers"));
+}
+
 absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
   Box box;
@@ -52,6 +61,12 @@ absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text) {
   if (!ok) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--", name, " '", text, "': six integers are needed, the least x, y, z and the greatest"));
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    if (box.lo[axis] <= box.hi[axis]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", name, " '", text, "': the least ",
+                                                   box.lo[axis], " is past the greatest ",
+                                                   box.hi[axis], "; allowed is a box with cells"));
   }
   return box;
 }
@@ -77,6 +92,12 @@ po::options_description InputOptions() {
 
 absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
   LoadOptions options;
+  constexpr int64_t kMostSamples = int64_t{1} << 32;
+  if (const int64_t samples = values["samples"].as<int64_t>();
+      samples < 1 || samples > kMostSamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--samples ", samples, ": allowed are 1 .. ", kMostSamples));
+  }
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size,
                            ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.origin,

@@ -28,8 +28,10 @@ std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t cha
 // "3" or "3,1,3" (also with x) for one value per axis.
 absl::StatusOr<Int3> ParseInt3(absl::string_view name, absl::string_view text);
 absl::StatusOr<std::array<double, 3>> ParseDouble3(absl::string_view name, absl::string_view text);
-// Six integers: lo x, y, z, hi x, y, z.
+// Six integers: lo x, y, z, hi x, y, z, no lo past its hi.
 absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text);
+// Refuses --rule where it is given and the layer has none.
+absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind);
 
 }  // namespace voxconv::cli
 

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/network_frame.h"
+#include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "experiments/harness/preset.h"
 #include "experiments/harness/result_line.h"
@@ -396,6 +397,8 @@ absl::Status RunRun(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("run --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "plan"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
   }

@@ -32,6 +32,22 @@ absl::Status RefuseNegatives(const po::parsed_options& parsed,
   return absl::OkStatus();
 }
 
+// An empty text is what a variable that is not set leaves in a script; it would pass for an option
+// that is not given.
+absl::Status RefuseEmpty(const po::parsed_options& parsed) {
+  for (const auto& option : parsed.options) {
+    for (const std::string& value : option.value) {
+      if (!value.empty()) continue;
+      const std::string argument = option.position_key < 0
+                                       ? absl::StrCat("--", option.string_key)
+                                       : absl::AsciiStrToUpper(option.string_key);
+      return absl::InvalidArgumentError(
+          absl::StrCat(argument, " '': is empty; allowed is a value of one character or more"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<po::variables_map> ParseArguments(
@@ -47,6 +63,7 @@ absl::StatusOr<po::variables_map> ParseArguments(
     const po::parsed_options parsed =
         po::command_line_parser(args).options(all).positional(positional).style(style).run();
     VOXCONV_RETURN_IF_ERROR(RefuseNegatives(parsed, all));
+    VOXCONV_RETURN_IF_ERROR(RefuseEmpty(parsed));
     po::store(parsed, values);
     if (values.count("help") != 0) {
       std::cout << "usage: voxconv " << usage << "\n\n" << all;
@@ -79,6 +96,13 @@ absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& reg
   return LoadPluginsFromEnvironment(registry);
 }
 
+absl::Status CheckThreads(int threads) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto all, CpuBackend::Create({}));
+  if (threads <= all->threads()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--threads ", threads, ": allowed are 0 .. ",
+                                                 all->threads(), ", the cores of this machine"));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice) {
   if (choice.kind == BackendKind::kCpu) {
     return CpuBackend::Create({.threads = choice.threads, .memory_limit = choice.memory_limit});
@@ -101,6 +125,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& 
     return absl::InvalidArgumentError(
         absl::StrCat("--memory-limit-mib ", mib, ": allowed are 0 (none) .. 2^40"));
   }
+  if (kind == BackendKind::kCpu) VOXCONV_RETURN_IF_ERROR(CheckThreads(values["threads"].as<int>()));
   VOXCONV_ASSIGN_OR_RETURN(session->backend_, MakeBackend({.kind = kind,
                                                            .device = values["device"].as<int>(),
                                                            .threads = values["threads"].as<int>(),

@@ -44,6 +44,10 @@ class Session {
 // VOXCONV_PLUGIN_PATH.
 absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry);
 
+// Refuses more CPU threads than there are cores: TBB would use fewer, and results would name a
+// number that was not there.
+absl::Status CheckThreads(int threads);
+
 // A backend by kind. CUDA is refused where this program was built without it.
 struct BackendChoice {
   BackendKind kind = BackendKind::kCpu;

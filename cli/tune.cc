@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/network_frame.h"
+#include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
 #include "cli/tune/candidates.h"
@@ -290,6 +291,8 @@ absl::Status RunTune(const std::vector<std::string>& args) {
       ParseArguments("tune --input FILE|scene:NAME --out PLAN.json [OPTIONS]", options, {}, args));
   const std::string search = values["search"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(CheckSearch(search));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "candidates"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckSavePlan(values["out"].as<std::string>()));
   }

@@ -60,6 +60,18 @@ absl::StatusOr<std::string> ReadFileBytes(const std::string& path) {
   return bytes;
 }
 
+absl::Status CheckWriteFile(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  }
+  const std::string temporary = absl::StrCat(path, ".partial");
+  if (File(std::fopen(temporary.c_str(), "wb")) == nullptr) return OpenError(path, errno);
+  std::filesystem::remove(temporary, error);
+  return absl::OkStatus();
+}
+
 absl::Status WriteFileBytes(const std::string& path, absl::string_view bytes) {
   const std::string temporary = absl::StrCat(path, ".partial");
   File file(std::fopen(temporary.c_str(), "wb"));

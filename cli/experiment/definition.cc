@@ -115,11 +115,15 @@ std::vector<WorkItem> ReadLayer(const Json& json, const std::string& path, CellK
   JsonReader reader(json, path,
                     {"kind", "rule", "kernel", "stride", "dilation", "padding", "channels"}, error);
   GeometryParams geometry;
-  const auto kind_name = ParseConvKind(
-      reader.OneOf("kind", {"submanifold", "strided", "inverse", "transposed"}, "submanifold"));
+  const auto kind_name = ParseConvKind(reader.OneOf(
+      "kind", {"submanifold", "strided", "inverse", "transposed", "generative"}, "submanifold"));
   const auto rule = ParseOutputRule(reader.OneOf("rule", {"quantize", "dilate"}, "quantize"));
   geometry.kind = kind_name.value_or(ConvKind::kSubmanifold);
   geometry.rule = rule.value_or(OutputRule::kQuantize);
+  if (reader.Has("rule") && geometry.kind != ConvKind::kStrided &&
+      geometry.kind != ConvKind::kInverse) {
+    reader.Refuse("rule", absl::StrCat("in ", ToString(geometry.kind), " layers is no such key"));
+  }
   for (const auto& [key, value] : {std::pair("kernel", &geometry.kernel),
                                    {"stride", &geometry.stride},
                                    {"dilation", &geometry.dilation},

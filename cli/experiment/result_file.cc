@@ -30,9 +30,7 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
 
   std::ifstream file(path, std::ios::binary);
   Json last_definition;
-  bool ends_in_newline = true;
   for (std::string text; std::getline(file, text);) {
-    ends_in_newline = !file.eof();
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) continue;
     const std::string kind = TextAt(line, "kind");
@@ -40,11 +38,6 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
     if (kind == "cell" && TextAt(line, "status") != "failed") {
       result.finished_[TextAt(line, "key")] = line.value("verified", Json());
     }
-  }
-  if (!ends_in_newline) {
-    std::ofstream closing(path, std::ios::app | std::ios::binary);
-    closing << "\n";
-    if (!closing) return absl::DataLossError(absl::StrCat("cannot write to ", path));
   }
   if (last_definition != definition) {
     VOXCONV_RETURN_IF_ERROR(

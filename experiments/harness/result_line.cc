@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -80,6 +81,15 @@ absl::StatusOr<int> OpenForAppending(const std::string& path) {
       absl::StrCat("cannot open ", path, " for writing: ", std::strerror(errno)));
 }
 
+// Whether a program was cut short within the file's last line. What is no file on a disk has none.
+bool EndsWithinLine(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  char last = '\n';
+  return file.seekg(-1, std::ios::end) && file.get(last) && last != '\n';
+}
+
 }  // namespace
 
 Json DescribeProvenance(const Backend& backend) {
@@ -148,7 +158,9 @@ absl::Status CheckWritable(const std::string& path) {
 
 absl::Status AppendLine(const std::string& path, const Json& line) {
   // A file name may hold bytes that are no UTF-8; they become U+FFFD instead of an exception.
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text =
+      absl::StrCat(EndsWithinLine(path) ? "\n" : "",
+                   line.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
   VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
   const ssize_t written = write(file, text.data(), text.size());
   const int write_error = errno;

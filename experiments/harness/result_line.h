@@ -40,7 +40,8 @@ Json ToJson(const Comparison& comparison, const PairedSamples& samples);
 absl::Status CheckWritable(const std::string& path);
 
 // Appends `line` to the file with one write, so that several programs may share it and a line is
-// either there or not. Makes the file if need be. Errors name the path and the system's reason.
+// either there or not; a last line without its end, of a program that was cut short, is ended
+// first. Makes the file if need be. Errors name the path and the system's reason.
 absl::Status AppendLine(const std::string& path, const Json& line);
 
 }  // namespace voxconv::harness

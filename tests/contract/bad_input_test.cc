@@ -23,6 +23,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+constexpr char kSmallInput[] = " --input 'scene:uniform?n=400&box=16'";
+constexpr char kSmallNetwork[] = " --network sparseresnet21 --width 0.25";
+
 struct Outcome {
   int exit_code = -1;
   bool exited = false;
@@ -108,6 +111,8 @@ TEST_F(BadInputTest, CommandLine) {
   ExpectRefused("run", {"--input"});
   ExpectRefused("run --input scene:lidar64 --threads -3", {"threads", "-3"});
   ExpectRefused("run --input scene:lidar64 --threads many", {"many"});
+  ExpectRefused("run --input scene:lidar64 --threads 1024", {"--threads 1024", "cores"});
+  ExpectRefused("info scene:room --samples -1", {"--samples -1", "1 .. "});
   ExpectRefused("run --input scene:lidar64 --voxel-size 0", {"size", "0"});
   ExpectRefused("run --input scene:lidar64 --voxel-size 0.1,0.2", {"voxel-size", "0.1,0.2"});
   ExpectRefused("run --input scene:lidar64 --network resnet50", {"resnet50", "minkunet42"});
@@ -139,6 +144,7 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
   ExpectRefused("run --seed -1 " + scene, {"--seed -1"});
   ExpectRefused("ab --a minuet --b hcnn --network minkunet42 --kernel 2 " + scene, {"--kernel"});
   ExpectRefused("ab --a minuet --b hcnn --width 0.5 " + scene, {"--width", "--network"});
+  ExpectRefused("ab --a minuet --b hcnn --rule dilate " + scene, {"--rule", "submanifold"});
   ExpectRefused("info --fields x,y,z " + scene, {"--fields", "files"});
   ExpectRefused("info --voxel-size nan " + scene, {"voxel size", "nan"});
   ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
@@ -164,6 +170,54 @@ TEST_F(BadInputTest, OutputThatCannotBeWritten) {
     ExpectRefused(arguments, {"standard output cannot be written", "No space left"}, "/dev/full");
     ExpectRefused(arguments, {"standard output cannot be written"}, "&-");
   }
+}
+
+// What is written over an input, or over another output, is lost.
+TEST_F(BadInputTest, OutputsOverInputs) {
+  const std::string in = WriteArrays({}), link = Path("link.npz");
+  std::filesystem::create_symlink(in, link);
+  const std::string conv = "conv '" + in + "' ";
+  ExpectRefused(conv + "'" + in + "'", {"OUT.npz", "IN.npz", "in.npz"});
+  ExpectRefused(conv + "'" + link + "'", {"OUT.npz", "link.npz", "IN.npz"});
+  ExpectRefused(conv + "'" + Path("o.npz") + "' --save-map '" + in + "'", {"--save-map", "IN.npz"});
+  const std::string same = "'" + Path("om.npz") + "'";
+  ExpectRefused(conv + same + " --save-map " + same, {"--save-map", "OUT.npz"});
+  ExpectRefused(conv + same + " --save-map /nowhere/m.npz", {"--save-map", "/nowhere/m.npz"});
+  ExpectRefused(conv + "/dev/null", {"OUT.npz", "/dev/null", "regular"});
+  EXPECT_FALSE(std::filesystem::exists(Path("om.npz")));
+
+  const std::string scan = Write("scan.bin", std::string(32, '\0'));
+  const std::string over = "--input '" + scan + "' --out '" + scan + "'";
+  ExpectRefused("run " + over, {"--out", "--input", "scan.bin"});
+  ExpectRefused("ab --a grid/direct --b hash/direct " + over, {"--out", "--input", "scan.bin"});
+  const std::string plan = Write("plan.json", "{}");
+  ExpectRefused("ab --a plan:'" + plan + "' --b hash/direct --out '" + plan + "'",
+                {"--out", "--a"});
+  EXPECT_EQ(std::filesystem::file_size(scan), 32);
+}
+
+TEST_F(BadInputTest, EmptyArguments) {
+  const std::string scan = "run --input '" + Write("scan.bin", std::string(32, '\0')) + "' ";
+  for (const char* option : {"--out", "--plan", "--fields", "--dtype-in", "--array"}) {
+    ExpectRefused(absl::StrCat(scan, option, " ''"), {absl::StrCat(option, " ''"), "empty"});
+  }
+  ExpectRefused("experiment parts --out ''", {"--out ''", "empty"});
+  ExpectRefused("report '" + directory_.string() + "' --out ''", {"--out ''", "empty"});
+  ExpectRefused("tune --input scene:room --out ''", {"--out ''", "empty"});
+  ExpectRefused("info ''", {"INPUT ''", "empty"});
+}
+
+TEST_F(BadInputTest, ResultsAfterAnUnfinishedLine) {
+  const std::string out = Write("lines.jsonl", R"({"cut)");
+  const Outcome run =
+      Voxconv(absl::StrCat("run", kSmallNetwork, kSmallInput, " --out '", out, "'"));
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  std::ifstream file(out);
+  std::string first, second;
+  std::getline(file, first);
+  std::getline(file, second);
+  EXPECT_EQ(first, R"({"cut)");
+  EXPECT_THAT(second, ::testing::StartsWith(R"({"kind":"run")"));
 }
 
 TEST_F(BadInputTest, Memory) {
@@ -248,6 +302,15 @@ TEST_F(BadInputTest, ConvOptions) {
   ExpectConvRefused(arrays, "--convention spconv --kind strided --rule quantize", {"--rule"});
   ExpectConvRefused(arrays, "--save-map map.txt", {"map.txt", ".npz"});
   ExpectConvRefused(arrays, "--dilation 100000", {"range"});
+  ExpectConvRefused(arrays, "--rule dilate", {"--rule", "submanifold", "strided"});
+  ExpectConvRefused(arrays, "--output-coords fused", {"--output-coords", "submanifold", "strided"});
+  const std::string dilate = "--kind strided --stride 2 --rule dilate ";
+  ExpectConvRefused(arrays, dilate + "--bounds 5,0,0,4,9,9", {"--bounds", "5", "4"});
+  const std::string spconv = "--convention spconv ";
+  ExpectConvRefused(arrays, spconv + "--bounds 0,0,0,9,9,9", {"--bounds", "--spatial-shape"});
+  ExpectConvRefused(arrays, spconv + "--spatial-shape=-5", {"--spatial-shape", "-5", "from 1"});
+  ExpectConvRefused(arrays, spconv + "--kind strided --spatial-shape 9 --padding=-5",
+                    {"--padding", "-5", "from 0"});
 }
 
 TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
@@ -257,9 +320,6 @@ TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
       Voxconv(absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "'"));
   EXPECT_EQ(run.exit_code, 0) << run.errors;
 }
-
-constexpr char kSmallInput[] = " --input 'scene:uniform?n=400&box=16'";
-constexpr char kSmallNetwork[] = " --network sparseresnet21 --width 0.25";
 
 TEST_F(BadInputTest, TuneOptions) {
   const std::string tune = absl::StrCat("tune", kSmallInput, " ");
