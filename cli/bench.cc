@@ -9,9 +9,11 @@
 #include "benchmark/benchmark.h"
 #include "cli/bench/benchmarks.h"
 #include "cli/bench/device_benchmarks.h"
+#include "cli/bench/flags.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/network_frame.h"
+#include "cli/output_path.h"
 #include "cli/session.h"
 #include "experiments/harness/build_info.h"
 #include "experiments/harness/preset.h"
@@ -231,11 +233,31 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
   return absl::OkStatus();
 }
 
+// What would be left out without a word.
+absl::Status CheckApplicable(const po::variables_map& values, BackendKind backend) {
+  const bool networks = !values["network"].as<Strings>().empty();
+  for (const char* name : {"config", "serial-maps", "graph"}) {
+    if (networks || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " has no meaning without --network"));
+  }
+  for (const std::string& dtype : values["dtype"].as<Strings>()) {
+    if (backend == BackendKind::kCuda || values["dtype"].defaulted() || dtype == "f32") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype ", dtype, ": allowed with --backend cpu is f32"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
   VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_RETURN_IF_ERROR(CheckApplicable(values, kind));
+  if (kind == BackendKind::kCpu) {
+    for (const int threads : request.threads) VOXCONV_RETURN_IF_ERROR(CheckThreads(threads));
+  }
   const BackendChoice choice{
       .kind = kind, .device = values["device"].as<int>(), .threads = request.threads.front()};
   if (values["graph"].as<bool>() && kind != BackendKind::kCuda) {
@@ -254,18 +276,24 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
 }  // namespace
 
 absl::Status RunBench(const std::vector<std::string>& args) {
-  Strings ours, theirs = {"voxconv bench"};
+  Strings ours, theirs;
   for (const std::string& arg : args) {
     (absl::StartsWith(arg, "--benchmark") ? theirs : ours).push_back(arg);
   }
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("bench [OPTIONS] [--benchmark_...]", BenchOptions(), {}, ours));
+  VOXCONV_ASSIGN_OR_RETURN(bench::Flags flags, bench::ParseFlags(theirs));
+  if (!flags.out.empty()) {
+    VOXCONV_RETURN_IF_ERROR(
+        CheckOutputs(GivenPaths(values, {"input"}), {{"--benchmark_out", flags.out}}));
+  }
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(FillRegistry(values["plugin"].as<Strings>(), registry));
 
-  std::vector<char*> argv;
-  for (std::string& arg : theirs) argv.push_back(arg.data());
+  std::string program = "voxconv bench";
+  std::vector<char*> argv = {program.data()};
+  for (std::string& arg : flags.library) argv.push_back(arg.data());
   int argc = static_cast<int>(argv.size());
   argv.push_back(nullptr);
   benchmark::Initialize(&argc, argv.data());
@@ -276,12 +304,11 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   benchmark::AddCustomContext("voxconv_commit", harness::GetBuildInfo().commit);
   const auto failures = std::make_shared<bench::GateFailures>();
   VOXCONV_RETURN_IF_ERROR(Register(values, registry, failures));
-  const size_t run = benchmark::RunSpecifiedBenchmarks();
+  const absl::Status run = bench::RunBenchmarks(flags);
   // They hold references to the registry.
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
-  if (run == 0) return absl::NotFoundError("no benchmark matches --benchmark_filter");
-  if (failures->count == 0) return absl::OkStatus();
+  if (absl::IsDataLoss(run) || failures->count == 0) return run;
   return absl::InternalError(
       absl::StrCat(failures->count, " benchmarks gave wrong results and were not timed"));
 }
