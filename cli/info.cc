@@ -81,6 +81,18 @@ absl::Status PrintMap(const std::string& path, const ExecutionContext& context) 
   return absl::OkStatus();
 }
 
+// A map has its voxels and pairs; nothing is read or looked for.
+absl::Status CheckMapOptions(const po::variables_map& values) {
+  for (const auto& option : InputOptions().options()) {
+    const std::string& name = option->long_name();
+    if (name == "input" || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " has no meaning for a saved kernel map"));
+  }
+  if (values["mapping"].defaulted()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--mapping has no meaning for a saved kernel map");
+}
+
 }  // namespace
 
 absl::Status RunInfo(const std::vector<std::string>& args) {
@@ -95,6 +107,7 @@ absl::Status RunInfo(const std::vector<std::string>& args) {
       ParseArguments("info FILE|scene:NAME|MAP.npz [OPTIONS]", options, positional, args));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>())) {
+    VOXCONV_RETURN_IF_ERROR(CheckMapOptions(values));
     return PrintMap(values["input"].as<std::string>(), session->Context());
   }
   VOXCONV_ASSIGN_OR_RETURN(const auto mapping, session->registry().mappings().Create(

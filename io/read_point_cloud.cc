@@ -64,7 +64,7 @@ absl::StatusOr<PointCloud> ParseRaw(absl::string_view bytes, const std::string& 
 
 absl::StatusOr<RawFormat> FormatOfArray(const NpyArray& array, const std::string& name,
                                         const ReadOptions& options) {
-  RawFormat format;
+  RawFormat format{.dtype_known = true};
   switch (array.dtype) {
     case NpyDtype::kFloat16:
       format.dtype = RawDtype::kFloat16;

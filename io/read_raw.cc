@@ -81,21 +81,30 @@ int64_t CountImplausibleRows(absl::string_view bytes, const RawFormat& format) {
   return count;
 }
 
-bool FitsFormat(absl::string_view bytes, const RawFormat& format) {
+// The share of rows that are no coordinates under `format`; 1 where its rows do not fill the file.
+double ImplausibleShare(absl::string_view bytes, const RawFormat& format) {
   const int64_t size = static_cast<int64_t>(bytes.size());
   const int64_t row_size = RawItemSize(format.dtype) * static_cast<int64_t>(format.fields.size());
-  return size % row_size == 0 && CountImplausibleRows(bytes, format) * 2 <= size / row_size;
+  if (size % row_size != 0) return 1;
+  return static_cast<double>(CountImplausibleRows(bytes, format)) /
+         static_cast<double>(size / row_size);
 }
 
 // What to try instead. NaN-rich data read as float32 looks the same under another dtype, so only
-// dtypes under which the very same bytes are plausible are named.
+// dtypes under which the very same bytes are plausible are named. Most bits make a plausible f16;
+// the wider ones come first where both do.
 std::string Suggestion(absl::string_view bytes, const RawFormat& format) {
-  for (const RawDtype dtype : kDtypes) {
-    if (dtype != format.dtype && FitsFormat(bytes, {format.fields, dtype})) {
-      return absl::StrCat("; the bytes are plausible as --dtype-in ", RawDtypeName(dtype));
-    }
+  if (format.dtype_known) return "; try another --fields";
+  double least = 0.5;
+  std::string best;
+  for (const RawDtype dtype : {RawDtype::kFloat64, RawDtype::kFloat32, RawDtype::kFloat16}) {
+    if (dtype == format.dtype) continue;
+    const double share = ImplausibleShare(bytes, {format.fields, dtype});
+    if (share > least || (share == least && !best.empty())) continue;
+    least = share;
+    best = absl::StrCat("; the bytes are plausible as --dtype-in ", RawDtypeName(dtype));
   }
-  return "; try --dtype-in f16 or another --fields";
+  return best.empty() ? "; try --dtype-in f16 or another --fields" : best;
 }
 
 absl::Status CheckFields(const std::vector<std::string>& fields) {
@@ -200,7 +209,8 @@ absl::StatusOr<PointCloud> ParseRawPoints(absl::string_view bytes, const RawForm
   DropNonFiniteRows(cloud);
   if (cloud.size() == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": none of the ", rows, " rows is free of NaN and Inf"));
+        absl::StrCat(name, ": none of the ", rows,
+                     " rows is free of NaN, Inf and features past the range of float32"));
   }
   return cloud;
 }

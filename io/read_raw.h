@@ -21,6 +21,7 @@ int64_t RawItemSize(RawDtype dtype);             // bytes
 struct RawFormat {
   std::vector<std::string> fields;  // a row's columns in order; holds x, y and z; "_" is skipped
   RawDtype dtype = RawDtype::kFloat32;
+  bool dtype_known = false;  // said by the file, so that no message suggests another
 };
 
 // "x,y,z,intensity,dt". Errors: kInvalidArgument for an empty or repeated name, or a missing x, y
