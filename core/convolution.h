@@ -11,9 +11,15 @@
 
 namespace voxconv {
 
+// Whether `map`, which a mapping returned for `problem`, may be handed on: its layout is kPairs or
+// kNeighbourTable, its numbers of inputs, outputs and offsets are the problem's, and its arrays
+// have their sizes (KernelMap::CheckSizes). kInternal where not: the mapping is wrong.
+// O(num_offsets); queues no work. What the arrays hold is for KernelMap::Validate.
+absl::Status CheckQueriedMap(const KernelMap& map, const MapProblem& problem);
+
 // Index build and map query: the map in the layout that the mapping emits. Refuses what the mapping
-// does not support, with its reason (kUnimplemented), and inputs of another tensor stride than the
-// geometry's (kInvalidArgument).
+// does not support, with its reason (kUnimplemented), inputs of another tensor stride than the
+// geometry's (kInvalidArgument), and a map that CheckQueriedMap refuses.
 absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProblem& problem,
                                          const ExecutionContext& context);
 
@@ -39,6 +45,13 @@ absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const Dat
                                              const TensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
                                              const Epilogue& epilogue = {}, bool settled = false);
+
+// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely.
+absl::Status RunPlannedConvolutionOnto(const Dataflow& dataflow, const DataflowPlan& plan,
+                                       const KernelMap& map, const TensorView& input,
+                                       const TensorView& weights, const TensorView& output,
+                                       Workspace& workspace, const ExecutionContext& context,
+                                       const Epilogue& epilogue = {}, bool settled = false);
 
 }  // namespace voxconv
 

@@ -70,7 +70,8 @@ struct BackwardWeightArgs {
   TensorView weights_grad;  // [K * C_in, C_out]; overwritten
 };
 
-// output[q] = sum over pairs (p, q, k) of input[p] * weights[k]. Stateless and const.
+// output[q] = sum over pairs (p, q, k) of input[p] * weights[k]. Stateless and const. No method
+// throws, and a plan that comes with an OK status is not null.
 class Dataflow {
  public:
   virtual ~Dataflow() = default;

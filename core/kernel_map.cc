@@ -16,6 +16,34 @@ absl::Status CheckSize(absl::string_view name, int64_t size, int64_t expected) {
   return Invalid(absl::StrCat(name, " has ", size, " entries instead of ", expected));
 }
 
+// The alternatives of KernelMap::Storage stand in the order of MapLayout.
+absl::Status CheckStorage(const KernelMap& map) {
+  const MapLayout layout = map.layout().layout;
+  const auto held = static_cast<MapLayout>(map.storage().index());
+  if (layout == held) return absl::OkStatus();
+  return Invalid(
+      absl::StrCat("its layout is ", ToString(layout), ", but it holds ", ToString(held)));
+}
+
+absl::Status CheckCounts(const KernelMap& map) {
+  if (!map.counts_known()) {
+    const MapLayout layout = map.layout().layout;
+    if (layout == MapLayout::kNeighbourTable || layout == MapLayout::kMaskSorted) {
+      return map.num_offsets() >= 0 ? absl::OkStatus()
+                                    : Invalid("offset_ptr must have an entry an offset and one");
+    }
+    return Invalid(absl::StrCat("the pairs are not counted; ", ToString(layout), " needs that"));
+  }
+  const std::vector<int64_t>& ptr = map.offset_ptr();
+  if (ptr.front() != 0) {
+    return Invalid(absl::StrCat("offset_ptr starts with ", ptr.front(), "; it must with 0"));
+  }
+  for (size_t k = 0; k + 1 < ptr.size(); ++k) {
+    if (ptr[k] > ptr[k + 1]) return Invalid(absl::StrCat("offset_ptr descends at offset ", k));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckPairs(const KernelMap& map, absl::Span<const int32_t> in,
                         absl::Span<const int32_t> out) {
   for (int k = 0; k < map.num_offsets(); ++k) {
@@ -128,8 +156,6 @@ class Validator {
   Validator(const KernelMap& map, const ExecutionContext& context) : map_(map), context_(context) {}
 
   absl::Status operator()(const PairList& pairs) {
-    VOXCONV_RETURN_IF_ERROR(CheckSize("in", pairs.in.size(), map_.num_pairs()));
-    VOXCONV_RETURN_IF_ERROR(CheckSize("out", pairs.out.size(), map_.num_pairs()));
     VOXCONV_ASSIGN_OR_RETURN(auto in, CopyToHost(pairs.in, context_));
     VOXCONV_ASSIGN_OR_RETURN(auto out, CopyToHost(pairs.out, context_));
     return CheckPairs(map_, in, out);
@@ -171,13 +197,15 @@ class Validator {
 
   absl::Status TableMasks(const NeighbourTable& layout) {
     const int words = (map_.num_offsets() + 31) / 32;
-    VOXCONV_RETURN_IF_ERROR(CheckSize("masks", layout.masks.size(), map_.num_outputs() * words));
     VOXCONV_ASSIGN_OR_RETURN(auto masks, CopyToHost(layout.masks.array(), context_));
     VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(layout.table.array(), context_));
     for (int64_t row = 0; row < map_.num_outputs(); ++row) {
       for (int k = 0; k < map_.num_offsets(); ++k) {
         VOXCONV_RETURN_IF_ERROR(CheckBit(row, k, masks[row * words + k / 32], k % 32,
                                          table[row * map_.num_offsets() + k]));
+      }
+      for (int k = map_.num_offsets(); k < 32 * words; ++k) {
+        VOXCONV_RETURN_IF_ERROR(CheckBit(row, k, masks[row * words + k / 32], k % 32, -1));
       }
     }
     return absl::OkStatus();
@@ -324,16 +352,25 @@ absl::Status KernelMap::EnsureCounts(const ExecutionContext& context) const {
   return absl::OkStatus();
 }
 
+absl::Status KernelMap::CheckSizes() const {
+  VOXCONV_RETURN_IF_ERROR(CheckStorage(*this));
+  VOXCONV_RETURN_IF_ERROR(CheckCounts(*this));
+  if (const auto* pairs = std::get_if<PairList>(&storage_)) {
+    VOXCONV_RETURN_IF_ERROR(CheckSize("in", pairs->in.size(), num_pairs()));
+    return CheckSize("out", pairs->out.size(), num_pairs());
+  }
+  const auto* layout = std::get_if<NeighbourTable>(&storage_);
+  if (layout == nullptr) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(CheckSize("table", layout->table.size(), num_outputs_ * num_offsets_));
+  if (layout->masks.empty()) return absl::OkStatus();
+  const int64_t words = (num_offsets_ + 31) / 32;
+  return CheckSize("masks", layout->masks.size(), num_outputs_ * words);
+}
+
 absl::Status KernelMap::Validate(const ExecutionContext& context) const {
+  // Before the counting, which reads the table.
+  VOXCONV_RETURN_IF_ERROR(CheckSizes());
   VOXCONV_RETURN_IF_ERROR(EnsureCounts(context));
-  if (offset_ptr_.empty() || offset_ptr_.front() != 0) {
-    return Invalid("offset_ptr must start with 0");
-  }
-  for (size_t k = 0; k + 1 < offset_ptr_.size(); ++k) {
-    if (offset_ptr_[k] > offset_ptr_[k + 1]) {
-      return Invalid(absl::StrCat("offset_ptr descends at offset ", k));
-    }
-  }
   VOXCONV_RETURN_IF_ERROR(CheckFlags(*this));
   return std::visit(Validator(*this, context), storage_);
 }

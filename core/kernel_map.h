@@ -150,8 +150,12 @@ class KernelMap {
   // Bytes held in the backend's memory.
   int64_t bytes() const;
 
-  // Checks every invariant of the layout on a host copy; for tests and files read from outside.
-  // Synchronises the stream. O(size of the map).
+  // What can be told without looking into the arrays: the storage is that of the layout, the counts
+  // ascend and are there where the layout needs them, and the arrays of kPairs and kNeighbourTable
+  // have their sizes. O(num_offsets); queues no work.
+  absl::Status CheckSizes() const;
+  // Checks every invariant of the layout on a host copy; for tests, maps of plugins and files read
+  // from outside. Synchronises the stream. O(size of the map).
   absl::Status Validate(const ExecutionContext& context) const;
 
  private:

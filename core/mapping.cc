@@ -9,7 +9,8 @@ absl::StatusOr<std::vector<CoordinateSetPtr>> OutputCoords::ComputeChain(
   std::vector<CoordinateSetPtr> sets;
   const CoordinateSet* last = &inputs;
   for (const ConvGeometry& geometry : geometries) {
-    VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, Compute(*last, geometry, context));
+    VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set,
+                             NonNull(Compute(*last, geometry, context), "output_coords: Compute"));
     last = set.get();
     sets.push_back(std::move(set));
   }

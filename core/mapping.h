@@ -33,7 +33,8 @@ class MapIndex {
   virtual int64_t bytes() const = 0;
 };
 
-// Stateless and const: one instance may serve any number of threads and streams.
+// Stateless and const: one instance may serve any number of threads and streams. No method throws,
+// and what a method returns with an OK status is not null.
 class Mapping {
  public:
   virtual ~Mapping() = default;
@@ -57,7 +58,8 @@ class Mapping {
                                           const ExecutionContext& context) const = 0;
 };
 
-// Output coordinates of strided and transposed layers: the third, small plugin family.
+// Output coordinates of strided and transposed layers: the third, small plugin family. As with
+// mappings, nothing throws and no set is null.
 class OutputCoords {
  public:
   virtual ~OutputCoords() = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -30,6 +31,22 @@ absl::Status BadValue(const OptionSpec& spec, absl::string_view text) {
       absl::StrCat("option ", spec.name, "='", text, "': allowed are ", spec.Allowed()));
 }
 
+// What a spec and a case's id can hold: none of ':', ',', '=' and '/'.
+bool IsWord(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+  });
+}
+
+absl::Status BadWord(absl::string_view what, absl::string_view text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " '", text, "': allowed are letters, digits, _, - and ., one at least"));
+}
+
+absl::Status BadOption(const OptionSpec& spec, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("option ", spec.name, " ", what));
+}
+
 }  // namespace
 
 std::string OptionSpec::Allowed() const {
@@ -47,7 +64,6 @@ std::string OptionSpec::Allowed() const {
 }
 
 OptionSchema& OptionSchema::Add(OptionSpec spec) {
-  VOXCONV_CHECK(Find(spec.name) == nullptr);
   specs_.push_back(std::move(spec));
   return *this;
 }
@@ -92,6 +108,32 @@ const OptionSpec* OptionSchema::Find(absl::string_view name) const {
   auto it = std::find_if(specs_.begin(), specs_.end(),
                          [name](const OptionSpec& spec) { return spec.name == name; });
   return it == specs_.end() ? nullptr : &*it;
+}
+
+absl::Status OptionSchema::Check() const {
+  for (const OptionSpec& spec : specs_) {
+    if (!IsWord(spec.name)) return BadWord("option name", spec.name);
+    if (Find(spec.name) != &spec) return BadOption(spec, "is declared more than once");
+    if (spec.type == OptionSpec::Type::kEnum && spec.choices.empty()) {
+      return BadOption(spec, "has no choices; an enum needs one");
+    }
+    std::set<std::string> choices;
+    for (const std::string& choice : spec.choices) {
+      if (!IsWord(choice)) return BadWord(absl::StrCat("choice of option ", spec.name), choice);
+      if (!choices.insert(choice).second) {
+        return BadOption(spec, absl::StrCat("has the choice '", choice, "' more than once"));
+      }
+    }
+    if (spec.min_int > spec.max_int || !(spec.min_float <= spec.max_float)) {
+      return BadOption(spec, absl::StrCat("allows ", spec.Allowed(),
+                                          "; its least must not be past "
+                                          "its largest"));
+    }
+  }
+  // Every option takes its default now.
+  const absl::Status defaults = Options::Parse(*this, "").status();
+  if (defaults.ok()) return defaults;
+  return absl::InvalidArgumentError(absl::StrCat("default of ", defaults.message()));
 }
 
 absl::StatusOr<Options::Value> Options::ParseValue(const OptionSpec& spec, absl::string_view text) {

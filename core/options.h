@@ -29,7 +29,7 @@ struct OptionSpec {
   std::string Allowed() const;
 };
 
-// What options a plugin has. Names are unique (checked).
+// What options a plugin has.
 class OptionSchema {
  public:
   OptionSchema& Enum(std::string name, std::vector<std::string> choices, std::string default_value,
@@ -42,6 +42,11 @@ class OptionSchema {
 
   const std::vector<OptionSpec>& specs() const { return specs_; }
   const OptionSpec* Find(absl::string_view name) const;
+
+  // Whether every option can be written, read and shown, and holds its default: names are unique,
+  // names and choices are words of letters, digits, '_', '-' and '.', an enum has choices, each
+  // once, min <= max, and the default is allowed. kInvalidArgument names the option.
+  absl::Status Check() const;
 
  private:
   OptionSchema& Add(OptionSpec spec);

@@ -52,6 +52,16 @@ absl::Status PluginFamily<Plugin>::Register(PluginDescription description, Facto
                      "': allowed are lower-case letters, digits and _, a letter first"));
   }
   const std::string name = description.name;
+  if (name == "reference") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(family_, " plugin name 'reference': it is verify's own, for the oracle"));
+  }
+  if (!create) {
+    return absl::InvalidArgumentError(absl::StrCat(family_, " plugin '", name, "' has no factory"));
+  }
+  if (const absl::Status status = description.options.Check(); !status.ok()) {
+    return Annotate(status, absl::StrCat(family_, " plugin '", name, "'"));
+  }
   if (!entries_.try_emplace(name, Entry{std::move(description), std::move(create)}).second) {
     return absl::AlreadyExistsError(
         absl::StrCat(family_, " plugin '", name, "' is registered already"));
@@ -81,7 +91,10 @@ absl::StatusOr<std::unique_ptr<const Plugin>> PluginFamily<Plugin>::Create(
   VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
   const std::string& name = resolved.first->description.name;
   absl::StatusOr<std::unique_ptr<const Plugin>> plugin =
-      resolved.first->create(std::move(resolved.second));
+      NonNull(WithoutExceptions([&, &options = resolved.second]() -> decltype(plugin) {
+                return resolved.first->create(std::move(options));
+              }),
+              "its factory");
   if (!plugin.ok()) return Annotate(plugin.status(), absl::StrCat(family_, " ", name));
   return plugin;
 }
@@ -116,6 +129,20 @@ std::vector<std::string> PluginFamily<Plugin>::Variants() const {
     texts.insert(texts.end(), description.extra_variants.begin(), description.extra_variants.end());
     return texts;
   });
+}
+
+template <typename Plugin>
+std::vector<std::pair<std::string, absl::Status>> PluginFamily<Plugin>::Unusable() const {
+  const std::vector<std::string> variants = Variants();
+  std::vector<std::pair<std::string, absl::Status>> unusable;
+  for (const auto& [name, entry] : entries_) {
+    const auto is_own = [&name = name](const std::string& spec) {
+      return spec.substr(0, spec.find(':')) == name;
+    };
+    if (std::any_of(variants.begin(), variants.end(), is_own)) continue;
+    unusable.emplace_back(name, Create(name).status());
+  }
+  return unusable;
 }
 
 template <typename Plugin>

@@ -31,10 +31,12 @@ class PluginFamily {
   explicit PluginFamily(std::string family) : family_(std::move(family)) {}
 
   // kAlreadyExists for a name that is taken; kInvalidArgument for one that is no
-  // lower_snake_case word.
+  // lower_snake_case word or is "reference", which is verify's own, without a factory, and for
+  // options that OptionSchema::Check refuses.
   absl::Status Register(PluginDescription description, Factory create);
 
   // `spec` is "name" or "name:key=value,...". An unknown name is refused with the list of names.
+  // kInternal where the factory throws or returns null. Never null.
   absl::StatusOr<std::unique_ptr<const Plugin>> Create(absl::string_view spec) const;
   // The canonical spec: name, and the options that differ from their defaults.
   absl::StatusOr<std::string> Canonical(absl::string_view spec) const;
@@ -44,6 +46,9 @@ class PluginFamily {
   // Specs of all variants that suites run: the product of every plugin's enum and bool options,
   // then its extra_variants; those its factory refuses are left out. Deterministic.
   std::vector<std::string> Variants() const;
+  // The plugins without a variant, since their factories refuse all of them, by name: with what the
+  // factory says to the default options.
+  std::vector<std::pair<std::string, absl::Status>> Unusable() const;
   // Specs of the product of every plugin's enum options alone: its ways of working, once each.
   std::vector<std::string> EnumVariants() const;
 

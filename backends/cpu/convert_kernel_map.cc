@@ -316,6 +316,7 @@ absl::StatusOr<KernelMap> ToPairs(const KernelMap& map, const ExecutionContext& 
 absl::StatusOr<KernelMap> CpuBackend::ConvertKernelMap(const KernelMap& map,
                                                        const LayoutRequest& request,
                                                        const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(map.CheckSizes());  // the loops below go by them
   StageScope scope(context, Stage::kConvert);
   VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
   if (map.layout().layout == MapLayout::kPairs) return FromPairs(map, request, context);
@@ -335,6 +336,7 @@ absl::StatusOr<KernelMap> CpuBackend::TransposeKernelMap(const KernelMap& map,
     VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, ConvertKernelMap(map, {}, context));
     return TransposeKernelMap(pairs, context);
   }
+  VOXCONV_RETURN_IF_ERROR(map.CheckSizes());
   StageScope scope(context, Stage::kConvert);
   const PairList& pairs = map.As<PairList>();
   PairList swapped;

@@ -110,6 +110,59 @@ TEST(RegistryTest, VariantsAreTheProductOfEnumsAndBoolsAndTheExtraOnes) {
                                              "a:variant=full,symmetric=true", "a:block=1"));
 }
 
+std::string RegistrationError(std::string name, OptionSchema schema) {
+  Registry registry;
+  return std::string(
+      registry.output_coords()
+          .Register({.name = std::move(name), .options = std::move(schema)}, NoFactory())
+          .message());
+}
+
+TEST(RegistryTest, RefusesOptionsThatCannotBeWrittenOrDoNotHold) {
+  const auto error = [](OptionSchema schema) { return RegistrationError("p", std::move(schema)); };
+  EXPECT_EQ(error(Schema()), "");
+  EXPECT_EQ(error(OptionSchema().Int("block", 5, 10, 20, "")),
+            "output_coords plugin 'p': default of option block='5': allowed are 10..20");
+  EXPECT_THAT(error(OptionSchema().Int("block", 5, 20, 10, "")), HasSubstr("20..10"));
+  EXPECT_THAT(error(OptionSchema().Float("f", 2, 0, 1, "")), HasSubstr("f='2': allowed are 0..1"));
+  EXPECT_THAT(error(OptionSchema().Enum("v", {"a", "b"}, "c", "")), HasSubstr("v='c'"));
+  EXPECT_THAT(error(OptionSchema().Enum("v", {}, "", "")), HasSubstr("option v has no choices"));
+  EXPECT_THAT(error(OptionSchema().Enum("v", {"a", "a"}, "a", "")),
+              HasSubstr("'a' more than once"));
+  EXPECT_THAT(error(OptionSchema().Enum("v", {"a,b", "c"}, "c", "")),
+              AllOf(HasSubstr("option v"), HasSubstr("'a,b'")));
+  EXPECT_THAT(error(OptionSchema().Bool("a=b", true, "")), HasSubstr("'a=b'"));
+  EXPECT_THAT(error(OptionSchema().Bool("", true, "")), HasSubstr("option name ''"));
+  EXPECT_THAT(error(OptionSchema().Bool("x", true, "").Int("x", 1, 0, 2, "")),
+              HasSubstr("option x is declared more than once"));
+}
+
+TEST(RegistryTest, RefusesVerifysOwnNameAndAMissingFactory) {
+  EXPECT_THAT(RegistrationError("reference", {}), HasSubstr("'reference'"));
+  Registry registry;
+  EXPECT_THAT(std::string(registry.mappings().Register({.name = "p"}, nullptr).message()),
+              HasSubstr("mapping plugin 'p' has no factory"));
+}
+
+TEST(RegistryTest, FactoriesThatReturnNullOrThrowAreErrors) {
+  Registry registry;
+  auto& family = registry.mappings();
+  using Made = absl::StatusOr<std::unique_ptr<const Mapping>>;
+  ASSERT_TRUE(family.Register({.name = "null"}, [](Options) -> Made { return nullptr; }).ok());
+  ASSERT_TRUE(
+      family.Register({.name = "throws"}, [](Options) -> Made { throw std::runtime_error("boom"); })
+          .ok());
+  ASSERT_TRUE(family.Register({.name = "throws_int"}, [](Options) -> Made { throw 42; }).ok());
+  EXPECT_EQ(family.Create("null").status(),
+            absl::InternalError("mapping null: its factory returned null"));
+  EXPECT_EQ(family.Create("throws").status(),
+            absl::InternalError("mapping throws: exception: boom"));
+  EXPECT_EQ(family.Create("throws_int").status(),
+            absl::InternalError("mapping throws_int: exception of an unknown type"));
+  EXPECT_THAT(family.Variants(), ::testing::IsEmpty());
+  EXPECT_THAT(family.Unusable(), ::testing::SizeIs(3));
+}
+
 TEST(CoordinateKeyTest, OrderPreservingAndReversible) {
   const std::vector<Coordinate> ascending = {
       {0, kMinCoordinate, kMinCoordinate, kMinCoordinate},
@@ -266,6 +319,37 @@ TEST_F(CoordinateSetTest, ValidateFindsWrongMaps) {
   EXPECT_FALSE(make({0, 1, 3}, {0, 1, 1}, {0, 2, 3}).ok());  // no such input
   EXPECT_FALSE(make({0, 1}, {0, 1}, {0, 2, 3}).ok());        // pairs missing
   EXPECT_FALSE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 1}).ok());  // pointers descend
+}
+
+// Sizes are looked at before anything reads by them: a table is counted before it is checked.
+TEST_F(CoordinateSetTest, ValidateFindsTablesOfTheWrongSize) {
+  using Counts = std::vector<int64_t>;
+  const auto make = [&](int64_t entries, std::vector<uint32_t> masks, Counts offset_ptr) {
+    NeighbourTable table{
+        .table = *CopyToBackend<int32_t>(std::vector<int32_t>(entries, 0), context()),
+        .masks = *CopyToBackend<uint32_t>(masks, context())};
+    const LayoutRequest layout{MapLayout::kNeighbourTable};
+    const KernelMap map = offset_ptr.empty()
+                              ? KernelMap(2, 2, /*num_offsets=*/3, layout, std::move(table))
+                              : KernelMap(2, 2, std::move(offset_ptr), layout, std::move(table));
+    return std::string(map.Validate(context()).message());
+  };
+  EXPECT_EQ(make(6, {}, {}), "");
+  EXPECT_EQ(make(6, {7, 7}, {0, 2, 4, 6}), "");
+  EXPECT_THAT(make(3, {}, {}), HasSubstr("table has 3 entries instead of 6"));
+  EXPECT_THAT(make(6, {7}, {}), HasSubstr("masks has 1 entries instead of 2"));
+  EXPECT_THAT(make(6, {7, 6}, {}), HasSubstr("mask of row 1 is wrong at offset 0"));
+  EXPECT_THAT(make(6, {7, 15}, {}), HasSubstr("mask of row 1 is wrong at offset 3"));
+  EXPECT_THAT(make(6, {}, {0, 2, 4}), HasSubstr("table has 6 entries instead of 4"));
+  EXPECT_THAT(make(6, {}, {0, 2, 4, 7}), HasSubstr("instead of 3"));
+}
+
+TEST_F(CoordinateSetTest, ValidateFindsStorageOfAnotherLayout) {
+  const KernelMap table(0, 0, {0}, {MapLayout::kNeighbourTable}, PairList());
+  EXPECT_THAT(std::string(table.Validate(context()).message()),
+              AllOf(HasSubstr("neighbour_table"), HasSubstr("pairs")));
+  const KernelMap uncounted(0, 0, /*num_offsets=*/1, {}, PairList());
+  EXPECT_THAT(std::string(uncounted.Validate(context()).message()), HasSubstr("not counted"));
 }
 
 // The flags of a saved map come from its geometry, its pairs from the file: a dataflow would read
