@@ -16,7 +16,13 @@ foreach(folder IN LISTS folders)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/voxconv/${parent}
           FILES_MATCHING PATTERN *.h)
 endforeach()
-install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h DESTINATION include/voxconv/core)
+if(VOXCONV_HAVE_CUDA)  # what the CUDA backend's headers include and plugins' kernels use
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/backends/cuda DESTINATION include/voxconv/backends
+          FILES_MATCHING PATTERN *.cuh)
+endif()
+install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h
+              ${PROJECT_BINARY_DIR}/generated/core/interface_stamp.h
+        DESTINATION include/voxconv/core)
 
 if(TARGET voxconv)
   install(TARGETS voxconv RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

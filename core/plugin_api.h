@@ -2,7 +2,7 @@
 //
 //   VOXCONV_PLUGIN(binary_tree, voxconv::RegisterBinaryTree)
 //
-// at namespace scope in one of its .cc files; see docs/plugin_guide.md.
+// at global scope or in a named namespace in one of its .cc files; see docs/plugin_guide.md.
 #ifndef VOXCONV_CORE_PLUGIN_API_H_
 #define VOXCONV_CORE_PLUGIN_API_H_
 
@@ -10,6 +10,7 @@
 
 #include "absl/base/config.h"
 #include "absl/status/status.h"
+#include "core/interface_stamp.h"
 #include "core/registry.h"
 #include "core/version.h"
 
@@ -37,10 +38,12 @@
 #endif
 
 // Host and plugin pass C++ objects to each other, so whatever decides their layout is in here, as
-// seen by the compiler of the file that includes this header.
-#define VOXCONV_BUILD_STAMP                                                      \
-  "voxconv " VOXCONV_VERSION ", " VOXCONV_COMPILER ", " VOXCONV_STANDARD_LIBRARY \
-  ", Abseil " VOXCONV_STRINGIFY(ABSL_LTS_RELEASE_VERSION) ", CUDA " VOXCONV_CUDA_VERSION
+// seen by the compiler of the file that includes this header. The headers themselves are in it by a
+// hash, since classes change between two versions.
+#define VOXCONV_BUILD_STAMP                                                              \
+  "voxconv " VOXCONV_VERSION ", " VOXCONV_COMPILER ", " VOXCONV_STANDARD_LIBRARY         \
+  ", Abseil " VOXCONV_STRINGIFY(ABSL_LTS_RELEASE_VERSION) ", CUDA " VOXCONV_CUDA_VERSION \
+                                                          ", headers " VOXCONV_INTERFACE_STAMP
 
 extern "C" {
 
@@ -59,7 +62,9 @@ __attribute__((visibility("default"))) const VoxconvPluginInfo* voxconv_plugin_i
 }  // extern "C"
 
 #define VOXCONV_PLUGIN(plugin_name, register_function)                                           \
-  extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {                                    \
+  /* In a namespace this declares the function anew, without what is said of it above. */        \
+  extern "C" __attribute__((visibility("default"))) const VoxconvPluginInfo*                     \
+  voxconv_plugin_info() {                                                                        \
     static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP, \
                                                 #plugin_name, &register_function};               \
     return &kInfo;                                                                               \

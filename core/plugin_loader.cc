@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -32,6 +34,13 @@ std::string LoaderMessage(const fs::path& path) {
   const std::string prefix = absl::StrCat(path.string(), ": ");
   if (text.rfind(prefix, 0) == 0) text.erase(0, prefix.size());
   return text;
+}
+
+// The dynamic loader says of a text file that it is too short.
+bool IsElf(const fs::path& path) {
+  std::array<char, 4> magic = {};
+  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
+  return magic == std::array<char, 4>{'\x7f', 'E', 'L', 'F'};
 }
 
 size_t NumPlugins(const Registry& registry) {
@@ -89,6 +98,10 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   "a directory; name a shared library (*.so)");
   }
+  if (!IsElf(file)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "no shared library (*.so): it does not begin as an ELF file does");
+  }
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Refuse(absl::StatusCode::kInvalidArgument, path, LoaderMessage(file));
@@ -96,13 +109,22 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
   auto info_function = reinterpret_cast<PluginInfoFunction>(dlsym(library, "voxconv_plugin_info"));
   if (info_function == nullptr) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
-                  "does not export voxconv_plugin_info; add VOXCONV_PLUGIN(name, function)");
+                  "does not export voxconv_plugin_info; add VOXCONV_PLUGIN(name, function) at "
+                  "global scope or in a named namespace");
   }
-  const VoxconvPluginInfo* info = info_function();
+  const absl::StatusOr<const VoxconvPluginInfo*> answer = WithoutExceptions(
+      [&]() -> absl::StatusOr<const VoxconvPluginInfo*> { return info_function(); });
+  if (!answer.ok()) {
+    return Refuse(answer.status().code(), path,
+                  absl::StrCat("voxconv_plugin_info(): ", answer.status().message()));
+  }
+  const VoxconvPluginInfo* info = *answer;
   VOXCONV_RETURN_IF_ERROR(CheckInfo(info, path));
 
   Registry extended = registry;
-  if (absl::Status status = info->register_plugins(extended); !status.ok()) {
+  const absl::Status status =
+      WithoutExceptions([&]() -> absl::Status { return info->register_plugins(extended); });
+  if (!status.ok()) {
     return Refuse(status.code(), path, absl::StrCat(info->name, ": ", status.message()));
   }
   if (NumPlugins(extended) == NumPlugins(registry)) {

@@ -25,6 +25,7 @@ absl::string_view HostBuildStamp();
 //   kInvalidArgument     it is a directory or no shared library, lacks a symbol it needs, lacks
 //                        voxconv_plugin_info, or registers nothing
 //   kFailedPrecondition  it was built for another plugin ABI or with another build stamp
+//   kInternal            a function of it throws
 //   otherwise            the status of its register function: kAlreadyExists for a name that is
 //                        taken in the registry
 //

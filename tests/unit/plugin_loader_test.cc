@@ -61,7 +61,7 @@ TEST(PluginLoader, RefusesWhatIsNoLibrary) {
   ExpectRefused(FixtureDir("good"), absl::StatusCode::kInvalidArgument, "a directory");
   const std::string text = ::testing::TempDir() + "/plugin_loader_test_text.so";
   std::ofstream(text) << "no library at all\n";
-  ExpectRefused(text, absl::StatusCode::kInvalidArgument, "");
+  ExpectRefused(text, absl::StatusCode::kInvalidArgument, "no shared library");
 }
 
 TEST(PluginLoader, RefusesWrongLibraries) {
@@ -85,6 +85,24 @@ TEST(PluginLoader, ReportsRegisterFunctions) {
                 "fixture: the fixture refuses to register");
   ExpectRefused(Fixture("registers_nothing"), absl::StatusCode::kInvalidArgument,
                 "registers nothing");
+}
+
+TEST(PluginLoader, TakesExceptionsForErrors) {
+  ExpectRefused(Fixture("throws"), absl::StatusCode::kInternal,
+                "fixture: exception: the fixture throws");
+  ExpectRefused(Fixture("throws_int"), absl::StatusCode::kInternal,
+                "fixture: exception of an unknown type");
+  ExpectRefused(Fixture("info_throws"), absl::StatusCode::kInternal,
+                "voxconv_plugin_info(): exception: the info throws");
+}
+
+TEST(PluginLoader, FindsThePluginInANamespace) {
+  Registry registry;
+  EXPECT_EQ(LoadPlugin(Fixture("in_namespace"), registry), absl::OkStatus());
+}
+
+TEST(PluginLoader, TheBuildStampNamesTheHeaders) {
+  EXPECT_THAT(std::string(HostBuildStamp()), ::testing::ContainsRegex(", headers [0-9a-f]{12}$"));
 }
 
 TEST(PluginLoader, RefusesADuplicateName) {

@@ -1,6 +1,7 @@
 // Plugin libraries that are wrong in one way each, and one that is right; VOXCONV_FIXTURE_<CASE>
 // chooses. They register under the name of their case, so that the test can tell them apart.
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "core/plugin_api.h"
@@ -24,6 +25,12 @@ namespace {
 #elif defined(VOXCONV_FIXTURE_REGISTERS_NOTHING)
   static_cast<void>(registry);
   return absl::OkStatus();
+#elif defined(VOXCONV_FIXTURE_THROWS)
+  static_cast<void>(registry);
+  throw std::runtime_error("the fixture throws");
+#elif defined(VOXCONV_FIXTURE_THROWS_INT)
+  static_cast<void>(registry);
+  throw 42;
 #else
   return RegisterStub(registry, "fixture");
 #endif
@@ -59,6 +66,14 @@ extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
                                               "incomplete", nullptr};
   return &kInfo;
 }
+#elif defined(VOXCONV_FIXTURE_INFO_THROWS)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  throw std::runtime_error("the info throws");
+}
+#elif defined(VOXCONV_FIXTURE_IN_NAMESPACE)
+namespace fixture {
+VOXCONV_PLUGIN(fixture, Register)
+}  // namespace fixture
 #else
 VOXCONV_PLUGIN(fixture, Register)
 #endif
