@@ -6,13 +6,23 @@
 
 # voxconv_plugin(name sources...)
 # Builds <name>.so. Only voxconv_plugin_info is visible outside; other libraries that the plugin
-# needs are added with target_link_libraries and should be shared ones.
+# needs are added with target_link_libraries and should be shared ones. Sources may be CUDA's, where
+# the language is enabled, and take the flags of voxconv's own.
 function(voxconv_plugin name)
   add_library(${name} MODULE ${ARGN})
   target_link_libraries(${name} PRIVATE voxconv::plugin_sdk)
   target_compile_features(${name} PRIVATE cxx_std_20)
   set_target_properties(${name} PROPERTIES
-    PREFIX "" CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    PREFIX "" CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  # The standard as an option: CMake 3.25.1 does not know nvcc's C++20 yet, and nvcc takes it once.
+  set_property(TARGET ${name} PROPERTY CUDA_STANDARD)
+  set_property(TARGET ${name} PROPERTY CUDA_EXTENSIONS)
+  target_compile_options(${name} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;--extended-lambda>")
+  if(TARGET CUDA::toolkit)  # its headers, which those of backends/cuda include
+    target_link_libraries(${name} PRIVATE CUDA::toolkit)
+  endif()
 endfunction()
 
 # voxconv_enable_plugins(executable)
