@@ -84,11 +84,13 @@ Json FamilyJson(const PluginFamily<Plugin>& family, BackendKind backend) {
                    {"summary", entry.description.summary},
                    {"source", entry.description.source},
                    {"options", OptionsJson(entry.description.options)}};
-    if (const auto instance = family.Create(name); instance.ok()) {
-      plugin["supports"] = SupportOf(**instance, backend);
-    } else {
-      plugin["unavailable"] = std::string(instance.status().message());
-    }
+    const absl::StatusOr<Json> support =
+        WithoutExceptions([&, &name = name]() -> absl::StatusOr<Json> {
+          VOXCONV_ASSIGN_OR_RETURN(const auto instance, family.Create(name));
+          return SupportOf(*instance, backend);
+        });
+    plugin[support.ok() ? "supports" : "unavailable"] =
+        support.ok() ? *support : Json(std::string(support.status().message()));
     plugins.push_back(std::move(plugin));
   }
   return plugins;

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
+#include "cli/verify/crash_report.h"
 #include "cli/verify/matrix.h"
 #include "cli/verify/network_cases.h"
 #include "networks/models.h"
@@ -74,7 +75,11 @@ absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily
   VOXCONV_ASSIGN_OR_RETURN(const std::string spec, family.Canonical(text));
   const std::vector<std::string> variants = family.Variants();
   if (text.find(':') == std::string::npos) return text;
-  if (std::find(variants.begin(), variants.end(), spec) != variants.end()) return spec;
+  if (std::find(variants.begin(), variants.end(), spec) != variants.end()) {
+    // The default variant alone is written with a colon, too.
+    return spec.find(':') == std::string::npos ? absl::StrCat(spec, ":") : spec;
+  }
+  VOXCONV_RETURN_IF_ERROR(family.Create(text).status());  // the factory's own words
   return absl::InvalidArgumentError(absl::StrCat(
       family.family(), " '", spec, "' is none of the variants that verify runs; there are ",
       absl::StrJoin(variants, " ")));
@@ -169,8 +174,11 @@ absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string&
   const auto begin = std::chrono::steady_clock::now();
   {
     Progress progress("verify", cases.size());
+    verify::CrashReport crash;
     for (size_t i = 0; i < cases.size(); ++i) {
-      Report(cases[i], cases[i].run(), repro, tally);
+      std::cout << std::flush;  // a crash must not take along what was said
+      crash.SetCase(cases[i].id);
+      Report(cases[i], verify::RunCase(cases[i]), repro, tally);
       progress.Step(i + 1);
     }
   }

@@ -1,6 +1,9 @@
 // Convolutions against the fp64 oracle, and bitwise equality over repeats and threads.
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -57,11 +60,29 @@ class Oracle {
   absl::flat_hash_map<std::string, std::unique_ptr<Expected>> expected_;
 };
 
-absl::StatusOr<KernelMap> MapOf(const Mapping& mapping, const Problem& problem,
-                                const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
-  return BuildKernelMap(mapping, {*inputs, *outputs, problem.geometry}, {}, context);
+// As RunConvolution, onto an output of NaN: a row that Forward leaves out shows.
+absl::StatusOr<Tensor> RunOntoNan(const Dataflow& dataflow, const KernelMap& map,
+                                  const TensorView& input, const TensorView& weights,
+                                  const ExecutionContext& context, const Epilogue& epilogue = {}) {
+  const ConvShape shape{input.channels, weights.channels, input.dtype};
+  const LayoutRequest request = dataflow.RequiredLayout(map.num_offsets());
+  std::optional<KernelMap> converted;
+  if (map.layout() != request) {
+    VOXCONV_ASSIGN_OR_RETURN(converted, context.backend->ConvertKernelMap(map, request, context));
+  }
+  const KernelMap& used = converted.has_value() ? *converted : map;
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> plan,
+                           NonNull(dataflow.Plan(used, shape, context), "dataflow: Plan"));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
+  const TensorView& view = output.view();
+  // All bits set is NaN in every dtype.
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
+  Workspace workspace;
+  VOXCONV_RETURN_IF_ERROR(RunPlannedConvolutionOnto(dataflow, *plan, used, input, weights, view,
+                                                    workspace, context, epilogue));
+  return output;
 }
 
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
@@ -73,9 +94,8 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
       Tensor input, Tensor::FromHost(features, map.num_inputs(), channels.in, context, dtype));
   VOXCONV_ASSIGN_OR_RETURN(Tensor weight, Tensor::FromHost(weights, map.num_offsets() * channels.in,
                                                            channels.out, context, dtype));
-  Workspace workspace;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output, RunConvolution(dataflow, map, input.view(), weight.view(),
-                                                         workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           RunOntoNan(dataflow, map, input.view(), weight.view(), context));
   return output.ToHost(context);
 }
 
@@ -136,10 +156,9 @@ absl::StatusOr<std::vector<float>> ConvolveWithEpilogue(const Dataflow& dataflow
                                                              c.out, context, test.dtype));
   VOXCONV_ASSIGN_OR_RETURN(Array<float> scale, CopyToBackend<float>(host.scale, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<float> shift, CopyToBackend<float>(host.shift, context));
-  Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(
-      Tensor output, RunConvolution(dataflow, map, input.view(), weight.view(), workspace, context,
-                                    {scale.data(), shift.data(), residual.view(), /*relu=*/true}));
+      Tensor output, RunOntoNan(dataflow, map, input.view(), weight.view(), context,
+                                {scale.data(), shift.data(), residual.view(), /*relu=*/true}));
   return output.ToHost(context);
 }
 
@@ -157,7 +176,7 @@ Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap
     const Support support =
         (*mapping)->Supports(test.problem->geometry, environment.backend->kind());
     if (!support.ok) return Outcome::Skipped(support.reason);
-    map = MapOf(**mapping, *test.problem, context);
+    map = QueryValidMap(**mapping, *test.problem, context);
   }
   if (!map.ok()) return Outcome::From(map.status(), *test.problem);
   last = {key, *std::move(map)};
@@ -210,7 +229,7 @@ Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec
   for (Backend* backend : {environment.serial, environment.parallel}) {
     for (int i = 0; i < Repeats(backend->kind()); ++i) {
       const ExecutionContext context = ContextOf(*backend);
-      absl::StatusOr<KernelMap> map = MapOf(**mapping, problem, context);
+      absl::StatusOr<KernelMap> map = QueryValidMap(**mapping, problem, context);
       if (!map.ok()) return Outcome::From(map.status());
       const absl::Status same = CompareMaps(*map, problem.map, context);
       if (!same.ok()) return Outcome::From(same);
@@ -250,14 +269,6 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
   return Outcome::Passed();
 }
 
-const NamedGeometry& GeometryNamed(absl::string_view name) {
-  for (const NamedGeometry& geometry : Geometries()) {
-    if (geometry.name == name) return geometry;
-  }
-  VOXCONV_CHECK(false);
-  return Geometries().front();
-}
-
 // Every dtype with the widths that kernels are written for, alone and with a fused epilogue.
 template <typename Add>
 void AddDTypeCases(Environment& environment, const std::vector<std::string>& dataflows,
@@ -275,6 +286,32 @@ void AddDTypeCases(Environment& environment, const std::vector<std::string>& dat
         for (const Channels& channels : kNetworkChannels) {
           add({kReferenceMap, dataflow, channels, problem, dtype});
           if (fuses) add({kReferenceMap, dataflow, channels, problem, dtype, /*epilogue=*/true});
+        }
+      }
+    }
+  }
+}
+
+// On the CPU no built-in dataflow claims more than f32, or epilogues; what another one does is run.
+template <typename Add>
+void AddClaimedCases(Environment& environment, const std::vector<std::string>& dataflows,
+                     const Add& add) {
+  constexpr BackendKind kCpu = BackendKind::kCpu;
+  // What throws here is told of by the cases of f32.
+  const auto claims = [](const std::function<bool()>& ask) {
+    return WithoutExceptions([&]() -> absl::StatusOr<bool> { return ask(); }).value_or(false);
+  };
+  for (const std::string& kind : GeometryOfEachKind()) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
+    for (const std::string& dataflow : dataflows) {
+      const auto plugin = environment.registry->dataflows().Create(dataflow);
+      if (!plugin.ok()) continue;
+      const bool fuses = claims([&] { return (*plugin)->FusesEpilogue(kCpu); });
+      for (const DType dtype : kDTypes) {
+        for (const Channels& c : kChannels) {
+          if (!claims([&] { return (*plugin)->Supports({c.in, c.out, dtype}, kCpu).ok; })) continue;
+          if (dtype != DType::kF32) add({kReferenceMap, dataflow, c, problem, dtype});
+          if (fuses) add({kReferenceMap, dataflow, c, problem, dtype, /*epilogue=*/true});
         }
       }
     }
@@ -318,7 +355,11 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
       }
     }
   }
-  if (is_cuda) AddDTypeCases(environment, dataflows, add);
+  if (is_cuda) {
+    AddDTypeCases(environment, dataflows, add);
+  } else {
+    AddClaimedCases(environment, dataflows, add);
+  }
 }
 
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {

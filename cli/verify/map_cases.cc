@@ -1,5 +1,10 @@
 // Output coordinates, kernel maps and their layouts: exact or wrong.
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cli/verify/matrix.h"
 
 namespace voxconv::verify {
@@ -8,8 +13,9 @@ namespace {
 absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
                          const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs,
-                           plugin.Compute(*inputs, problem.geometry, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr outputs,
+      NonNull(plugin.Compute(*inputs, problem.geometry, context), "output_coords: Compute"));
   VOXCONV_ASSIGN_OR_RETURN(auto rows, CopyToHost(outputs->rows(), context));
   if (rows != problem.outputs) {
     return absl::InternalError(absl::StrCat(
@@ -35,13 +41,10 @@ Outcome RunCoordsCase(const Environment& environment, const std::string& spec,
   return Outcome::From(CheckCoords(**plugin, problem, ContextOf(*environment.backend)));
 }
 
-absl::Status CheckMap(const Mapping& mapping, const Problem& problem,
+absl::Status CheckMap(const absl::StatusOr<KernelMap>& queried, const Problem& problem,
                       const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
-  const MapProblem map_problem{*inputs, *outputs, problem.geometry};
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildKernelMap(mapping, map_problem, {}, context));
-  VOXCONV_RETURN_IF_ERROR(map.Validate(context));
+  if (!queried.ok()) return queried.status();
+  const KernelMap& map = *queried;
   if (map.identity_offset() != problem.geometry.center() ||
       map.symmetric() != problem.geometry.symmetric()) {
     return absl::InternalError("identity offset or symmetry of the map are wrong");
@@ -55,7 +58,40 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
   if (!mapping.ok()) return Outcome::From(mapping.status());
   const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);
-  return Outcome::From(CheckMap(**mapping, problem, ContextOf(*environment.backend)), problem);
+  const ExecutionContext context = ContextOf(*environment.backend);
+  return Outcome::From(CheckMap(QueryValidMap(**mapping, problem, context), problem, context),
+                       problem);
+}
+
+// The problems have the same inputs. What an index keeps of the geometry that it is asked with
+// first shows with the next one.
+absl::Status CheckReusedIndex(const Mapping& mapping, absl::Span<const Problem* const> problems,
+                              const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problems[0]->MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
+                           NonNull(mapping.BuildIndex(*inputs, context), "mapping: BuildIndex"));
+  for (const Problem* problem : problems) {
+    const absl::Status status =
+        CheckMap(QueryValidMap(mapping, *index, inputs, *problem, context), *problem, context);
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(problem->id, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Outcome RunReusedIndexCase(const Environment& environment, const std::string& spec,
+                           const std::vector<const Problem*>& problems) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  std::vector<const Problem*> supported;
+  Support support;
+  for (const Problem* problem : problems) {
+    support = (*mapping)->Supports(problem->geometry, environment.backend->kind());
+    if (support.ok) supported.push_back(problem);
+  }
+  if (supported.empty()) return Outcome::Skipped(support.reason);
+  return Outcome::From(CheckReusedIndex(**mapping, supported, ContextOf(*environment.backend)));
 }
 
 absl::Status CheckLayout(const LayoutRequest& request, const Problem& problem,
@@ -92,7 +128,18 @@ void AddCoordsCases(Environment& environment, std::vector<Case>& cases) {
 }
 
 void AddMapCases(Environment& environment, std::vector<Case>& cases) {
+  // In both orders: the second geometry's offsets are fewer, or more, or others.
+  const Scene& reused = Scenes()[1];
+  const Problem* near = environment.problems.Get(GeometryNamed("submanifold_k3"), reused);
+  const Problem* strided = environment.problems.Get(GeometryNamed("quantize_k2_s2"), reused);
+  VOXCONV_CHECK(near != nullptr && strided != nullptr && near->inputs == strided->inputs);
   for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const auto& problems : {std::vector{near, strided}, std::vector{strided, near}}) {
+      cases.push_back({absl::StrCat("map/", spec, "/reused_index/", problems[1]->id),
+                       [&environment, spec, problems] {
+                         return RunReusedIndexCase(environment, spec, problems);
+                       }});
+    }
     for (const NamedGeometry& geometry : Geometries()) {
       for (const Scene& scene : Scenes()) {
         const Problem* problem = environment.problems.Get(geometry, scene);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace voxconv::verify {
@@ -24,7 +25,8 @@ bool MatchesFilter(const std::string& id, const std::string& filter) {
 
 bool MatchesPlugin(absl::string_view spec, absl::string_view wanted) {
   if (wanted.empty() || spec == wanted) return true;
-  return !absl::StrContains(wanted, ':') && absl::StartsWith(spec, absl::StrCat(wanted, ":"));
+  if (absl::StrContains(wanted, ':')) return absl::StrCat(spec, ":") == wanted;
+  return absl::StartsWith(spec, absl::StrCat(wanted, ":"));
 }
 
 // FNV-1a, so that the quick subset is the same on every machine.
@@ -36,9 +38,10 @@ uint64_t StableHash(absl::string_view text) {
 
 constexpr uint64_t kQuickOneIn = 20;
 
-bool IsSelected(const std::string& id, const Selection& selection) {
+bool IsSelected(const Case& test, const Selection& selection) {
+  const std::string& id = test.id;
   if (!MatchesFilter(id, selection.filter)) return false;
-  if (selection.quick && StableHash(id) % kQuickOneIn != 0) return false;
+  if (selection.quick && !test.always && StableHash(id) % kQuickOneIn != 0) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(id, '/');
   const bool has_both = parts[0] == "conv" || parts[0] == "network";
   const bool is_mapping = has_both || parts[0] == "map" || absl::StartsWith(id, "repeat/map/");
@@ -55,7 +58,40 @@ bool IsSelected(const std::string& id, const Selection& selection) {
   return true;
 }
 
+// One case for each plugin that has no others since nothing can be made of it.
+template <typename Plugin>
+void AddFactoryCases(const PluginFamily<Plugin>& family, absl::string_view prefix,
+                     std::vector<Case>& cases) {
+  for (const auto& [name, status] : family.Unusable()) {
+    cases.push_back({absl::StrCat(prefix, "/", name, "/factory"),
+                     [status = status] {
+                       return absl::IsUnimplemented(status)
+                                  ? Outcome::Skipped(std::string(status.message()))
+                                  : Outcome::From(status);
+                     },
+                     /*always=*/true});
+  }
+}
+
+// What a plugin that throws is said to support.
+Support SupportOrException(const std::function<Support()>& ask) {
+  const absl::StatusOr<Support> support =
+      WithoutExceptions([&]() -> absl::StatusOr<Support> { return ask(); });
+  return support.ok() ? *support : Support::No(std::string(support.status().message()));
+}
+
 }  // namespace
+
+Outcome RunCase(const Case& test) {
+  Outcome outcome;
+  const absl::Status status = WithoutExceptions([&]() -> absl::Status {
+    outcome = test.run();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) outcome = Outcome::From(status);
+  absl::StrReplaceAll({{"\n", " "}}, &outcome.detail);
+  return outcome;
+}
 
 std::vector<Case> MakeCases(Environment& environment, const Selection& selection) {
   std::vector<Case> all;
@@ -65,6 +101,9 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
   AddConvCases(environment, all);
   AddRepeatCases(environment, all);
   AddPoolCases(environment, all);
+  AddFactoryCases(environment.registry->output_coords(), "coords", all);
+  AddFactoryCases(environment.registry->mappings(), "map", all);
+  AddFactoryCases(environment.registry->dataflows(), "conv/reference", all);
   return SelectCases(std::move(all), selection);
 }
 
@@ -72,7 +111,7 @@ std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selectio
   const auto exact = std::find_if(cases.begin(), cases.end(),
                                   [&](const Case& c) { return c.id == selection.filter; });
   if (exact != cases.end()) return {*exact};
-  std::erase_if(cases, [&](const Case& c) { return !IsSelected(c.id, selection); });
+  std::erase_if(cases, [&](const Case& c) { return !IsSelected(c, selection); });
   return cases;
 }
 
@@ -87,7 +126,8 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
         if (params.kind == ConvKind::kInverse || params.kind == ConvKind::kTransposed) {
           params.input_tensor_stride = params.stride;
         }
-        const Support support = (*plugin)->Supports(*ConvGeometry::Create(params), backend);
+        const Support support = SupportOrException(
+            [&] { return (*plugin)->Supports(*ConvGeometry::Create(params), backend); });
         if (!support.ok) {
           lines.insert(
               absl::StrCat(family.family(), " ", spec, " | ", named.name, " | ", support.reason));
@@ -100,7 +140,9 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
     const auto dataflow = registry.dataflows().Create(spec);
     if (!dataflow.ok()) continue;
     for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
-      const Support support = (*dataflow)->Supports({16, 16, dtype}, backend);
+      const Support support = SupportOrException([&] {
+        return (*dataflow)->Supports({16, 16, dtype}, backend);
+      });
       if (!support.ok) {
         lines.insert(
             absl::StrCat("dataflow ", spec, " | ", ToString(dtype), " | ", support.reason));
@@ -145,6 +187,26 @@ absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
   map.set_identity_offset(problem.geometry.center());
   map.set_symmetric(problem.geometry.symmetric());
   return map;
+}
+
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,
+                                        const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
+                           NonNull(mapping.BuildIndex(*inputs, context), "mapping: BuildIndex"));
+  return QueryValidMap(mapping, *index, inputs, problem, context);
+}
+
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& index,
+                                        const CoordinateSetPtr& inputs, const Problem& problem,
+                                        const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
+  const MapProblem map_problem{*inputs, *outputs, problem.geometry};
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping.Query(index, map_problem, context));
+  VOXCONV_RETURN_IF_ERROR(CheckQueriedMap(map, map_problem));
+  VOXCONV_RETURN_IF_ERROR(map.Validate(context));
+  if (map.layout() == LayoutRequest{}) return map;
+  return context.backend->ConvertKernelMap(map, {}, context);
 }
 
 absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,

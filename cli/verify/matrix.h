@@ -48,10 +48,16 @@ struct Outcome {
 struct Case {
   std::string id;  // "map/<mapping>/<geometry>/<scene>", ...
   std::function<Outcome()> run;
+  bool always = false;  // also among the quick ones
 };
 
+// Runs the case. What plugins throw fails it, and its detail is one line.
+Outcome RunCase(const Case& test);
+
 struct Selection {
-  std::string mapping;  // only specs of this plugin or this spec; "" = all
+  // Only variants of this plugin, or the one variant of a spec with a colon ("hash:" is the default
+  // one); "" = all.
+  std::string mapping;
   std::string dataflow;
   std::string filter;  // an id, or part of one; "*" matches anything
   bool quick = false;  // about one case in twenty, the same ones every time
@@ -59,12 +65,16 @@ struct Selection {
 
 // Cases in a fixed order. `environment` must outlive them.
 //   coords/<output_coords>/<problem>     output coordinates, row by row
-//   map/<mapping>/<problem>              the canonical pairs, exactly
+//   map/<mapping>/<problem>              the canonical pairs, exactly; under the problem
+//   reused_index,
+//                                        of one index that is asked with two geometries
 //   layout/<layout>/<problem>            conversion there and back, Validate()
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, norm-wise; the mapping `reference`
 //                                        stands for the oracle's own map
 //   repeat/...                           bitwise equality over repeats and thread counts
 //   pool/<mode>/<problem>                pooling and unpooling
+// A plugin whose factory refuses all its options has one case with the factory's words, skipped
+// where they are kUnimplemented: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/...
 std::vector<Case> MakeCases(Environment& environment, const Selection& selection);
 
 // Those of `cases` that are selected, in their order; the only one where the filter is its id.
@@ -91,6 +101,15 @@ double ErrorBound(DType dtype, int64_t reduction);
 // The oracle's map of the problem, in the backend's memory.
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context);
+
+// The mapping's map of the problem, as pairs. It is validated in the layout that the mapping emits
+// before anything else touches it.
+// The second one asks an index that was built of these inputs before.
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,
+                                        const ExecutionContext& context);
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& index,
+                                        const CoordinateSetPtr& inputs, const Problem& problem,
+                                        const ExecutionContext& context);
 
 // Compares a map with the reference's, pair by pair.
 absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,

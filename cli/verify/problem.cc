@@ -185,6 +185,14 @@ const std::vector<NamedGeometry>& Geometries() {
   return *geometries;
 }
 
+const NamedGeometry& GeometryNamed(absl::string_view name) {
+  for (const NamedGeometry& geometry : Geometries()) {
+    if (geometry.name == name) return geometry;
+  }
+  VOXCONV_CHECK(false);
+  return Geometries().front();
+}
+
 std::vector<std::string> GeometryOfEachKind() {
   return {"submanifold_k3",         "quantize_k2_s2",          "dilate_k3_s2",
           "inverse_quantize_k2_s2", "inverse_dilate_k3_s2_p1", "transposed_k2_s2"};

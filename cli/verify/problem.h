@@ -32,6 +32,8 @@ struct NamedGeometry {
   GeometryParams params;  // of the fine side: input_tensor_stride is the scene's, 1
 };
 const std::vector<NamedGeometry>& Geometries();
+// One of them (checked).
+const NamedGeometry& GeometryNamed(absl::string_view name);
 // One geometry of each kind and output rule: what the dataflows are multiplied with.
 std::vector<std::string> GeometryOfEachKind();
 
