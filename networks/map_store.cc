@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "core/convolution.h"
+
 namespace voxconv {
 namespace {
 
@@ -85,7 +87,8 @@ absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& c
   VOXCONV_CHECK(layer.output_coords != nullptr);
   const CoordinateSetPtr& inputs = coordinates_[network_.graph.coordinates()[id].from];
   VOXCONV_ASSIGN_OR_RETURN(coordinates_[id],
-                           layer.output_coords->Compute(*inputs, *layer.geometry, context));
+                           NonNull(layer.output_coords->Compute(*inputs, *layer.geometry, context),
+                                   "output_coords: Compute"));
   return absl::OkStatus();
 }
 
@@ -116,7 +119,8 @@ absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, const KernelMap& ma
     const Node& layer = network_.graph.node(node);
     const ConvShape shape{network_.graph.InputChannels(layer), layer.channels,
                           network_.config.dtype};
-    VOXCONV_ASSIGN_OR_RETURN(plan, network_.layers[node].dataflow->Plan(map, shape, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        plan, NonNull(network_.layers[node].dataflow->Plan(map, shape, context), "dataflow: Plan"));
   }
   return plan.get();
 }
@@ -155,8 +159,9 @@ absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerRepo
 absl::Status MapStore::BuildIndex(int slot, const ExecutionContext& context, RunReport& report) {
   if (indices_[slot] != nullptr) return absl::OkStatus();
   const IndexSlot& plan = network_.maps.indices[slot];
-  VOXCONV_ASSIGN_OR_RETURN(indices_[slot], network_.layers[plan.node].mapping->BuildIndex(
-                                               *coordinates_[plan.coordinates], context));
+  VOXCONV_ASSIGN_OR_RETURN(indices_[slot], NonNull(network_.layers[plan.node].mapping->BuildIndex(
+                                                       *coordinates_[plan.coordinates], context),
+                                                   "mapping: BuildIndex"));
   ++report.indices_built;
   return absl::OkStatus();
 }
@@ -231,7 +236,11 @@ absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionCo
   const CoordinateSet& inputs = *coordinates_[network_.maps.indices[slot.index].coordinates];
   const CoordinateSet& outputs = *coordinates_[network_.graph.node(slot.node).coordinates];
   ++report.maps_queried;
-  return layer.mapping->Query(*indices_[slot.index], {inputs, outputs, *layer.geometry}, context);
+  const MapProblem problem{inputs, outputs, *layer.geometry};
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                           layer.mapping->Query(*indices_[slot.index], problem, context));
+  VOXCONV_RETURN_IF_ERROR(CheckQueriedMap(map, problem));
+  return map;
 }
 
 void MapStore::Release(int node) {
