@@ -72,7 +72,23 @@ po::options_description GivenInputOptions() {
   return options;
 }
 
+// What is said of --input, or could be.
+absl::Status CheckInputOptions(const po::variables_map& values) {
+  for (const char* name : {"voxel-size", "fields", "dtype-in", "like"}) {
+    if (values[name].defaulted() || !values["input"].as<Texts>().empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", name, " has no meaning without --input"));
+  }
+  const Texts& kinds = experiment::InputKinds();
+  const std::string& like = values["like"].as<std::string>();
+  if (like.empty() || std::find(kinds.begin(), kinds.end(), like) != kinds.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--like '", like, "': allowed are ", absl::StrJoin(kinds, ", ")));
+}
+
 absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& values) {
+  VOXCONV_RETURN_IF_ERROR(CheckInputOptions(values));
   std::vector<InputSource> inputs;
   for (const std::string& input : values["input"].as<Texts>()) {
     InputSource source;
@@ -126,14 +142,21 @@ absl::StatusOr<std::vector<Definition>> Select(const Texts& patterns) {
 
 absl::Status PrintList() {
   std::vector<std::vector<std::string>> table = {{"experiment", "backends", "about"}};
+  VOXCONV_RETURN_IF_ERROR(experiment::CheckDirectory());
+  absl::Status broken;  // the first, which must not hide the others
   for (const std::string& name : experiment::ListDefinitions()) {
-    VOXCONV_ASSIGN_OR_RETURN(const Definition definition, experiment::LoadDefinition(name));
+    const absl::StatusOr<Definition> definition = experiment::LoadDefinition(name);
+    if (!definition.ok()) {
+      broken.Update(definition.status());
+      table.push_back({name, "-", "cannot be read"});
+      continue;
+    }
+    const Texts& backends = definition->backends;
     table.push_back(
-        {name, definition.backends.empty() ? "cpu, cuda" : absl::StrJoin(definition.backends, ", "),
-         definition.title});
+        {name, backends.empty() ? "cpu, cuda" : absl::StrJoin(backends, ", "), definition->title});
   }
   std::cout << FormatTable(table);
-  return absl::OkStatus();
+  return broken;
 }
 
 // This program, called like this.
@@ -182,7 +205,7 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
     std::vector<std::string> of_round = WithoutRounds(args);
     of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
     VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
-                             RunProgram(CommandOf(of_round), /*capture=*/false));
+                             RunProgramInterruptibly(CommandOf(of_round), interrupt));
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command goes on where this one stopped");
     }

@@ -83,7 +83,8 @@ absl::Status PrintMap(const std::string& path, const ExecutionContext& context) 
 
 // A map has its voxels and pairs; nothing is read or looked for.
 absl::Status CheckMapOptions(const po::variables_map& values) {
-  for (const auto& option : InputOptions().options()) {
+  const po::options_description input = InputOptions();
+  for (const auto& option : input.options()) {
     const std::string& name = option->long_name();
     if (name == "input" || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(

@@ -1,11 +1,15 @@
 #include "cli/subprocess.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -40,6 +44,8 @@ absl::Status ReadAll(int file, std::string& text) {
   }
 }
 
+int ExitStatus(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128; }
+
 }  // namespace
 
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, bool capture) {
@@ -63,8 +69,30 @@ absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, b
     if (errno != EINTR) return SystemError("waitpid");
   }
   if (!read_status.ok()) return read_status;
-  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  result.exit_status = ExitStatus(status);
   return result;
+}
+
+absl::StatusOr<ProgramResult> RunProgramInterruptibly(const std::vector<std::string>& argv,
+                                                      const harness::InterruptGuard& interrupt) {
+  const pid_t child = fork();
+  if (child < 0) return SystemError("fork");
+  if (child == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGINT);
+    Become(argv, /*output=*/-1);
+  }
+  // Asked now and then: a signal between a look at the guard and a wait for the child would be
+  // missed.
+  constexpr std::chrono::milliseconds kBetweenLooks(20);
+  for (bool handed_on = false;;) {
+    int status = 0;
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return ProgramResult{ExitStatus(status), ""};
+    if (ended < 0 && errno != EINTR) return SystemError("waitpid");
+    if (interrupt.interrupted() && !handed_on) handed_on = kill(child, SIGINT) == 0;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 }  // namespace voxconv::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/harness/interrupt.h"
 
 namespace voxconv::cli {
 
@@ -17,6 +18,12 @@ struct ProgramResult {
 // Runs argv[0], looked for in PATH, to its end. Standard error is shared, and so is standard output
 // unless `capture`.
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, bool capture);
+
+// The same with standard output shared, and SIGINT handed on to the program once, whether it came
+// from a terminal or for this process alone: the program is a process group of its own. A second
+// one ends this process, and the program with it.
+absl::StatusOr<ProgramResult> RunProgramInterruptibly(const std::vector<std::string>& argv,
+                                                      const harness::InterruptGuard& interrupt);
 
 }  // namespace voxconv::cli
 

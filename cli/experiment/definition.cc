@@ -299,14 +299,27 @@ void LinkSides(JsonReader& reader, Definition& definition) {
   }
   definition.baseline = reader.OneOf("baseline", Names(names.begin(), names.end()));
   for (ConfigurationItem& item : definition.configurations) {
-    if (item.against == Names{""}) item.against = {definition.baseline};
-    std::erase(item.against, item.name);
+    const bool by_default = item.against == Names{""};
+    if (by_default) item.against = {definition.baseline};
+    const bool itself = std::erase(item.against, item.name) > 0;
+    // One of several that a "for" makes may be what the others are held against.
+    if (!by_default && itself && item.against.empty() && item.params.empty() &&
+        reader.error().ok()) {
+      reader.error() = absl::InvalidArgumentError(
+          absl::StrCat("key 'against' of configuration '", item.name,
+                       "' names itself alone; allowed are the names of others"));
+    }
     for (const std::string& against : item.against) {
       if (names.contains(against) || !reader.error().ok()) continue;
       reader.error() = absl::InvalidArgumentError(
           absl::StrCat("key 'against' of configuration '", item.name, "' is '", against,
                        "'; allowed are ", absl::StrJoin(names, ", ")));
     }
+  }
+  const bool any = std::any_of(definition.configurations.begin(), definition.configurations.end(),
+                               [](const ConfigurationItem& item) { return !item.against.empty(); });
+  if (!any && !definition.configurations.empty()) {
+    reader.Refuse("configurations", "are two or more, of which one is held against another");
   }
 }
 
@@ -348,12 +361,24 @@ std::vector<InputSource> DefaultQuickInputs() {
   return {{.name = "quick", .input = "scene:uniform?n=500&box=13"}};
 }
 
+const Names& InputKinds() {
+  static const Names* const kKinds = new Names{"outdoor-64", "outdoor-32", "indoor", "object"};
+  return *kKinds;
+}
+
 absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text) {
   VOXCONV_ASSIGN_OR_RETURN(const Json json, harness::ParseJson(text));
   absl::Status error;
   const Json document = {{"inputs", json}};
   JsonReader reader(document, "", {"inputs"}, error);
   std::vector<InputSource> inputs = ReadInputs(reader, "inputs");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Names& kinds = InputKinds();
+    const std::string& like = inputs[i].like;
+    if (like.empty() || std::find(kinds.begin(), kinds.end(), like) != kinds.end()) continue;
+    RefuseValue(absl::StrCat("inputs[", i, "].like"), like,
+                absl::StrCat("are ", absl::StrJoin(kinds, ", ")), error);
+  }
   if (!error.ok()) return error;
   return inputs;
 }

@@ -75,8 +75,13 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text);
 
 // A path that ends in .json, or a name from ListDefinitions. Errors in a file begin with its path.
 absl::StatusOr<Definition> LoadDefinition(const std::string& name);
+// Refuses a $VOXCONV_EXPERIMENT_DIR that is no directory.
+absl::Status CheckDirectory();
 // Sorted names of the files in $VOXCONV_EXPERIMENT_DIR, the installed package and the source tree.
 std::vector<std::string> ListDefinitions();
+
+// The kinds of data that the shipped files name, allowed for inputs that users give.
+const std::vector<std::string>& InputKinds();
 
 // An array of inputs as in the key "inputs" of an experiment, for --inputs.
 absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text);

@@ -49,6 +49,8 @@ absl::StatusOr<Definition> LoadFile(const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckDirectory() { return harness::CheckDataDirectory(kDirectoryVariable); }
+
 std::vector<std::string> ListDefinitions() {
   std::set<std::string> names;
   for (const std::string& directory : Directories()) AddNames(directory, "", names);
@@ -57,7 +59,7 @@ std::vector<std::string> ListDefinitions() {
 
 absl::StatusOr<Definition> LoadDefinition(const std::string& name) {
   if (absl::EndsWith(name, ".json")) return LoadFile(name);
-  VOXCONV_RETURN_IF_ERROR(harness::CheckDataDirectory(kDirectoryVariable));
+  VOXCONV_RETURN_IF_ERROR(CheckDirectory());
   const std::vector<std::string> names = ListDefinitions();
   // Only listed names are looked for, so that no name can lead out of the directories.
   if (!std::binary_search(names.begin(), names.end(), name)) {

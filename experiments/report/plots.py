@@ -14,7 +14,7 @@ import rule  # noqa: E402
 MAX_BARS = 60
 MAX_TICKS = 10
 LABELS = {"voxels": "voxels", "neighbours": "neighbours per voxel", "x": "voxels",
-          "resolution": "voxels along the diameter", "offset": "kernel offset"}
+          "resolution": "voxels along the diameter"}
 
 
 def _field(cell, name):

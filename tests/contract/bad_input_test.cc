@@ -335,6 +335,17 @@ TEST_F(BadInputTest, TuneOptions) {
   ExpectRefused(small + "--dataflow none", {"none", "direct"});
   ExpectRefused(small + "--mapping hash:load=3", {"load"});
   ExpectRefused(small + "--search heuristic --dataflow direct", {"--dataflow", "heuristic"});
+  ExpectRefused(small + "--search heuristic --mapping none", {"none", "sorted_search"});
+  EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);
+  for (const char* axes :
+       {R"j({"tile": ["divisors(zz)"]})j", R"j({"tile": ["divisors(c_in"]})j",
+        R"j({"tile": ["big"]})j", R"j({"epsilon": [7]})j", R"j({"epsilon": ["x"]})j"}) {
+    const std::string grid =
+        absl::StrCat(R"({"grids": [{"dataflow": "gather_gemm_scatter", "axes": )", axes, "}]}");
+    ExpectRefused(small + "--candidates '" + Write("g.json", grid) + "'",
+                  {"g.json", "grid: option '", "allowed are"});
+    EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);
+  }
   ExpectRefused(small + "--candidates '" + Write("c.json", R"({"dataflows": [1.5]})") + "'",
                 {"c.json", "1.5"});
 }
@@ -358,6 +369,61 @@ TEST_F(BadInputTest, JsonFiles) {
     ExpectRefused(reader + "'" + directory_.string() + "'", {directory_.string(), "directory"});
   }
   ExpectRefused(inputs + "'" + twice + "'", {"twice.json", "key 'input'", "twice"});
+}
+
+TEST_F(BadInputTest, Bench) {
+  const std::string bench = "bench --input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused(bench + "--benchmark_format=xml", {"--benchmark_format", "xml", "json"});
+  ExpectRefused(bench + "--benchmark_out_format=xml", {"--benchmark_out_format", "xml", "json"});
+  ExpectRefused(bench + "--benchmark_time_unit=h", {"--benchmark_time_unit", "h", "ms"});
+  ExpectRefused(bench + "--benchmark_repetitions=-1", {"--benchmark_repetitions", "-1", "1 .. "});
+  ExpectRefused(bench + "--benchmark_min_time=abc", {"--benchmark_min_time", "abc", "seconds"});
+  ExpectRefused(bench + "--benchmark_filter='['", {"--benchmark_filter", "[", "regular"});
+  ExpectRefused(bench + "--benchmark_out=", {"--benchmark_out", "path"});
+  ExpectRefused(bench + "--config minuet", {"--config", "--network"});
+  ExpectRefused(bench + "--dtype f16", {"--dtype", "f16", "f32"});
+  ExpectRefused(bench + "--threads 1,1024", {"--threads", "1024", "cores"});
+  const std::string scan = "'" + Write("scan.bin", std::string(32, '\0')) + "'";
+  ExpectRefused("bench --input " + scan + " --benchmark_out=" + scan,
+                {"--benchmark_out", "--input"});
+
+  const Outcome full = Voxconv(
+      bench + "--benchmark_filter=copy --benchmark_min_time=0.001 --benchmark_out=/dev/full");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.errors, HasSubstr("--benchmark_out /dev/full: cannot be written"));
+}
+
+TEST_F(BadInputTest, Experiments) {
+  const std::string parts = "experiment parts --out '" + Path("results") + "' ";
+  for (const char* option :
+       {"--like indoor", "--voxel-size 0.1", "--fields x,y,z", "--dtype-in f16"}) {
+    ExpectRefused(absl::StrCat(parts, option), {std::string(option, 6), "without --input"});
+  }
+  ExpectRefused(parts + "--input scene:room --like foo", {"--like", "foo", "outdoor-64"});
+  const std::string inputs = Write("i.json", R"([{"input": "scene:room", "like": "foo"}])");
+  ExpectRefused(parts + "--inputs '" + inputs + "'", {"i.json", "inputs[0].like", "foo", "indoor"});
+
+  setenv("VOXCONV_PRESET_DIR", "/nowhere", 1);
+  ExpectRefused("run --input scene:room --preset minuet", {"VOXCONV_PRESET_DIR", "/nowhere"});
+  unsetenv("VOXCONV_PRESET_DIR");
+  setenv("VOXCONV_EXPERIMENT_DIR", "/nowhere", 1);
+  ExpectRefused("experiment --list", {"VOXCONV_EXPERIMENT_DIR", "/nowhere"});
+  Write("broken.json", "{");
+  setenv("VOXCONV_EXPERIMENT_DIR", directory_.c_str(), 1);
+  ExpectRefused("experiment --list", {"broken.json", "line 1"});
+  EXPECT_GT(std::filesystem::file_size(Path("stdout")), 500);  // the others
+  unsetenv("VOXCONV_EXPERIMENT_DIR");
+}
+
+TEST_F(BadInputTest, OptionsForASavedMap) {
+  const std::string map = Path("map.npz");
+  const Outcome saved = Voxconv(
+      absl::StrCat("conv '", WriteArrays({}), "' '", Path("o.npz"), "' --save-map '", map, "'"));
+  ASSERT_EQ(saved.exit_code, 0) << saved.errors;
+  EXPECT_EQ(Voxconv("info '" + map + "'").exit_code, 0);
+  for (const char* option : {"--mapping hash", "--voxel-size 1", "--fields x,y,z"}) {
+    ExpectRefused(absl::StrCat("info '", map, "' ", option), {"no meaning", "kernel map"});
+  }
 }
 
 TEST_F(BadInputTest, NoGpu) {

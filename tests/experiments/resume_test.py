@@ -39,9 +39,9 @@ class ResumeTest(unittest.TestCase):
         lines = support.read_lines(self.results)
         return [line["key"] for line in lines if line["kind"] == "cell"]
 
-    def stop_after(self, cells, how):
-        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+    def stop_after(self, cells, how, *more):
+        process = subprocess.Popen([*self.command(), *more], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
             if self.results.exists() and len(self.results.read_text().splitlines()) > cells:
@@ -72,6 +72,15 @@ class ResumeTest(unittest.TestCase):
         self.assertIn(f"{len(TILES) - len(before)} cells measured", output)
         self.check_all_once()
         self.assertEqual(self.keys()[:len(before)], before)
+
+    def test_an_interrupt_of_several_rounds_ends_the_round_that_runs(self):
+        status, error = self.stop_after(1, signal.SIGINT, "--rounds", "2")
+        self.assertLess(len(self.keys()), 2 * len(TILES), "it was done before the interrupt")
+        self.assertEqual(status, 1)
+        self.assertIn("interrupted", error)
+        before = len(self.keys())
+        time.sleep(1)
+        self.assertEqual(len(self.keys()), before)
 
     def test_killed_in_the_middle_of_a_line(self):
         self.stop_after(1, signal.SIGKILL)
