@@ -235,8 +235,8 @@ absl::StatusOr<std::string> OnlySpec(const po::variables_map& values, const char
       absl::StrCat("--", name, ": one spec is allowed with --search heuristic"));
 }
 
-absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, const Job& job,
-                                             const harness::PlanKey& key, Session& session) {
+absl::StatusOr<HeuristicPlanner::Config> ParseHeuristic(const po::variables_map& values,
+                                                        Session& session) {
   if (!values["dataflow"].as<Specs>().empty() || values.count("candidates") != 0) {
     return absl::InvalidArgumentError(
         "--dataflow and --candidates have no meaning with --search heuristic");
@@ -246,6 +246,14 @@ absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, co
   VOXCONV_ASSIGN_OR_RETURN(config.mapping, OnlySpec(values, "mapping", usual.mapping));
   VOXCONV_ASSIGN_OR_RETURN(config.output_coords,
                            OnlySpec(values, "output-coords", usual.output_coords));
+  VOXCONV_RETURN_IF_ERROR(session.registry().mappings().Create(config.mapping).status());
+  VOXCONV_RETURN_IF_ERROR(session.registry().output_coords().Create(config.output_coords).status());
+  return config;
+}
+
+absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, const Job& job,
+                                             const harness::PlanKey& key, Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(HeuristicPlanner::Config config, ParseHeuristic(values, session));
   VOXCONV_ASSIGN_OR_RETURN(const tune::ThresholdResult result,
                            tune::TuneThreshold(MakeNetworkSetup(values, job, session), config));
   PrintNetworkTimes(result.times);
@@ -275,8 +283,11 @@ void AddProvenance(const po::variables_map& values, const Job& job, Session& ses
   plan.record["provenance"] = harness::DescribeProvenance(session.backend());
 }
 
-absl::Status CheckSearch(const std::string& search) {
-  if (search == "measured" || search == "heuristic") return absl::OkStatus();
+// What is searched is looked at before the input is read.
+absl::Status CheckSearch(const po::variables_map& values, const std::string& search,
+                         Session& session) {
+  if (search == "measured") return ParseCandidates(values, session.registry()).status();
+  if (search == "heuristic") return ParseHeuristic(values, session).status();
   return absl::InvalidArgumentError(
       absl::StrCat("--search '", search, "': allowed are measured and heuristic"));
 }
@@ -290,13 +301,13 @@ absl::Status RunTune(const std::vector<std::string>& args) {
       const po::variables_map values,
       ParseArguments("tune --input FILE|scene:NAME --out PLAN.json [OPTIONS]", options, {}, args));
   const std::string search = values["search"].as<std::string>();
-  VOXCONV_RETURN_IF_ERROR(CheckSearch(search));
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "candidates"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
     VOXCONV_RETURN_IF_ERROR(harness::CheckSavePlan(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  VOXCONV_RETURN_IF_ERROR(CheckSearch(values, search, *session));
   VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
   const harness::InterruptGuard guard;
   job.race.stop = [&] { return guard.interrupted(); };

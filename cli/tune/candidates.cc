@@ -134,7 +134,24 @@ absl::Status ParseSpecs(const Json& object, const char* key, const PluginFamily<
   return absl::OkStatus();
 }
 
+// A value that no candidate could have would leave nothing to search, without a word.
+absl::Status CheckValues(const GridAxis& axis, const PluginFamily<Dataflow>& family,
+                         const PluginDescription& dataflow) {
+  const bool is_int = dataflow.options.Find(axis.option)->type == OptionSpec::Type::kInt;
+  for (const std::string& value : axis.values) {
+    if (is_int && (value == "divisors(c_in)" || value == "divisors(c_out)")) continue;
+    const auto spec = family.Canonical(absl::StrCat(dataflow.name, ":", axis.option, "=", value));
+    if (spec.ok() && !absl::StrContains(value, ',')) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: option '", axis.option, "' of ", dataflow.name, " is '", value,
+                     "'; allowed are ", dataflow.options.Find(axis.option)->Allowed(),
+                     is_int ? ", divisors(c_in) and divisors(c_out)" : ""));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<GridAxis>> ParseAxes(const Json& object, const char* what,
+                                                const PluginFamily<Dataflow>& family,
                                                 const PluginDescription& dataflow) {
   if (!object.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("key '", what, "' of a grid is not an object"));
@@ -147,6 +164,7 @@ absl::StatusOr<std::vector<GridAxis>> ParseAxes(const Json& object, const char* 
     }
     VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> texts, ParseTexts(values, option));
     axes.push_back({option, std::move(texts)});
+    VOXCONV_RETURN_IF_ERROR(CheckValues(axes.back(), family, dataflow));
   }
   return axes;
 }
@@ -164,10 +182,10 @@ absl::StatusOr<OptionGrid> ParseGrid(const Json& object, const PluginFamily<Data
         absl::StrCat("grid: dataflow '", grid.dataflow, "': a name without options is needed"));
   }
   const PluginDescription& description = entry->second.description;
-  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ParseAxes(object["axes"], "axes", description));
+  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ParseAxes(object["axes"], "axes", family, description));
   if (object.contains("where")) {
     VOXCONV_ASSIGN_OR_RETURN(std::vector<GridAxis> where,
-                             ParseAxes(object["where"], "where", description));
+                             ParseAxes(object["where"], "where", family, description));
     if (where.size() != 1) {
       return absl::InvalidArgumentError("key 'where' of a grid: one option is allowed");
     }
