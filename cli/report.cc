@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::StatusOr<std::string> FindProgram() {
+  VOXCONV_RETURN_IF_ERROR(harness::CheckDataDirectory("VOXCONV_REPORT_DIR"));
   for (const std::string& directory :
        harness::DataDirectories("VOXCONV_REPORT_DIR", "report", "report")) {
     const fs::path path = fs::path(directory) / "report.py";
@@ -77,7 +78,8 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   }
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
-  argv.insert(argv.begin(), python);
+  // No bytecode: the program may lie where nothing else is to be written.
+  argv.insert(argv.begin(), {python, "-B"});
   VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(argv, /*capture=*/false));
   if (result.exit_status == 0) return absl::OkStatus();
   return absl::InternalError(

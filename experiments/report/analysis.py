@@ -64,7 +64,8 @@ def balanced(observations, factors):
     """The observations of the levels that every combination has, dropping what is incomplete:
     levels of the first factors go first where a combination is missing."""
     while True:
-        levels = {factor: sorted({row[0][factor] for row in observations}) for factor in factors}
+        levels = {factor: sorted({row[0][factor] for row in observations}, key=str)
+                  for factor in factors}
         size = math.prod(len(values) for values in levels.values())
         if not observations or len(observations) == size:
             return observations

@@ -6,9 +6,12 @@ The exit status is 1 where a file has lines that cannot be read, contradict them
 """
 
 import argparse
+import os
 import pathlib
 import re
 import sys
+
+sys.dont_write_bytecode = True
 
 import again
 import analysis
@@ -75,4 +78,12 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except OSError as error:
+        where = error.filename or "standard output"
+        print(f"report: {where} cannot be read or written ({error.strerror})", file=sys.stderr)
+        # What is still held back for standard output would be tried, and told, again.
+        os._exit(1)
+    sys.exit(code)

@@ -4,6 +4,7 @@ import json
 import pathlib
 import statistics
 
+import fields
 import rounds
 
 # A stated ratio may differ from that of its samples by this much: both are rounded.
@@ -97,7 +98,7 @@ def _counter(side, metric):
 def side_value(cell, metric, side="a"):
     """A quantity of one side: milliseconds, a count, a share; None where it was not measured."""
     if metric in ("l2_hit", "dram_bytes"):
-        profile = cell.get("hardware", {}).get(side) or {}
+        profile = (cell.get("hardware") or {}).get(side) or {}
         return profile.get(metric)
     if "layers" in cell:
         return look_value(cell["layers"], metric)
@@ -168,11 +169,14 @@ def _read(path):
             continue
         try:
             line = json.loads(text)
+            if not isinstance(line, dict):
+                raise ValueError("it is no object")
             if line.get("kind") == "experiment":
+                fields.check_definition(line)
                 definition = line["definition"]
             if line.get("kind") != "cell":
                 continue
-            rounds.check(line)
+            fields.check_cell(line)
             problem = disagreement(line) if "result" in line else None
             if problem:
                 problems.append(f"line {number} is left out, for it contradicts itself: {problem}")
@@ -182,8 +186,10 @@ def _read(path):
             provenance = line["provenance"]
             device = f"{provenance['backend']}: {provenance['device']}"
             devices.setdefault(device, {})[_identity(line)] = line
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            problems.append(f"line {number} cannot be read: {error!r}")
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError,
+                RecursionError) as error:
+            reason = error if isinstance(error, ValueError) else repr(error)
+            problems.append(f"line {number} is left out, for it cannot be read: {reason}")
     return definition, devices, problems
 
 

@@ -65,21 +65,10 @@ def _merge_results(results):
 
 
 def run_of(line):
-    """Rounds of one run have this in common; raises KeyError where a line does not say it."""
+    """Rounds of one run have this in common."""
     provenance = line["provenance"]
     return (provenance["commit"], provenance.get("dirty"), line.get("seed"),
             line.get("result", {}).get("pairs"))
-
-
-def check(line):
-    """Raises KeyError or TypeError for a line that merge could not read."""
-    run_of(line)
-    line["provenance"]["time_utc"] + ""
-    for side in "ab" if "result" in line else "":
-        values = line["result"][side]
-        values["wall_ms"]["median"] + 0
-        for times in values["stages_ms"].values():
-            times["median"] + 0
 
 
 def merge(lines):

@@ -128,7 +128,45 @@ class ClaimsTest(unittest.TestCase):
         with open(folder / "small.jsonl", "a", encoding="utf-8") as file:
             file.write('{"kind": "cell", "sta')
         result = support.run(VOXCONV, "report", folder)
-        self.assertIn("line 3 cannot be read", result.stderr)
+        self.assertIn("line 3 is left out, for it cannot be read: ", result.stderr)
+
+    def test_lines_without_what_they_must_hold_are_left_out_and_named(self):
+        cell = self.lines[-1]
+        broken = {
+            "result.verdict": lambda line: line["result"].pop("verdict"),
+            "result.a.counters.true_pairs":
+                lambda line: line["result"]["a"]["counters"].update(true_pairs="many"),
+            "cell": lambda line: line.pop("cell"),
+            "cell.maps": lambda line: line["cell"].pop("maps"),
+            "provenance.commit": lambda line: line["provenance"].update(commit=None),
+            "result.speedup.low": lambda line: line["result"]["speedup"].pop("low"),
+            "status": lambda line: line.update(status="odd"),
+        }
+        for key, harm in broken.items():
+            lines = copy.deepcopy(self.lines)
+            harm(lines[-1])
+            result, page = self.report(lines + [cell])
+            with self.subTest(key):
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("line 2 is left out, for it cannot be read: key '" + key,
+                              result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
+                self.assertIn("is left out", page)
+
+    def test_a_definition_that_is_none_is_named(self):
+        lines = copy.deepcopy(self.lines)
+        lines[0]["definition"] = 3
+        result, _ = self.report(lines + self.lines)
+        self.assertIn("line 1 is left out, for it cannot be read: key 'definition'", result.stderr)
+
+    def test_a_place_that_cannot_be_written_is_one_line(self):
+        folder = self.path / "sound"
+        folder.mkdir()
+        support.write_lines(folder / "small.jsonl", self.lines)
+        result = support.run(VOXCONV, "report", folder, "--out", folder / "small.jsonl")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot be read or written", result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
 
 
 if __name__ == "__main__":
