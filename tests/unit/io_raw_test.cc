@@ -153,5 +153,22 @@ TEST(PointCloud, ScalesIntoTheUnitSphere) {
   EXPECT_THAT(one, ElementsAre(0, 0, 0));
 }
 
+TEST(ReadRaw, SuggestsTheNumberTypeThatFitsBest) {
+  std::vector<double> rows;
+  for (int i = 0; i < 50; ++i) rows.insert(rows.end(), {1.1 * i, 20.3 - i, 0.7, 0.5});
+  const std::string bytes = BytesOf<double>(rows);
+  const std::vector<std::string> fields = {"x", "y", "z", "intensity"};
+  EXPECT_THAT(ParseRawPoints(bytes, {fields, RawDtype::kFloat32}, "a.bin"),
+              FailsWith(kInvalid, "plausible as --dtype-in f64"));
+  // An array's file says what its numbers are.
+  const absl::Status known =
+      ParseRawPoints(BytesOf<double>(std::vector<double>(40, 1e30)),
+                     {fields, RawDtype::kFloat64, /*dtype_known=*/true}, "a.npy")
+          .status();
+  EXPECT_THAT(std::string(known.message()), testing::Not(testing::HasSubstr("--dtype-in")));
+  EXPECT_THAT(ParseRawPoints(BytesOf<double>({1, 2, 3, 1e300}), {fields, RawDtype::kFloat64}, "b"),
+              FailsWith(kInvalid, "past the range of float32"));
+}
+
 }  // namespace
 }  // namespace voxconv
