@@ -107,6 +107,25 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
                                       Workspace& workspace, const ExecutionContext& context,
                                       const Epilogue& epilogue) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
+  VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, output.view(),
+                                             workspace, context, epilogue));
+  return output;
+}
+
+absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
+                                const TensorView& input, const TensorView& weights,
+                                const TensorView& output, Workspace& workspace,
+                                const ExecutionContext& context, const Epilogue& epilogue) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
+  if (output.rows != map.num_outputs() || output.channels != shape.c_out ||
+      output.dtype != shape.dtype) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output: [", output.rows, ", ", output.channels, "] of ",
+                     ToString(output.dtype), "; the convolution makes [", map.num_outputs(), ", ",
+                     shape.c_out, "] of ", ToString(shape.dtype)));
+  }
   const Support support = dataflow.Supports(shape, context.backend->kind());
   if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
 
@@ -118,7 +137,8 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
   const KernelMap& used = converted.has_value() ? *converted : map;
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> plan,
                            NonNull(dataflow.Plan(used, shape, context), "dataflow: Plan"));
-  return RunPlannedConvolution(dataflow, *plan, used, input, weights, workspace, context, epilogue);
+  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
+  return Forward(dataflow, *plan, used, {input, weights, output, epilogue}, workspace, context);
 }
 
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
@@ -133,24 +153,6 @@ absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const Dat
   VOXCONV_RETURN_IF_ERROR(Forward(
       dataflow, plan, map, {input, weights, output.view(), epilogue, settled}, workspace, context));
   return output;
-}
-
-absl::Status RunPlannedConvolutionOnto(const Dataflow& dataflow, const DataflowPlan& plan,
-                                       const KernelMap& map, const TensorView& input,
-                                       const TensorView& weights, const TensorView& output,
-                                       Workspace& workspace, const ExecutionContext& context,
-                                       const Epilogue& epilogue, bool settled) {
-  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
-  if (output.rows != map.num_outputs() || output.channels != shape.c_out ||
-      output.dtype != shape.dtype) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output: [", output.rows, ", ", output.channels, "] of ",
-                     ToString(output.dtype), "; the convolution makes [", map.num_outputs(), ", ",
-                     shape.c_out, "] of ", ToString(shape.dtype)));
-  }
-  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan.booking(), context));
-  return Forward(dataflow, plan, map, {input, weights, output, epilogue, settled}, workspace,
-                 context);
 }
 
 }  // namespace voxconv

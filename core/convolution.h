@@ -38,20 +38,19 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
                                       Workspace& workspace, const ExecutionContext& context,
                                       const Epilogue& epilogue = {});
 
-// The same for callers that keep plans: `plan` is `dataflow`'s, of this map, which is in the layout
-// that it takes, and for these channels and this dtype. `settled`: see ForwardArgs.
+// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely.
+absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
+                                const TensorView& input, const TensorView& weights,
+                                const TensorView& output, Workspace& workspace,
+                                const ExecutionContext& context, const Epilogue& epilogue = {});
+
+// RunConvolution for callers that keep plans: `plan` is `dataflow`'s, of this map, which is in the
+// layout that it takes, and for these channels and this dtype. `settled`: see ForwardArgs.
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
                                              const KernelMap& map, const TensorView& input,
                                              const TensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
                                              const Epilogue& epilogue = {}, bool settled = false);
-
-// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely.
-absl::Status RunPlannedConvolutionOnto(const Dataflow& dataflow, const DataflowPlan& plan,
-                                       const KernelMap& map, const TensorView& input,
-                                       const TensorView& weights, const TensorView& output,
-                                       Workspace& workspace, const ExecutionContext& context,
-                                       const Epilogue& epilogue = {}, bool settled = false);
 
 }  // namespace voxconv
 

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -60,28 +59,19 @@ class Oracle {
   absl::flat_hash_map<std::string, std::unique_ptr<Expected>> expected_;
 };
 
-// As RunConvolution, onto an output of NaN: a row that Forward leaves out shows.
+// RunConvolution onto an output of NaN: a row that Forward leaves out shows.
 absl::StatusOr<Tensor> RunOntoNan(const Dataflow& dataflow, const KernelMap& map,
                                   const TensorView& input, const TensorView& weights,
                                   const ExecutionContext& context, const Epilogue& epilogue = {}) {
-  const ConvShape shape{input.channels, weights.channels, input.dtype};
-  const LayoutRequest request = dataflow.RequiredLayout(map.num_offsets());
-  std::optional<KernelMap> converted;
-  if (map.layout() != request) {
-    VOXCONV_ASSIGN_OR_RETURN(converted, context.backend->ConvertKernelMap(map, request, context));
-  }
-  const KernelMap& used = converted.has_value() ? *converted : map;
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> plan,
-                           NonNull(dataflow.Plan(used, shape, context), "dataflow: Plan"));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
   const TensorView& view = output.view();
   // All bits set is NaN in every dtype.
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
   Workspace workspace;
-  VOXCONV_RETURN_IF_ERROR(RunPlannedConvolutionOnto(dataflow, *plan, used, input, weights, view,
-                                                    workspace, context, epilogue));
+  VOXCONV_RETURN_IF_ERROR(
+      RunConvolutionOnto(dataflow, map, input, weights, view, workspace, context, epilogue));
   return output;
 }
 
