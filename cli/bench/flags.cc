@@ -33,7 +33,7 @@ absl::Status CheckOneOf(absl::string_view name, const std::string& value, const 
 absl::Status CheckFilter(absl::string_view name, const std::string& value) {
   try {
     // A leading minus takes all others.
-    std::regex(std::string(absl::StripPrefix(value, "-")), std::regex::extended);
+    const std::regex compiled(std::string(absl::StripPrefix(value, "-")), std::regex::extended);
     return absl::OkStatus();
   } catch (const std::regex_error&) {
     return Refuse(name, value, "is an extended regular expression");
@@ -137,8 +137,8 @@ absl::StatusOr<Flags> ParseFlags(const Strings& flags) {
 }
 
 absl::Status RunBenchmarks(const Flags& flags) {
-  WatchingReporter display(
-      std::unique_ptr<benchmark::BenchmarkReporter>(benchmark::CreateDefaultDisplayReporter()));
+  std::unique_ptr<benchmark::BenchmarkReporter> shown(benchmark::CreateDefaultDisplayReporter());
+  WatchingReporter display(std::move(shown));
   std::ofstream file;
   std::unique_ptr<WatchingReporter> to_file;
   if (!flags.out.empty()) {

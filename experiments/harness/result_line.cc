@@ -1,6 +1,7 @@
 #include "experiments/harness/result_line.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -157,11 +158,14 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::Status AppendLine(const std::string& path, const Json& line) {
+  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
+  // Until it is closed: what another program is just writing is no unfinished line. A file system
+  // without locks leaves it at the one write.
+  (void)flock(file, LOCK_EX);
   // A file name may hold bytes that are no UTF-8; they become U+FFFD instead of an exception.
   const std::string text =
       absl::StrCat(EndsWithinLine(path) ? "\n" : "",
                    line.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
-  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
   const ssize_t written = write(file, text.data(), text.size());
   const int write_error = errno;
   const int closed = close(file);
