@@ -86,8 +86,8 @@ double ImplausibleShare(absl::string_view bytes, const RawFormat& format) {
   const int64_t size = static_cast<int64_t>(bytes.size());
   const int64_t row_size = RawItemSize(format.dtype) * static_cast<int64_t>(format.fields.size());
   if (size % row_size != 0) return 1;
-  return static_cast<double>(CountImplausibleRows(bytes, format)) /
-         static_cast<double>(size / row_size);
+  const int64_t rows = size / row_size;
+  return static_cast<double>(CountImplausibleRows(bytes, format)) / static_cast<double>(rows);
 }
 
 // What to try instead. NaN-rich data read as float32 looks the same under another dtype, so only

@@ -1,4 +1,5 @@
 // Output coordinates, kernel maps and their layouts: exact or wrong.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,14 @@
 namespace voxconv::verify {
 namespace {
 
+// What a set says of itself other than `expected` of the same rows does; null where nothing.
+const char* WrongProperty(const CoordinateSet& set, const CoordinateSet& expected) {
+  if (!set.sorted()) return "order";
+  if (set.tensor_stride() != expected.tensor_stride()) return "tensor stride";
+  if (set.num_batches() != expected.num_batches()) return "number of batches";
+  return set.bounds() == expected.bounds() ? nullptr : "bounds";
+}
+
 absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
                          const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
@@ -18,16 +27,19 @@ absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
       NonNull(plugin.Compute(*inputs, problem.geometry, context), "output_coords: Compute"));
   VOXCONV_ASSIGN_OR_RETURN(auto rows, CopyToHost(outputs->rows(), context));
   if (rows != problem.outputs) {
-    return absl::InternalError(absl::StrCat(
-        rows.size(), " output rows differ from the reference's ", problem.outputs.size()));
+    const auto differ =
+        std::mismatch(rows.begin(), rows.end(), problem.outputs.begin(), problem.outputs.end());
+    return absl::InternalError(
+        absl::StrCat(rows.size(), " output rows, the reference has ", problem.outputs.size(),
+                     "; row ", differ.first - rows.begin(), " is the first that differs"));
   }
   // What the set says of itself must hold: mappings rely on it.
   VOXCONV_ASSIGN_OR_RETURN(
       CoordinateSetPtr checked,
       CoordinateSet::Create(rows, problem.geometry.output_tensor_stride(), context));
-  if (!outputs->sorted() || outputs->tensor_stride() != checked->tensor_stride() ||
-      outputs->num_batches() != checked->num_batches() || outputs->bounds() != checked->bounds()) {
-    return absl::InternalError("stride, bounds, batches or order of the output set are wrong");
+  if (const char* wrong = WrongProperty(*outputs, *checked); wrong != nullptr) {
+    return absl::InternalError(
+        absl::StrCat("the rows are right, but not what the output set says of its ", wrong));
   }
   return absl::OkStatus();
 }

@@ -151,26 +151,30 @@ absl::StatusOr<KernelMap> LayerRunner::Pairs() const {
 
 absl::Status ComparePairs(const KernelMap& a, const KernelMap& b, const ExecutionContext& context) {
   if (a.num_offsets() != b.num_offsets()) {
-    return absl::InternalError(
-        absl::StrCat("kernel maps of ", a.num_offsets(), " and ", b.num_offsets(), " offsets"));
+    return absl::InternalError(absl::StrCat("kernel maps differ: ", a.num_offsets(),
+                                            " kernel offsets in the first, ", b.num_offsets(),
+                                            " in the second"));
   }
   for (int k = 0; k < a.num_offsets(); ++k) {
     if (a.num_pairs(k) == b.num_pairs(k)) continue;
-    return absl::InternalError(absl::StrCat("kernel offset ", k, " has ", a.num_pairs(k), " and ",
-                                            b.num_pairs(k), " pairs"));
+    return absl::InternalError(absl::StrCat("kernel maps differ: kernel offset ", k, " has ",
+                                            a.num_pairs(k), " pairs in the first, ", b.num_pairs(k),
+                                            " in the second"));
   }
-  const auto same = [&](const Array<int32_t>& of_a, const Array<int32_t>& of_b) -> absl::Status {
+  const auto same = [&](absl::string_view rows, const Array<int32_t>& of_a,
+                        const Array<int32_t>& of_b) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_a, CopyToHost(of_a, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_b, CopyToHost(of_b, context));
     for (size_t i = 0; i < rows_a.size(); ++i) {
       if (rows_a[i] == rows_b[i]) continue;
-      return absl::InternalError(
-          absl::StrCat("pair ", i, " has rows ", rows_a[i], " and ", rows_b[i]));
+      return absl::InternalError(absl::StrCat("kernel maps differ: pair ", i, " has ", rows,
+                                              " row ", rows_a[i], " in the first, ", rows_b[i],
+                                              " in the second"));
     }
     return absl::OkStatus();
   };
-  VOXCONV_RETURN_IF_ERROR(same(a.As<PairList>().in, b.As<PairList>().in));
-  return same(a.As<PairList>().out, b.As<PairList>().out);
+  VOXCONV_RETURN_IF_ERROR(same("input", a.As<PairList>().in, b.As<PairList>().in));
+  return same("output", a.As<PairList>().out, b.As<PairList>().out);
 }
 
 }  // namespace voxconv::harness
