@@ -1,11 +1,12 @@
 #include "cli/bench/flags.h"
 
+#include <regex.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <regex>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -31,13 +32,14 @@ absl::Status CheckOneOf(absl::string_view name, const std::string& value, const 
 }
 
 absl::Status CheckFilter(absl::string_view name, const std::string& value) {
-  try {
-    // A leading minus takes all others.
-    const std::regex compiled(std::string(absl::StripPrefix(value, "-")), std::regex::extended);
-    return absl::OkStatus();
-  } catch (const std::regex_error&) {
+  // A leading minus takes all others.
+  const std::string expression(absl::StripPrefix(value, "-"));
+  regex_t compiled;
+  if (regcomp(&compiled, expression.c_str(), REG_EXTENDED | REG_NOSUB) != 0) {
     return Refuse(name, value, "is an extended regular expression");
   }
+  regfree(&compiled);
+  return absl::OkStatus();
 }
 
 absl::Status CheckValue(absl::string_view name, const std::string& value) {
