@@ -27,7 +27,8 @@ struct CudaOptions {
   // has. Blocks measure up to an eighth more than their buffers.
   int64_t memory_limit = 0;
   // Freed blocks serve the next allocations of their stream without a call of the pool. Checkers of
-  // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off.
+  // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off, and
+  // has cuBLASLt's products cleared first, whose stores some checkers do not see.
   bool reuse_blocks = true;
   // Streams collect launches where they are asked to, which needs reuse_blocks. The environment
   // variable VOXCONV_CUDA_COLLECT_LAUNCHES=0 turns it off.
@@ -109,6 +110,8 @@ class CudaBackend final : public Backend {
   int max_shared_memory() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
   // 10 * major + minor.
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
+  // CudaOptions::reuse_blocks is off.
+  bool helps_checkers() const { return !options_.reuse_blocks; }
   CudaGemm& gemm() { return *gemm_; }
 
   // Makes the backend's device the calling thread's: before any call of CUDA whose device is the
