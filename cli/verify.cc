@@ -3,13 +3,16 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
@@ -59,7 +62,7 @@ std::string ReproPrefix(const std::vector<std::string>& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--quick") continue;
     const std::string name = args[i].substr(0, args[i].find('='));
-    if (name == "--filter" || name == "--mapping" || name == "--dataflow") {
+    if (name == "--filter" || name == "--shard" || name == "--mapping" || name == "--dataflow") {
       if (name == args[i]) ++i;  // its value is the next word
       continue;
     }
@@ -92,8 +95,11 @@ po::options_description VerifyOptions() {
        "only this mapping: a name, or the spec of a variant")                                    //
       ("dataflow", po::value<std::string>()->default_value(""), "only this dataflow, likewise")  //
       ("filter", po::value<std::string>()->default_value(""),
-       "a case's id or part of one; * matches anything")                //
-      ("quick", po::bool_switch(), "about one case in twenty")          //
+       "a case's id or part of one; * matches anything")        //
+      ("quick", po::bool_switch(), "about one case in twenty")  //
+      ("shard", po::value<std::string>()->default_value("1/1"),
+       "I/N: of all these cases the I-th, the (I + N)-th, ...; for N processes beside each "
+       "other")                                                         //
       ("list", po::bool_switch(), "print the cases' ids and run none")  //
       ("support", po::bool_switch(), "print what is refused, with the reasons, and run none");
   return options;
@@ -137,6 +143,26 @@ absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
     return absl::InvalidArgumentError(absl::StrCat("--", name, ": only together with --network"));
   }
   return absl::OkStatus();
+}
+
+// "I/N" as I - 1 and N.
+absl::StatusOr<std::pair<int, int>> ParseShard(const std::string& text) {
+  constexpr int kMaxShards = 100000;
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  int index = 0, count = 0;
+  if (absl::SimpleAtoi(parts.first, &index) && absl::SimpleAtoi(parts.second, &count) &&
+      index >= 1 && index <= count && count <= kMaxShards) {
+    return std::pair(index - 1, count);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--shard ", text, ": allowed are I/N with 1 <= I <= N <= ", kMaxShards));
+}
+
+// Every `count`-th of the cases from `index` on; neighbours are much alike, so shards are, too.
+std::vector<verify::Case> Shard(std::vector<verify::Case> cases, int index, int count) {
+  std::vector<verify::Case> shard;
+  for (size_t i = index; i < cases.size(); i += count) shard.push_back(std::move(cases[i]));
+  return shard;
 }
 
 // Asks the plugins alone: no device is needed.
@@ -204,6 +230,7 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
                            ParseArguments("verify [OPTIONS]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const auto shard, ParseShard(values["shard"].as<std::string>()));
   if (values["support"].as<bool>()) return PrintSupport(values, kind);
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   const int device = values["device"].as<int>();
@@ -213,8 +240,8 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
                            MakeBackend({.kind = kind, .device = device, .threads = 2}));
   verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
                                   parallel.get()};
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<verify::Case> cases,
-                           MakeSelectedCases(values, environment));
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<verify::Case> cases, MakeSelectedCases(values, environment));
+  cases = Shard(std::move(cases), shard.first, shard.second);
   if (!values["list"].as<bool>()) {
     return RunCases(cases, ReproPrefix(args), session->backend().DeviceName());
   }

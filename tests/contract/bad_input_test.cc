@@ -122,6 +122,7 @@ TEST_F(BadInputTest, CommandLine) {
   ExpectRefused("run --input scene:nowhere", {"nowhere"});
   ExpectRefused("run --input 'scene:uniform?n=-5'", {"n", "-5"});
   ExpectRefused("verify --filter no_such_case", {"--filter"});
+  ExpectRefused("verify --quick --shard 4/3", {"--shard", "4/3", "I <= N"});
   ExpectRefused("info scene:lidar64 --plugin /nonexistent.so", {"/nonexistent.so"});
 }
 

@@ -27,3 +27,7 @@ endforeach()
 voxconv_add_test(network_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/network_test.cc
   LIBS voxconv_test_session voxconv_test_support LABELS contract)
+
+add_test(NAME verify_shards_test
+         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/verify_shards_test.sh $<TARGET_FILE:voxconv>)
+set_tests_properties(verify_shards_test PROPERTIES LABELS contract)
