@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Installs the build to a temporary prefix, builds examples/plugin and a small program against the
-# installed package alone, and runs the plugin: in that program, and in `voxconv verify`.
-#   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE
+# installed package alone, and runs the plugin: in that program, and in `voxconv verify`. Likewise
+# examples/cuda_plugin, with the CUDA compiler and for the architecture given.
+#   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE [NVCC ARCHITECTURE]
 set -euo pipefail
 
 source_dir=$1
 build_dir=$2
 cxx=$3
 build_type=$4
+nvcc=${5:-}
+architecture=${6:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -24,12 +27,14 @@ step() {
   fi
 }
 
-# build NAME SOURCES: configures and builds SOURCES in $work/NAME.
+# build NAME SOURCES [CMAKE ARGUMENTS...]: configures and builds SOURCES in $work/NAME.
 build() {
-  step "configure $1" cmake -G Ninja -S "$2" -B "$work/$1" -DCMAKE_CXX_COMPILER="$cxx" \
-    -DCMAKE_BUILD_TYPE="$build_type" -DCMAKE_PREFIX_PATH="$work/prefix" \
-    -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
-  step "build $1" cmake --build "$work/$1" --parallel 2
+  local name=$1 sources=$2
+  shift 2
+  step "configure $name" cmake -G Ninja -S "$sources" -B "$work/$name" \
+    -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_BUILD_TYPE="$build_type" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF "$@"
+  step "build $name" cmake --build "$work/$name" --parallel 2
 }
 
 step "install" cmake --install "$build_dir" --prefix "$work/prefix"
@@ -56,4 +61,14 @@ if [[ -x $voxconv ]]; then
   }
 else
   echo "== voxconv verify: left out, $voxconv is not built"
+fi
+
+if [[ $nvcc && -x $voxconv ]]; then
+  cp -r "$source_dir/examples/cuda_plugin" "$work/cuda_plugin_source"
+  build cuda_plugin "$work/cuda_plugin_source" -DCMAKE_CUDA_COMPILER="$nvcc" \
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture"
+  status=0
+  "$source_dir/tests/contract/cuda_plugin_test.sh" "$voxconv" "$work/cuda_plugin/warp_per_row.so" ||
+    status=$?
+  ((status == 0 || status == 77)) || exit "$status"  # 77: no device
 fi

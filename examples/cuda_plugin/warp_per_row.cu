@@ -1,0 +1,171 @@
+// A complete CUDA dataflow plugin: a warp has one output row. Its lanes read 32 offsets of the
+// row's neighbour table at once, vote on which of them have an input, and go through these
+// together, each lane with an output channel of its own. Simple, without shared memory or tensor
+// cores; meant to be copied and replaced part by part.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
+#include "core/backend_support.h"
+#include "core/dataflow.h"
+#include "core/plugin_api.h"
+#include "core/status_macros.h"
+
+namespace {
+
+constexpr int kWarp = 32;
+
+// All in device memory.
+template <typename T>
+struct KernelArgs {
+  const int32_t* table;  // [num_rows, num_offsets]: the input row, or -1
+  const T* input;        // [N_in, c_in]
+  const T* weights;      // [num_offsets * c_in, c_out]
+  T* output;             // [num_rows, c_out]
+  int64_t num_rows, num_offsets, c_in, c_out;
+};
+
+// blockDim.y warps, each with one row and 32 output channels.
+template <typename T>
+__global__ void WarpPerRowKernel(const KernelArgs<T> args) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const int64_t channel = int64_t{blockIdx.y} * kWarp + lane;
+  if (row >= args.num_rows) return;  // the whole warp
+  const bool has_channel = channel < args.c_out;
+  float sum = 0;
+  for (int64_t first = 0; first < args.num_offsets; first += kWarp) {
+    const int32_t found =
+        first + lane < args.num_offsets ? args.table[row * args.num_offsets + first + lane] : -1;
+    for (unsigned left = __ballot_sync(~0u, found >= 0); left != 0; left &= left - 1) {
+      const int bit = __ffs(static_cast<int>(left)) - 1;
+      const T* x = args.input + int64_t{__shfl_sync(~0u, found, bit)} * args.c_in;
+      const T* w = args.weights + (first + bit) * args.c_in * args.c_out + channel;
+      for (int64_t c = 0; has_channel && c < args.c_in; ++c) {
+        sum = fmaf(voxconv::Widen(x[c]), voxconv::Widen(w[c * args.c_out]), sum);
+      }
+    }
+  }
+  if (has_channel) args.output[row * args.c_out + channel] = voxconv::Narrow<T>(sum);
+}
+
+// What Plan decides and Forward reads. Nothing is booked: sums stay in registers.
+class WarpPerRowPlan final : public voxconv::DataflowPlan {
+ public:
+  WarpPerRowPlan(const voxconv::KernelMap& map, const voxconv::ConvShape& shape) : shape_(shape) {
+    if (!map.counts_known()) return;  // counting would make the host wait for the device
+    const int64_t size = voxconv::SizeOf(shape.dtype);
+    const int64_t warps_a_row = voxconv::CeilDiv(shape.c_out, kWarp);
+    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
+    counters_.bytes_read =
+        warps_a_row * (map.num_outputs() * map.num_offsets() * int64_t{sizeof(int32_t)} +
+                       map.num_pairs() * shape.c_in * size) +
+        map.num_pairs() * shape.c_in * shape.c_out * size;
+    counters_.bytes_written = map.num_outputs() * shape.c_out * size;
+  }
+
+  const voxconv::ConvShape& shape() const { return shape_; }
+  const voxconv::Counters& counters() const { return counters_; }
+
+ private:
+  voxconv::ConvShape shape_;
+  voxconv::Counters counters_;
+};
+
+class WarpPerRow final : public voxconv::Dataflow {
+ public:
+  explicit WarpPerRow(voxconv::Options options)
+      : options_(std::move(options)), warps_(static_cast<unsigned>(options_.GetInt("warps"))) {}
+
+  const voxconv::Options& options() const override { return options_; }
+
+  // What is asked for runs or is refused with the reason; nothing is replaced in silence.
+  voxconv::Support Supports(const voxconv::ConvShape& /*shape*/,
+                            voxconv::BackendKind backend) const override {
+    if (backend == voxconv::BackendKind::kCuda) return voxconv::Support::Yes();
+    return voxconv::Support::No("warp_per_row runs on CUDA only");
+  }
+
+  // One thread adds all products of an output value, offset by offset.
+  bool deterministic(voxconv::BackendKind /*backend*/) const override { return true; }
+
+  voxconv::LayoutRequest RequiredLayout(int /*num_offsets*/) const override {
+    return {.layout = voxconv::MapLayout::kNeighbourTable};
+  }
+
+  absl::StatusOr<std::unique_ptr<voxconv::DataflowPlan>> Plan(
+      const voxconv::KernelMap& map, const voxconv::ConvShape& shape,
+      const voxconv::ExecutionContext& /*context*/) const override {
+    VOXCONV_RETURN_IF_ERROR(voxconv::CheckChannels("warp_per_row", shape));
+    return std::make_unique<WarpPerRowPlan>(map, shape);
+  }
+
+  absl::Status Forward(const voxconv::DataflowPlan& base_plan, const voxconv::KernelMap& map,
+                       const voxconv::ForwardArgs& args, const voxconv::Workspace& /*workspace*/,
+                       const voxconv::ExecutionContext& context) const override {
+    const auto& plan = static_cast<const WarpPerRowPlan&>(base_plan);
+    {
+      const voxconv::StageScope stage(context, voxconv::Stage::kFused);
+      switch (plan.shape().dtype) {
+        case voxconv::DType::kF16:
+          VOXCONV_RETURN_IF_ERROR(Launch<__half>(plan, map, args, context));
+          break;
+        case voxconv::DType::kBF16:
+          VOXCONV_RETURN_IF_ERROR(Launch<__nv_bfloat16>(plan, map, args, context));
+          break;
+        case voxconv::DType::kF32:
+        case voxconv::DType::kTf32:  // allows rounding to tf32, does not ask for it
+          VOXCONV_RETURN_IF_ERROR(Launch<float>(plan, map, args, context));
+          break;
+      }
+    }
+    if (voxconv::Counters* counters = context.counters()) counters->Add(plan.counters());
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  absl::Status Launch(const WarpPerRowPlan& plan, const voxconv::KernelMap& map,
+                      const voxconv::ForwardArgs& forward,
+                      const voxconv::ExecutionContext& context) const {
+    const KernelArgs<T> args{.table = map.As<voxconv::NeighbourTable>().table.data(),
+                             .input = static_cast<const T*>(forward.input.data),
+                             .weights = static_cast<const T*>(forward.weights.data),
+                             .output = static_cast<T*>(forward.output.data),
+                             .num_rows = map.num_outputs(),
+                             .num_offsets = map.num_offsets(),
+                             .c_in = plan.shape().c_in,
+                             .c_out = plan.shape().c_out};
+    const dim3 grid(static_cast<unsigned>(voxconv::CeilDiv(args.num_rows, warps_)),
+                    static_cast<unsigned>(voxconv::CeilDiv(args.c_out, kWarp)));
+    // On the context's stream, checked and counted; an empty grid queues nothing.
+    VOXCONV_LAUNCH(WarpPerRowKernel<T>, grid, dim3(kWarp, warps_), 0, context, args);
+    return absl::OkStatus();
+  }
+
+  voxconv::Options options_;
+  unsigned warps_;
+};
+
+absl::Status RegisterWarpPerRow(voxconv::Registry& registry) {
+  voxconv::OptionSchema options;
+  options.Int("warps", 8, 1, 32, "warps, that is, output rows, in a thread block");
+  return registry.dataflows().Register(
+      {.name = "warp_per_row",
+       .summary = "a warp an output row votes on its offsets and adds their products",
+       .source = "the plugin guide's example",
+       .options = std::move(options),
+       .extra_variants = {"warps=1"}},
+      [](voxconv::Options values) -> absl::StatusOr<std::unique_ptr<const voxconv::Dataflow>> {
+        return std::make_unique<WarpPerRow>(std::move(values));
+      });
+}
+
+}  // namespace
+
+VOXCONV_PLUGIN(warp_per_row, RegisterWarpPerRow)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Loads the plugin warp_per_row, whose kernels lie in a shared library, lists it, and verifies it
+# where there is a device; exits with 77 where there is none.
+#   cuda_plugin_test.sh VOXCONV WARP_PER_ROW.SO
+set -euo pipefail
+
+voxconv=$1
+plugin=$2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+"$voxconv" list --plugin "$plugin" > "$log"
+grep -q warp_per_row "$log" || { echo "voxconv list does not name warp_per_row" >&2; exit 1; }
+
+status=0
+"$voxconv" verify --backend cuda --plugin "$plugin" --dataflow warp_per_row > "$log" 2>&1 || status=$?
+if grep -q 'backend cuda: no CUDA device' "$log"; then
+  echo "listed; not verified: no CUDA device"
+  exit 77
+fi
+tail -n 2 "$log"
+((status == 0)) || { grep -i '^FAILED' "$log" | head -n 20 >&2; exit 1; }
+# A filter that matches nothing would pass, too.
+grep -Eq '^[1-9][0-9]* passed, 0 failed' "$log" || {
+  echo "voxconv verify ran no case of warp_per_row" >&2
+  exit 1
+}
