@@ -13,8 +13,11 @@
 #include "backends/cuda/device_tensor.h"
 #include "core/backend_support.h"
 #include "core/dataflow.h"
+#include "core/integer.h"
+#include "core/kernel_map.h"
 #include "core/plugin_api.h"
 #include "core/status_macros.h"
+#include "core/types.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the build to a temporary prefix, builds examples/plugin and a small program against the
 # installed package alone, and runs the plugin: in that program, and in `voxconv verify`. Likewise
-# examples/cuda_plugin, with the CUDA compiler and for the architecture given.
-#   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE [NVCC ARCHITECTURE]
+# examples/cuda_plugin, with the CUDA compiler and for the architectures given.
+#   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE [NVCC ARCHITECTURES]
 set -euo pipefail
 
 source_dir=$1
@@ -10,7 +10,7 @@ build_dir=$2
 cxx=$3
 build_type=$4
 nvcc=${5:-}
-architecture=${6:-}
+architectures=${6:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -66,9 +66,9 @@ fi
 if [[ $nvcc && -x $voxconv ]]; then
   cp -r "$source_dir/examples/cuda_plugin" "$work/cuda_plugin_source"
   build cuda_plugin "$work/cuda_plugin_source" -DCMAKE_CUDA_COMPILER="$nvcc" \
-    -DCMAKE_CUDA_ARCHITECTURES="$architecture"
+    -DCMAKE_CUDA_ARCHITECTURES="$architectures"
   status=0
   "$source_dir/tests/contract/cuda_plugin_test.sh" "$voxconv" "$work/cuda_plugin/warp_per_row.so" ||
     status=$?
-  ((status == 0 || status == 77)) || exit "$status"  # 77: no device
+  ((status == 0 || status == 77)) || exit "$status"  # 77: it said why not
 fi
