@@ -362,8 +362,9 @@ TEST_F(BadInputTest, JsonFiles) {
   const std::string inputs = "experiment parts --out '" + Path("results") + "' --inputs ";
   for (const std::string& reader :
        {run, tune + "--out ", tune + "--candidates ", inputs, std::string("experiment --list ")}) {
-    ExpectRefused(reader + "'" + pipe + "'", {"pipe.json", "not a regular file"});
-    ExpectRefused(reader + "'" + cut + "'", {"broken.json", "JSON", "line 2, column 10"});
+    ExpectRefused(absl::StrCat(reader, "'", pipe, "'"), {"pipe.json", "not a regular file"});
+    ExpectRefused(absl::StrCat(reader, "'", cut, "'"),
+                  {"broken.json", "JSON", "line 2, column 10"});
   }
   for (const std::string& reader : {run, tune + "--out ", tune + "--candidates ", inputs}) {
     ExpectRefused(reader + "/dev/zero", {"/dev/zero", "not a regular file"});
