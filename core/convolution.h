@@ -29,16 +29,20 @@ absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProble
                                          const LayoutRequest& request,
                                          const ExecutionContext& context);
 
-// Plans, books, grants and runs one convolution. `map` is in any layout and is converted where the
-// dataflow needs another. `workspace` is reused from call to call. Refuses channel and row counts
-// that do not fit each other, by name and value. The result is a new tensor [N_out, C_out].
-// `epilogue` is fused where the dataflow can, and runs after it otherwise.
+// Plans, books, grants and runs one convolution, the sum of core/dataflow.h. All tensors are in the
+// backend's memory and of one dtype: `input` [N_in, C_in], `weights` [K * C_in, C_out]; the result
+// is a new one, [N_out, C_out]. `map` is in any layout and is converted where the dataflow needs
+// another. `workspace` is reused from call to call. `epilogue` is fused where the dataflow can, and
+// runs after it otherwise. Queued on the context's stream; waits for the device only where the
+// conversion does. kInvalidArgument names rows, channels or a dtype that do not fit, with both
+// values; kUnimplemented gives the dataflow's reason, kResourceExhausted what was asked for.
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
                                       const TensorView& input, const TensorView& weights,
                                       Workspace& workspace, const ExecutionContext& context,
                                       const Epilogue& epilogue = {});
 
-// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely.
+// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely and
+// overlaps neither input nor weights.
 absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
                                 const TensorView& input, const TensorView& weights,
                                 const TensorView& output, Workspace& workspace,

@@ -110,7 +110,8 @@ class CudaBackend final : public Backend {
   int max_shared_memory() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
   // 10 * major + minor.
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
-  // CudaOptions::reuse_blocks is off.
+  // CudaOptions::reuse_blocks is off: whoever has a library write memory clears that first, since
+  // checkers see the clearing and may not see the library's stores.
   bool helps_checkers() const { return !options_.reuse_blocks; }
   CudaGemm& gemm() { return *gemm_; }
 
