@@ -64,6 +64,7 @@ struct Frames {
   double queued_ms = 0;    // how long the host was busy queueing
   double replayed_ms = 0;  // wall time of replays of a CUDA graph; 0: there were none
   double replay_queued_ms = 0;
+  int64_t synchronisations = 0;  // most of one frame, without the one that its time ends with
 
   std::string wall_name() const {
     if (count == 0) return "wall time";
@@ -88,6 +89,11 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
     std::cout << absl::StrFormat(
         "\nreplayed as a CUDA graph: %.2f ms (queued in %.2f ms), %.2f times as fast",
         frames.replayed_ms, frames.replay_queued_ms, frames.wall_ms / frames.replayed_ms);
+  }
+  if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
+    std::cout << absl::StrFormat(
+        "\nsynchronisations a frame, before its results are waited for: %d",
+        frames.synchronisations);
   }
   constexpr double kMib = 1 << 20;
   std::cout << absl::StrFormat(
@@ -143,6 +149,7 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
           {"wall_ms", frames.wall_ms},
           {"frames", frames.count},
           {"queued_ms", frames.queued_ms},
+          {"synchronisations", frames.synchronisations},
           {"keep_maps", values["keep-maps"].as<bool>()},
           {"replayed_ms", frames.replayed_ms},
           {"replay_queued_ms", frames.replay_queued_ms},
@@ -287,14 +294,18 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
   runner.set_profile_stages(false);
   std::vector<double> wall, queued;
   RunResult result;
+  Frames frames{.count = count};
   for (int i = 0; i <= count; ++i) {
     VOXCONV_ASSIGN_OR_RETURN(const FrameTime time,
                              TimeFrame(runner, coordinates, features, context, result));
     if (i == 0) continue;
     wall.push_back(time.wall_ms);
     queued.push_back(time.queued_ms);
+    frames.synchronisations = std::max(frames.synchronisations, result.report.synchronisations);
   }
-  return Frames{count, harness::Quantile(wall, 0.5), harness::Quantile(queued, 0.5)};
+  frames.wall_ms = harness::Quantile(wall, 0.5);
+  frames.queued_ms = harness::Quantile(queued, 0.5);
+  return frames;
 }
 
 // What can be said before anything runs.

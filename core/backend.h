@@ -134,6 +134,10 @@ class Backend {
                                                           const ExecutionContext& context) = 0;
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
+  // How often the host has waited for the device since the backend was made: by Synchronize of any
+  // of its streams, for stage times, for memory that was short. 0, the default, where work is done
+  // at once.
+  virtual int64_t synchronisations() const { return 0; }
 };
 
 // What every operation is handed: where to run and where to record. Cheap to copy.

@@ -130,6 +130,7 @@ void CudaBackend::ReleaseCached() {
 void CudaBackend::ReleaseCachedNow() {
   ReleaseCached();
   for (CudaStream* stream : streams_) {
+    ++synchronisations_;
     (void)cudaStreamSynchronize(stream->get());
     stream->ReleaseGraphs();
   }
@@ -271,6 +272,7 @@ void CudaBackend::EndStage(int64_t token, Stage, Stream& stream, Profile* profil
 
 absl::Status CudaBackend::FlushStages() {
   absl::Status status = std::exchange(stage_status_, absl::OkStatus());
+  if (!pending_.empty()) ++synchronisations_;
   for (const PendingStage& pending : pending_) {
     float ms = 0;
     if (pending.begin != nullptr && pending.end != nullptr) {

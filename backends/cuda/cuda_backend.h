@@ -104,6 +104,7 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
                                                     const Work& work) override;
   TensorOps& tensor_ops() override;
+  int64_t synchronisations() const override { return synchronisations_; }
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
   // Bytes of shared memory a block may opt into.
@@ -181,6 +182,7 @@ class CudaBackend final : public Backend {
   std::vector<cudaEvent_t> free_order_events_;  // without times
   std::vector<PendingStage> pending_;
   absl::Status stage_status_;
+  int64_t synchronisations_ = 0;
   void* host_scratch_ = nullptr;
   int64_t host_scratch_bytes_ = 0;
   std::unique_ptr<TensorOps> tensor_ops_;

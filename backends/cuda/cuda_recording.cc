@@ -48,6 +48,7 @@ absl::Status CudaBackend::CudaRecording::Capture(const Work& work, cudaGraph_t& 
   const auto end = [&]() -> absl::Status {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream_, &graph));
     // Nobody else waits for the stream that the memory came from.
+    ++backend_.synchronisations_;
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(memory_stream_));
     return absl::OkStatus();
   };

@@ -45,6 +45,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
       return absl::FailedPreconditionError("work that is recorded must not wait for the device");
     }
     VOXCONV_RETURN_IF_ERROR(Submit());
+    ++backend_.synchronisations_;
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
     return absl::OkStatus();
   }

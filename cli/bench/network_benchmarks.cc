@@ -28,6 +28,7 @@ class NetworkBenchmark {
     if (status.ok() && spec_.graph) status = Record(*runner, recorded);
     std::vector<double> wall, queued;
     RunResult result;
+    int64_t synchronisations = 0;
     for (auto _ : state) {
       cli::FrameTime time;
       if (status.ok()) {
@@ -37,6 +38,7 @@ class NetworkBenchmark {
       if (!status.ok()) break;
       wall.push_back(time.wall_ms);
       queued.push_back(time.queued_ms);
+      synchronisations = std::max(synchronisations, result.report.synchronisations);
     }
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());
@@ -45,6 +47,7 @@ class NetworkBenchmark {
     state.counters["voxels"] = static_cast<double>(scenario_->coordinates()->size());
     state.counters["median_ms"] = Median(wall);
     state.counters["queued_ms"] = Median(queued);
+    state.counters["synchronisations"] = static_cast<double>(synchronisations);
   }
 
  private:

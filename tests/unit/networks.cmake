@@ -13,4 +13,14 @@ if(VOXCONV_HAVE_CUDA)
                         voxconv_dataflow_fetch_on_demand voxconv_dataflow_gather_gemm_scatter
                         voxconv_dataflow_implicit_gemm
                    LABELS unit)
+  voxconv_add_test(synchronisations_cuda_test SOURCES synchronisations_cuda_test.cc
+                   LIBS voxconv_networks voxconv_backend_cpu voxconv_backend_cuda
+                        voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_sorted_search
+                        voxconv_output_coords_expansion voxconv_dataflow_gather_gemm_scatter
+                        voxconv_dataflow_implicit_gemm
+                   LABELS unit)
+  foreach(call IN ITEMS cudaStreamSynchronize cudaEventSynchronize cudaDeviceSynchronize
+                        cudaMemcpyAsync cudaMallocHost)
+    target_link_options(synchronisations_cuda_test PRIVATE LINKER:--wrap=${call})
+  endforeach()
 endif()
