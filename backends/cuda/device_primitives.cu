@@ -8,8 +8,8 @@
 namespace voxconv {
 namespace {
 
-template <typename Key>
-absl::Status Sort(const Key* keys, Key* sorted_keys, const int32_t* values, int32_t* sorted_values,
+template <typename Key, typename Value>
+absl::Status Sort(const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                   int64_t size, int bits, const ExecutionContext& context) {
   if (size == 0) return absl::OkStatus();
   return RunCub(context, [&](void* temp, size_t& bytes) {
@@ -38,6 +38,12 @@ absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_
 
 absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,
+                       const ExecutionContext& context) {
+  return Sort(keys, sorted_keys, values, sorted_values, size, bits, context);
+}
+
+absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int64_t* values,
+                       int64_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context) {
   return Sort(keys, sorted_keys, values, sorted_values, size, bits, context);
 }

@@ -24,6 +24,9 @@ absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_
 absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
+absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int64_t* values,
+                       int64_t* sorted_values, int64_t size, int bits,
+                       const ExecutionContext& context);
 
 // to[i] = i.
 absl::Status FillWithIndex(int32_t* to, int64_t size, const ExecutionContext& context);

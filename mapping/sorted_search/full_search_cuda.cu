@@ -2,7 +2,6 @@
 #include <bit>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_primitives.h"
 #include "mapping/sorted_search/sorted_keys_view.cuh"
@@ -39,27 +38,30 @@ struct QueryCells {
   }
 };
 
-// A query is named k * N_out + row.
+// A query is named k * N_out + row, in 64 bits only where 32 are too few: names are sorted along.
+template <typename Name>
 struct Queries {
   Array<uint64_t> cells;
-  Array<int32_t> names;
+  Array<Name> names;
   QueryCells format;
 };
 
+template <typename Name>
 __global__ void __launch_bounds__(kThreads)
     QueryKernel(const Coordinate* outputs, int64_t rows, const __grid_constant__ OffsetChunk chunk,
-                const QueryCells format, uint64_t* cells, int32_t* names) {
+                const QueryCells format, uint64_t* cells, Name* names) {
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= rows) return;
   const Int3 d = chunk.offset[blockIdx.y];
   const Coordinate q = outputs[row];
   const int64_t name = int64_t{chunk.first + static_cast<int>(blockIdx.y)} * rows + row;
   cells[name] = format.Pack({q.b, q.x + d.x, q.y + d.y, q.z + d.z});
-  names[name] = static_cast<int32_t>(name);
+  names[name] = static_cast<Name>(name);
 }
 
+template <typename Name>
 __global__ void __launch_bounds__(kThreads)
-    SearchKernel(const SortedKeysView source, const uint64_t* cells, const int32_t* names,
+    SearchKernel(const SortedKeysView source, const uint64_t* cells, const Name* names,
                  int64_t size, int64_t rows, const QueryCells format, const TableWriter writer) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= size) return;
@@ -90,28 +92,24 @@ QueryCells CellsOf(const MapProblem& problem) {
   return cells;
 }
 
-absl::StatusOr<Queries> SortedQueries(const MapProblem& problem, int probed,
-                                      const ExecutionContext& context) {
+template <typename Name>
+absl::StatusOr<Queries<Name>> SortedQueries(const MapProblem& problem, int probed,
+                                            const ExecutionContext& context) {
   const StageScope stage(context, Stage::kIndexBuild);
   const int64_t rows = problem.outputs.size();
   const int64_t size = probed * rows;
-  if (size > INT32_MAX) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("variant full: ", probed, " offsets x ", rows, " output rows are ", size,
-                     " queries to sort; at most ", INT32_MAX, " are allowed"));
-  }
-  Queries queries;
+  Queries<Name> queries;
   queries.format = CellsOf(problem);
   VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> cells, AllocateArray<uint64_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> names, AllocateArray<int32_t>(size, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<Name> names, AllocateArray<Name>(size, context));
   VOXCONV_ASSIGN_OR_RETURN(queries.cells, AllocateArray<uint64_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(queries.names, AllocateArray<int32_t>(size, context));
+  VOXCONV_ASSIGN_OR_RETURN(queries.names, AllocateArray<Name>(size, context));
   for (int first = 0; first < probed; first += OffsetChunk::kMax) {
     const OffsetChunk chunk = MakeOffsetChunk(problem, first, probed);
     dim3 grid = GridFor(rows, kThreads);
     grid.y = chunk.count;
-    VOXCONV_LAUNCH(QueryKernel, grid, kThreads, 0, context, problem.outputs.rows().data(), rows,
-                   chunk, queries.format, cells.data(), names.data());
+    VOXCONV_LAUNCH(QueryKernel<Name>, grid, kThreads, 0, context, problem.outputs.rows().data(),
+                   rows, chunk, queries.format, cells.data(), names.data());
   }
   VOXCONV_RETURN_IF_ERROR(SortByKey(cells.data(), queries.cells.data(), names.data(),
                                     queries.names.data(), size, std::bit_width(queries.format.none),
@@ -119,24 +117,32 @@ absl::StatusOr<Queries> SortedQueries(const MapProblem& problem, int probed,
   return queries;
 }
 
-}  // namespace
-
-absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
-                                     const ExecutionContext& context) {
+template <typename Name>
+absl::StatusOr<KernelMap> SortAndSearch(const SortedSearchCuda& search, int probed,
+                                        const ExecutionContext& context) {
   const MapProblem& problem = search.problem;
   const int64_t rows = problem.outputs.size();
-  const int probed = NumProbed(problem, search.symmetric);
-  VOXCONV_ASSIGN_OR_RETURN(Queries queries, SortedQueries(problem, probed, context));
+  VOXCONV_ASSIGN_OR_RETURN(Queries<Name> queries, SortedQueries<Name>(problem, probed, context));
 
   const StageScope stage(context, Stage::kMapQuery);
   VOXCONV_ASSIGN_OR_RETURN(NeighbourArrays arrays, AllocateNeighbours(problem, context));
   const TableWriter writer(problem, arrays, search.symmetric);
   VOXCONV_RETURN_IF_ERROR(ClearTable(writer, rows, context));
-  VOXCONV_LAUNCH(SearchKernel, GridFor(probed * rows, kThreads), kThreads, 0, context,
+  VOXCONV_LAUNCH(SearchKernel<Name>, GridFor(probed * rows, kThreads), kThreads, 0, context,
                  SortedKeysView(search.source), queries.cells.data(), queries.names.data(),
                  probed * rows, rows, queries.format, writer);
   if (Counters* counters = context.counters()) counters->queries += probed * rows;
   return MakeNeighbourMap(problem, std::move(arrays));
+}
+
+}  // namespace
+
+absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
+                                     const ExecutionContext& context) {
+  const int probed = NumProbed(search.problem, search.symmetric);
+  return probed * search.problem.outputs.size() <= INT32_MAX
+             ? SortAndSearch<int32_t>(search, probed, context)
+             : SortAndSearch<int64_t>(search, probed, context);
 }
 
 }  // namespace voxconv

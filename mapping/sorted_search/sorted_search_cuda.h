@@ -23,7 +23,8 @@ absl::StatusOr<KernelMap> NaiveSearch(const SortedSearchCuda& search,
                                       const ExecutionContext& context);
 
 // Materialises the queries q + d of all offsets, sorts them (under Stage::kIndexBuild) and searches
-// the source for them in that order. 40 bytes a query of scratch; 2^31 queries or more are refused.
+// the source for them in that order. 40 bytes a query of scratch, and 52 where 2^31 or more are
+// sorted.
 absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
                                      const ExecutionContext& context);
 
