@@ -1,6 +1,8 @@
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(large_sizes_cuda_test SOURCES large_sizes_cuda_test.cc
-                   LIBS voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_sorted_search
+                   LIBS voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_octree
+                        voxconv_mapping_perfect_hash voxconv_mapping_sorted_search
+                        voxconv_output_coords_expansion
                         voxconv_dataflow_direct voxconv_dataflow_fetch_on_demand
                         voxconv_dataflow_gather_gemm_scatter voxconv_dataflow_hash2col
                         voxconv_dataflow_implicit_gemm voxconv_backend_cpu voxconv_backend_cuda

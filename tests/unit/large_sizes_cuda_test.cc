@@ -1,5 +1,6 @@
-// Maps and features of more than 2^31 elements on CUDA, which `voxconv verify` cannot afford to
-// hold against its reference: what is right is known in closed form.
+// Maps, features and candidates of output coordinates that are more than 2^31 on CUDA, which
+// `voxconv verify` cannot afford to hold against its reference: what is right is known in closed
+// form.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,6 +20,9 @@
 #include "gtest/gtest.h"
 #include "mapping/grid/register.h"
 #include "mapping/hash/register.h"
+#include "mapping/octree/register.h"
+#include "mapping/output_coords/register.h"
+#include "mapping/perfect_hash/register.h"
 #include "mapping/sorted_search/register.h"
 #include "unit_cuda.h"
 
@@ -27,14 +31,16 @@ namespace {
 
 // A cube of voxels, full, whose map has 2.24e9 table entries and 2.18e9 pairs for a kernel of 7.
 constexpr int kEdge = 187;
-constexpr int kKernel = 7;
+constexpr int kKernel = 7, kReach = kKernel / 2;
 constexpr int64_t kVoxels = int64_t{kEdge} * kEdge * kEdge;
+static_assert(kVoxels * kKernel * kKernel * kKernel > int64_t{1} << 31);
 
 Registry MakeRegistry() {
   Registry registry;
   for (const auto& add :
-       {RegisterGridMapping, RegisterHashMapping, RegisterSortedSearchMapping, RegisterDirect,
-        RegisterFetchOnDemand, RegisterGatherGemmScatter, RegisterHash2col, RegisterImplicitGemm}) {
+       {RegisterGridMapping, RegisterHashMapping, RegisterOctreeMapping, RegisterPerfectHashMapping,
+        RegisterSortedSearchMapping, RegisterOutputCoords, RegisterDirect, RegisterFetchOnDemand,
+        RegisterGatherGemmScatter, RegisterHash2col, RegisterImplicitGemm}) {
     EXPECT_TRUE(add(registry).ok());
   }
   return registry;
@@ -45,50 +51,67 @@ bool HasMemory(int64_t gib) {
   return cudaMemGetInfo(&free, &total) == cudaSuccess && static_cast<int64_t>(free >> 30) >= gib;
 }
 
-CoordinateSetPtr MakeCube(const ExecutionContext& context) {
+// All voxels from `first` to `last` on every axis, sorted.
+std::vector<Coordinate> Cube(int first, int last) {
   std::vector<Coordinate> rows;
-  rows.reserve(kVoxels);
-  for (int x = 0; x < kEdge; ++x) {
-    for (int y = 0; y < kEdge; ++y) {
-      for (int z = 0; z < kEdge; ++z) rows.push_back({0, x, y, z});
+  for (int x = first; x <= last; ++x) {
+    for (int y = first; y <= last; ++y) {
+      for (int z = first; z <= last; ++z) rows.push_back({0, x, y, z});
     }
   }
-  return *CoordinateSet::Create(rows, {1, 1, 1}, context);
+  return rows;
 }
 
-// Of a voxel at `at`, along one axis: how many offsets of the kernel stay inside the cube.
-int64_t Reach(int at) {
-  return std::min(at, kKernel / 2) + std::min(kEdge - 1 - at, kKernel / 2) + 1;
-}
+// Along one axis, of the neighbours of `at` inside the cube: how many, and the sum of where.
+struct Neighbours {
+  int64_t count, sum;
 
-// Every output of ones times ones counts the voxel's neighbours.
-void ExpectNeighbourCounts(const std::string& spec, const Registry& registry, const KernelMap& map,
-                           const ExecutionContext& context) {
+  explicit Neighbours(int at) {
+    const int64_t first = std::max(at - kReach, 0), last = std::min(at + kReach, kEdge - 1);
+    count = last - first + 1;
+    sum = (first + last) * count / 2;
+  }
+};
+
+// Features are x + 3 y + 5 z and weights ones, so that every sum is exact.
+void ExpectNeighbourSums(const std::string& spec, const Registry& registry, const KernelMap& map,
+                         const ExecutionContext& context) {
   const auto dataflow = *registry.dataflows().Create(spec);
-  const Tensor input = *Tensor::FromHost(std::vector<float>(kVoxels, 1.0f), kVoxels, 1, context);
+  std::vector<float> features;
+  for (const Coordinate& c : Cube(0, kEdge - 1)) {
+    features.push_back(static_cast<float>(c.x + 3 * c.y + 5 * c.z));
+  }
+  const Tensor input = *Tensor::FromHost(features, kVoxels, 1, context);
   const Tensor weights =
       *Tensor::FromHost(std::vector<float>(map.num_offsets(), 1.0f), map.num_offsets(), 1, context);
   Workspace workspace;
   const auto output =
       RunConvolution(*dataflow, map, input.view(), weights.view(), workspace, context);
   ASSERT_TRUE(output.ok()) << spec << ": " << output.status();
-  const std::vector<float> counts = *output->ToHost(context);
+  const std::vector<float> sums = *output->ToHost(context);
   for (int64_t row = 0; row < kVoxels; ++row) {
-    const int64_t expected = Reach(static_cast<int>(row / (kEdge * kEdge))) *
-                             Reach(static_cast<int>(row / kEdge % kEdge)) *
-                             Reach(static_cast<int>(row % kEdge));
-    ASSERT_EQ(counts[row], static_cast<float>(expected)) << spec << ", row " << row;
+    const Neighbours x(static_cast<int>(row / (kEdge * kEdge)));
+    const Neighbours y(static_cast<int>(row / kEdge % kEdge));
+    const Neighbours z(static_cast<int>(row % kEdge));
+    const int64_t expected =
+        x.sum * y.count * z.count + 3 * x.count * y.sum * z.count + 5 * x.count * y.count * z.sum;
+    ASSERT_EQ(sums[row], static_cast<float>(expected)) << spec << ", row " << row;
   }
 }
 
 TEST(LargeSizesCudaTest, Maps) {
   VOXCONV_NEED_CUDA(cuda);
-  if (!HasMemory(100)) GTEST_SKIP() << "less than 100 GiB of device memory are free";
+  if (!HasMemory(130)) GTEST_SKIP() << "less than 130 GiB of device memory are free";
   const Registry registry = MakeRegistry();
   const ConvGeometry geometry = *ConvGeometry::Create({.kernel = {kKernel, kKernel, kKernel}});
-  const CoordinateSetPtr cube = MakeCube(cuda->context);
-  static_assert(kVoxels * kKernel * kKernel * kKernel > int64_t{1} << 31);
-  for (const char* spec : {"hash", "sorted_search", "grid:storage=bitmap"}) {
+  const CoordinateSetPtr cube =
+      *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
+  for (const char* spec :
+       {"hash", "hash:variant=bucketed", "hash:variant=cuckoo", "hash:symmetric=true", "grid",
+        "grid:storage=bitmap", "grid:coords=planar", "octree", "octree:children=all",
+        "perfect_hash:build=device", "sorted_search", "sorted_search:variant=naive",
+        "sorted_search:variant=full", "sorted_search:variant=segmented",
+        "sorted_search:variant=double_traversed", "sorted_search:symmetric=true"}) {
     const auto mapping = *registry.mappings().Create(spec);
     const auto map = QueryKernelMap(*mapping, {*cube, *cube, geometry}, cuda->context);
     ASSERT_TRUE(map.ok()) << spec << ": " << map.status();
@@ -100,15 +123,48 @@ TEST(LargeSizesCudaTest, Maps) {
           << spec << ", offset " << k;
     }
     ASSERT_GT(map->num_pairs(), int64_t{1} << 31);
-    if (std::string(spec) != "hash") continue;
-    // Position tables are refused past 2^31 pairs, by name.
-    for (const char* dataflow : {"direct", "fetch_on_demand", "hash2col", "implicit_gemm",
-                                 "implicit_gemm:mask_sort=rarest"}) {
-      ExpectNeighbourCounts(dataflow, registry, *map, cuda->context);
-    }
-    const auto dense =
-        cuda->backend->ConvertKernelMap(*map, {.layout = MapLayout::kDenseTables}, cuda->context);
-    EXPECT_EQ(dense.status().code(), absl::StatusCode::kInvalidArgument) << dense.status();
+    ExpectNeighbourSums("direct", registry, *map, cuda->context);
+  }
+}
+
+TEST(LargeSizesCudaTest, DataflowsOverLargeMaps) {
+  VOXCONV_NEED_CUDA(cuda);
+  if (!HasMemory(100)) GTEST_SKIP() << "less than 100 GiB of device memory are free";
+  const Registry registry = MakeRegistry();
+  const ConvGeometry geometry = *ConvGeometry::Create({.kernel = {kKernel, kKernel, kKernel}});
+  const CoordinateSetPtr cube =
+      *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
+  const auto mapping = *registry.mappings().Create("hash");
+  const KernelMap map = *QueryKernelMap(*mapping, {*cube, *cube, geometry}, cuda->context);
+  for (const char* dataflow :
+       {"direct:weights=naive", "fetch_on_demand", "fetch_on_demand:fusion=batched",
+        "fetch_on_demand:fusion=separate", "hash2col", "implicit_gemm",
+        "implicit_gemm:mask_sort=rarest", "implicit_gemm:mask_sort=none,splits=3"}) {
+    ExpectNeighbourSums(dataflow, registry, map, cuda->context);
+  }
+  // Position tables are refused past 2^31 pairs, by name.
+  const auto dense =
+      cuda->backend->ConvertKernelMap(map, {.layout = MapLayout::kDenseTables}, cuda->context);
+  EXPECT_EQ(dense.status().code(), absl::StatusCode::kInvalidArgument) << dense.status();
+}
+
+// Every voxel has 343 candidates, all of which are outputs.
+TEST(LargeSizesCudaTest, OutputCoordinates) {
+  VOXCONV_NEED_CUDA(cuda);
+  if (!HasMemory(120)) GTEST_SKIP() << "less than 120 GiB of device memory are free";
+  const Registry registry = MakeRegistry();
+  const ConvGeometry geometry = *ConvGeometry::Create({.kind = ConvKind::kStrided,
+                                                       .rule = OutputRule::kDilate,
+                                                       .kernel = {kKernel, kKernel, kKernel}});
+  const CoordinateSetPtr cube =
+      *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
+  const std::vector<Coordinate> expected = Cube(-kReach, kEdge - 1 + kReach);
+  for (const char* spec : {"fused", "sort_unique", "staged"}) {
+    const auto plugin = *registry.output_coords().Create(spec);
+    const auto outputs = plugin->Compute(*cube, geometry, cuda->context);
+    ASSERT_TRUE(outputs.ok()) << spec << ": " << outputs.status();
+    ASSERT_EQ((*outputs)->size(), static_cast<int64_t>(expected.size())) << spec;
+    EXPECT_TRUE(*CopyToHost((*outputs)->rows(), cuda->context) == expected) << spec;
   }
 }
 
