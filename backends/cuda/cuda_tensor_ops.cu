@@ -118,8 +118,8 @@ class CudaTensorOps final : public TensorOps {
                        const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, BackendKind::kCuda));
     const int64_t size = x.rows * x.channels;
-    return WithPack(x.dtype, 1, {}, [&]<typename From, int>() {
-      return WithPack(y.dtype, 1, {}, [&]<typename To, int>() {
+    return WithStoredType(x.dtype, [&]<typename From>() {
+      return WithStoredType(y.dtype, [&]<typename To>() {
         constexpr int kBlock = 256;
         VOXCONV_LAUNCH((ConvertElements<From, To>), GridFor(size, kBlock), kBlock, 0, context,
                        static_cast<const From*>(x.data), size, static_cast<To*>(y.data));

@@ -54,6 +54,21 @@ __device__ inline float Relu(float value) {
 #endif
 }
 
+// Calls run.operator()<T>() for the stored type.
+template <typename Run>
+absl::Status WithStoredType(DType dtype, const Run& run) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kTf32:  // allows rounding to tf32, does not ask for it
+      return run.template operator()<float>();
+    case DType::kF16:
+      return run.template operator()<__half>();
+    case DType::kBF16:
+      return run.template operator()<__nv_bfloat16>();
+  }
+  return absl::InternalError("unknown dtype");
+}
+
 // Calls run.operator()<T, V>() for the stored type and the widest pack, of 16 bytes or of one
 // element, that all the `pointers` allow; `size` is what packs must divide, the channels or, where
 // they do not matter, all elements.
@@ -61,17 +76,10 @@ template <typename Run>
 absl::Status WithPack(DType dtype, int64_t size, std::initializer_list<const void*> pointers,
                       const Run& run) {
   const bool wide = size * SizeOf(dtype) % 16 == 0 && Aligned(pointers, 16);
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kTf32:
-      return wide ? run.template operator()<float, 4>() : run.template operator()<float, 1>();
-    case DType::kF16:
-      return wide ? run.template operator()<__half, 8>() : run.template operator()<__half, 1>();
-    case DType::kBF16:
-      return wide ? run.template operator()<__nv_bfloat16, 8>()
-                  : run.template operator()<__nv_bfloat16, 1>();
-  }
-  return absl::InternalError("unknown dtype");
+  return WithStoredType(dtype, [&]<typename T>() {
+    constexpr int kWide = 16 / static_cast<int>(sizeof(T));
+    return wide ? run.template operator()<T, kWide>() : run.template operator()<T, 1>();
+  });
 }
 
 // Threads for a matrix of `rows` by `packs`: threadIdx.x goes over the packs of a row,

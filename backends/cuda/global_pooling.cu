@@ -133,7 +133,7 @@ absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const 
   const int64_t chunks = CeilDiv(x.rows, rows_per_chunk);
   VOXCONV_ASSIGN_OR_RETURN(Array<double> partial,
                            AllocateArray<double>(chunks * samples * channels, context));
-  return WithPack(x.dtype, 1, {}, [&]<typename T, int V>() {
+  return WithStoredType(x.dtype, [&]<typename T>() {
     const dim3 grid(static_cast<unsigned>(chunks),
                     static_cast<unsigned>(CeilDiv(channels, kTileChannels)));
     VOXCONV_LAUNCH(PoolChunks<T>, grid, dim3(kTileChannels, kTileRows), 0, context, rows.data(),

@@ -1,6 +1,3 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
 #include "backends/cuda/cuda_launch.h"
@@ -201,16 +198,8 @@ absl::Status ForwardDirectCuda(const DataflowPlan& base_plan, const KernelMap& m
   const auto& plan = static_cast<const CudaPlan&>(base_plan);
   {
     const StageScope stage(context, Stage::kFused);
-    switch (plan.shape().dtype) {
-      case DType::kF16:
-        VOXCONV_RETURN_IF_ERROR(Launch<__half>(plan, map, args, context));
-        break;
-      case DType::kBF16:
-        VOXCONV_RETURN_IF_ERROR(Launch<__nv_bfloat16>(plan, map, args, context));
-        break;
-      default:
-        VOXCONV_RETURN_IF_ERROR(Launch<float>(plan, map, args, context));
-    }
+    const auto launch = [&]<typename T>() { return Launch<T>(plan, map, args, context); };
+    VOXCONV_RETURN_IF_ERROR(WithStoredType(plan.shape().dtype, launch));
   }
   if (Counters* counters = context.counters()) counters->Add(plan.counters());
   return absl::OkStatus();

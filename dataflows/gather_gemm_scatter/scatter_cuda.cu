@@ -178,17 +178,9 @@ absl::Status Scatter(const DeviceRows& rows, const void* partial_products, const
 absl::Status ScatterCuda(const DeviceRows& rows, const void* partial_products, DType dtype,
                          const ScatterSums& sums, const MoveShape& shape, const WindowRange& range,
                          const ExecutionContext& context) {
-  switch (dtype) {
-    case DType::kF16:
-      return Scatter<__half>(rows, partial_products, sums, shape, range, context);
-    case DType::kBF16:
-      return Scatter<__nv_bfloat16>(rows, partial_products, sums, shape, range, context);
-    case DType::kF32:
-    case DType::kTf32:
-      return Scatter<float>(rows, partial_products, sums, shape, range, context);
-  }
-  VOXCONV_CHECK(false);
-  return absl::OkStatus();
+  return WithStoredType(dtype, [&]<typename T>() {
+    return Scatter<T>(rows, partial_products, sums, shape, range, context);
+  });
 }
 
 }  // namespace voxconv

@@ -1,9 +1,7 @@
 // Output-stationary implicit GEMM on the CUDA cores: every dtype in IEEE f32 arithmetic, on every
 // device. A block owns 64 output rows in mask order and 64 output channels, a thread 4 x 4 of them.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
@@ -143,17 +141,10 @@ absl::Status LaunchImplicitGemmFma(const ImplicitGemmTile& tile, const ImplicitG
   const dim3 grid(
       static_cast<unsigned>(CeilDiv(args.num_outputs, kRows) * CeilDiv(args.c_out, kChannels)),
       static_cast<unsigned>(args.splits));
-  switch (dtype) {
-    case DType::kF16:
-      VOXCONV_LAUNCH(ImplicitGemmFma<__half>, grid, kThreads, 0, context, args);
-      break;
-    case DType::kBF16:
-      VOXCONV_LAUNCH(ImplicitGemmFma<__nv_bfloat16>, grid, kThreads, 0, context, args);
-      break;
-    default:
-      VOXCONV_LAUNCH(ImplicitGemmFma<float>, grid, kThreads, 0, context, args);
-  }
-  return absl::OkStatus();
+  return WithStoredType(dtype, [&]<typename T>() -> absl::Status {
+    VOXCONV_LAUNCH(ImplicitGemmFma<T>, grid, kThreads, 0, context, args);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace voxconv

@@ -1,8 +1,6 @@
 // What goes on around the kernels that multiply: padded copies, the sum of partial sums, counts.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/device_tensor.h"
 #include "dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
@@ -74,17 +72,10 @@ absl::Status LaunchPad(const void* from, void* to, int64_t groups, int64_t rows,
 absl::Status LaunchSumPartials(const ImplicitGemmArgs& args, DType dtype,
                                const ExecutionContext& context) {
   const dim3 grid = GridFor(args.num_outputs * args.c_out, kThreads);
-  switch (dtype) {
-    case DType::kF16:
-      VOXCONV_LAUNCH(SumPartials<__half>, grid, kThreads, 0, context, args);
-      break;
-    case DType::kBF16:
-      VOXCONV_LAUNCH(SumPartials<__nv_bfloat16>, grid, kThreads, 0, context, args);
-      break;
-    default:
-      VOXCONV_LAUNCH(SumPartials<float>, grid, kThreads, 0, context, args);
-  }
-  return absl::OkStatus();
+  return WithStoredType(dtype, [&]<typename T>() -> absl::Status {
+    VOXCONV_LAUNCH(SumPartials<T>, grid, kThreads, 0, context, args);
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<int64_t> CountPaddedPairs(const ImplicitGemmArgs& args, int skip_rows,

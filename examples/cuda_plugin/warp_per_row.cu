@@ -2,9 +2,6 @@
 // row's neighbour table at once, vote on which of them have an input, and go through these
 // together, each lane with an output channel of its own. Simple, without shared memory or tensor
 // cores; meant to be copied and replaced part by part.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -114,18 +111,8 @@ class WarpPerRow final : public voxconv::Dataflow {
     const auto& plan = static_cast<const WarpPerRowPlan&>(base_plan);
     {
       const voxconv::StageScope stage(context, voxconv::Stage::kFused);
-      switch (plan.shape().dtype) {
-        case voxconv::DType::kF16:
-          VOXCONV_RETURN_IF_ERROR(Launch<__half>(plan, map, args, context));
-          break;
-        case voxconv::DType::kBF16:
-          VOXCONV_RETURN_IF_ERROR(Launch<__nv_bfloat16>(plan, map, args, context));
-          break;
-        case voxconv::DType::kF32:
-        case voxconv::DType::kTf32:  // allows rounding to tf32, does not ask for it
-          VOXCONV_RETURN_IF_ERROR(Launch<float>(plan, map, args, context));
-          break;
-      }
+      const auto launch = [&]<typename T>() { return Launch<T>(plan, map, args, context); };
+      VOXCONV_RETURN_IF_ERROR(voxconv::WithStoredType(plan.shape().dtype, launch));
     }
     if (voxconv::Counters* counters = context.counters()) counters->Add(plan.counters());
     return absl::OkStatus();
