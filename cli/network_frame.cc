@@ -21,9 +21,11 @@ absl::StatusOr<FrameTime> Time(const Queue& queue, const ExecutionContext& conte
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   };
   FrameTime time;
+  const int64_t waits_before = context.backend->synchronisations();
   const Clock::time_point start = Clock::now();
   VOXCONV_RETURN_IF_ERROR(queue());
   time.queued_ms = since(start);
+  time.synchronisations = context.backend->synchronisations() - waits_before;
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
   time.wall_ms = since(start);
   return time;

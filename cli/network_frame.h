@@ -2,6 +2,7 @@
 #ifndef VOXCONV_CLI_NETWORK_FRAME_H_
 #define VOXCONV_CLI_NETWORK_FRAME_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,8 @@ LayerChoice DefaultLayerChoice(BackendKind backend);
 struct FrameTime {
   double queued_ms = 0;  // until Run returned
   double wall_ms = 0;    // until its results were there
+  // How often the host waited for the device in queued_ms (Backend::synchronisations).
+  int64_t synchronisations = 0;
 };
 // Runs once, puts the outcome into `result` and synchronises.
 absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,

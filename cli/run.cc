@@ -92,7 +92,7 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
   }
   if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
     std::cout << absl::StrFormat(
-        "\nsynchronisations a frame, before its results are waited for: %d",
+        "\nsynchronisations a frame, at most, before its results are waited for: %d",
         frames.synchronisations);
   }
   constexpr double kMib = 1 << 20;
@@ -149,7 +149,8 @@ harness::Json ResultJson(const po::variables_map& values, const harness::Configu
           {"wall_ms", frames.wall_ms},
           {"frames", frames.count},
           {"queued_ms", frames.queued_ms},
-          {"synchronisations", frames.synchronisations},
+          {"synchronisations",
+           frames.count == 0 ? harness::Json() : harness::Json(frames.synchronisations)},
           {"keep_maps", values["keep-maps"].as<bool>()},
           {"replayed_ms", frames.replayed_ms},
           {"replay_queued_ms", frames.replay_queued_ms},
@@ -301,7 +302,7 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
     if (i == 0) continue;
     wall.push_back(time.wall_ms);
     queued.push_back(time.queued_ms);
-    frames.synchronisations = std::max(frames.synchronisations, result.report.synchronisations);
+    frames.synchronisations = std::max(frames.synchronisations, time.synchronisations);
   }
   frames.wall_ms = harness::Quantile(wall, 0.5);
   frames.queued_ms = harness::Quantile(queued, 0.5);

@@ -134,9 +134,10 @@ class Backend {
                                                           const ExecutionContext& context) = 0;
   // The dense operators of network layers.
   virtual TensorOps& tensor_ops() = 0;
-  // How often the host has waited for the device since the backend was made: by Synchronize of any
-  // of its streams, for stage times, for memory that was short. 0, the default, where work is done
-  // at once.
+  // How often the host has been made to wait for the device since the backend was made: by
+  // Synchronize of any stream, for stage times, for memory that was short or page-locked anew, for
+  // a recording. Not what a driver waits for by itself, as it may in copies of pageable memory. 0,
+  // the default, where work is done at once.
   virtual int64_t synchronisations() const { return 0; }
 };
 

@@ -71,6 +71,9 @@ absl::Status CudaBackend::Initialise() {
   stream_ = std::make_unique<CudaStream>(*this);
   VOXCONV_RETURN_IF_ERROR(stream_->Initialise());
   tensor_ops_ = MakeCudaTensorOps();
+  // Page-locking memory may wait for the device: what a frame needs is here before it.
+  constexpr int64_t kHostScratch = 16384;
+  VOXCONV_RETURN_IF_ERROR(HostScratch(kHostScratch).status());
   VOXCONV_ASSIGN_OR_RETURN(gemm_, MakeCudaGemm());
   return absl::OkStatus();
 }
@@ -129,8 +132,8 @@ void CudaBackend::ReleaseCached() {
 
 void CudaBackend::ReleaseCachedNow() {
   ReleaseCached();
+  ++synchronisations_;
   for (CudaStream* stream : streams_) {
-    ++synchronisations_;
     (void)cudaStreamSynchronize(stream->get());
     stream->ReleaseGraphs();
   }
@@ -217,7 +220,10 @@ absl::Status CudaBackend::FillBytes(void* data, uint8_t value, int64_t bytes, St
 
 absl::StatusOr<void*> CudaBackend::HostScratch(int64_t bytes) {
   if (bytes <= host_scratch_bytes_) return host_scratch_;
-  if (host_scratch_ != nullptr) cudaFreeHost(std::exchange(host_scratch_, nullptr));
+  if (host_scratch_ != nullptr) {
+    ++synchronisations_;
+    cudaFreeHost(std::exchange(host_scratch_, nullptr));
+  }
   host_scratch_bytes_ = 0;
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaMallocHost(&host_scratch_, bytes));
   host_scratch_bytes_ = bytes;

@@ -48,8 +48,9 @@ struct NetworkSpec {
 // network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: a frame from
 // coordinates and features in the backend's memory to a last synchronisation, without stage times,
 // batch norm folded; with /graph, a replay of that as a CUDA graph. Counters: voxels; median_ms;
-// queued_ms, the median of the time until the host had queued it all. Not timed unless the output
-// is close to that of another configuration in f32.
+// queued_ms, the median of the time until the host had queued it all; synchronisations, how often
+// the host waited in that time, the most of a frame. Not timed unless the output is close to that
+// of another configuration in f32.
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures);
 

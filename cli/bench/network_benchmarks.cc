@@ -38,7 +38,7 @@ class NetworkBenchmark {
       if (!status.ok()) break;
       wall.push_back(time.wall_ms);
       queued.push_back(time.queued_ms);
-      synchronisations = std::max(synchronisations, result.report.synchronisations);
+      synchronisations = std::max(synchronisations, time.synchronisations);
     }
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());

@@ -15,12 +15,13 @@ if(VOXCONV_HAVE_CUDA)
                    LABELS unit)
   voxconv_add_test(synchronisations_cuda_test SOURCES synchronisations_cuda_test.cc
                    LIBS voxconv_networks voxconv_backend_cpu voxconv_backend_cuda
-                        voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_sorted_search
-                        voxconv_output_coords_expansion voxconv_dataflow_gather_gemm_scatter
-                        voxconv_dataflow_implicit_gemm
+                        voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_octree
+                        voxconv_mapping_perfect_hash voxconv_mapping_sorted_search
+                        voxconv_output_coords_expansion voxconv_dataflow_fetch_on_demand
+                        voxconv_dataflow_gather_gemm_scatter voxconv_dataflow_implicit_gemm
                    LABELS unit)
-  foreach(call IN ITEMS cudaStreamSynchronize cudaEventSynchronize cudaDeviceSynchronize
-                        cudaMemcpyAsync cudaMallocHost)
+  foreach(call IN ITEMS cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMalloc
+                        cudaFree cudaMallocHost cudaFreeHost cudaMemcpy cudaMemcpyAsync)
     target_link_options(synchronisations_cuda_test PRIVATE LINKER:--wrap=${call})
   endforeach()
 endif()
