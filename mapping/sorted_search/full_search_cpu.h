@@ -10,7 +10,7 @@ namespace voxconv {
 
 // Materialises the queries q + d of all offsets, sorts them (under Stage::kIndexBuild) and searches
 // the source for them in that order, each from the one before. 24 bytes a query of scratch; 2^31
-// queries or more are refused.
+// queries or more are refused here, on the CPU.
 absl::StatusOr<KernelMap> FullSearch(const SortedSearch& search, const ExecutionContext& context);
 
 }  // namespace voxconv

@@ -138,9 +138,9 @@ absl::StatusOr<KernelMap> SortAndSearch(const SortedSearchCuda& search, int prob
 }  // namespace
 
 absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
-                                     const ExecutionContext& context) {
+                                     const ExecutionContext& context, int64_t most_narrow) {
   const int probed = NumProbed(search.problem, search.symmetric);
-  return probed * search.problem.outputs.size() <= INT32_MAX
+  return probed * search.problem.outputs.size() <= most_narrow
              ? SortAndSearch<int32_t>(search, probed, context)
              : SortAndSearch<int64_t>(search, probed, context);
 }

@@ -23,10 +23,11 @@ absl::StatusOr<KernelMap> NaiveSearch(const SortedSearchCuda& search,
                                       const ExecutionContext& context);
 
 // Materialises the queries q + d of all offsets, sorts them (under Stage::kIndexBuild) and searches
-// the source for them in that order. 40 bytes a query of scratch, and 52 where 2^31 or more are
-// sorted.
+// the source for them in that order. 36 bytes a query of scratch, 48 where there are more than
+// `most_narrow` queries, whose names then take 64 bits instead of 32; only tests give another.
 absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
-                                     const ExecutionContext& context);
+                                     const ExecutionContext& context,
+                                     int64_t most_narrow = INT32_MAX);
 
 // A binary search of the whole source for each query of the sorted segments, which are never
 // materialised: the threads of a warp take nearly the same path (Minuet's SS).

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "mapping/sorted_search/register.h"
 #include "mapping/sorted_search/sorted_keys_cuda.h"
+#include "mapping/sorted_search/sorted_search_cuda.h"
 #include "unit_cuda.h"
 
 namespace voxconv {
@@ -93,8 +94,9 @@ TEST(SortedSearchCudaTest, MoreOffsetsThanALaunchTakes) {
     SCOPED_TRACE(spec);
     const auto mapping = *registry.mappings().Create(spec);
     const auto index = *mapping->BuildIndex(*voxels, cuda->context);
-    const KernelMap map = *mapping->Query(*index, {*voxels, *voxels, geometry}, cuda->context);
-    const auto& found = map.As<NeighbourTable>();
+    const auto map = mapping->Query(*index, {*voxels, *voxels, geometry}, cuda->context);
+    ASSERT_TRUE(map.ok()) << map.status();
+    const auto& found = map->As<NeighbourTable>();
     EXPECT_EQ(*CopyToHost(found.table.array(), cuda->context), expected);
     const std::vector<uint32_t> masks = *CopyToHost(found.masks.array(), cuda->context);
     ASSERT_EQ(masks.size(), rows.size() * words);
@@ -102,6 +104,21 @@ TEST(SortedSearchCudaTest, MoreOffsetsThanALaunchTakes) {
       const size_t row = i / 343, k = i % 343;
       ASSERT_EQ(masks[row * words + k / 32] >> k % 32 & 1u, expected[i] >= 0) << row << " " << k;
     }
+  }
+}
+
+TEST(SortedSearchCudaTest, FullWithWideNames) {
+  VOXCONV_NEED_CUDA(cuda);
+  const std::vector<Coordinate> rows = ShuffledCube(5000);
+  const ConvGeometry geometry = *ConvGeometry::Create({.kernel = {5, 5, 5}});
+  const CoordinateSetPtr voxels = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
+  const SortedKeysCuda source = *BuildSortedKeysCuda(*voxels, cuda->context);
+  for (const bool symmetric : {false, true}) {
+    const MapProblem problem{*voxels, *voxels, geometry};
+    const auto map = FullSearch({problem, source, symmetric}, cuda->context, /*most_narrow=*/0);
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_EQ(*CopyToHost(map->As<NeighbourTable>().table.array(), cuda->context),
+              ExpectedTable(rows, geometry));
   }
 }
 
