@@ -226,6 +226,7 @@ class CublasLtGemm final : public CudaGemm {
   // C = 0, without what lies between its rows and matrices.
   absl::Status Clear(const GemmArgs& args, const ExecutionContext& context) {
     const int64_t element = SizeOf(args.c_dtype);
+    // Checkers follow a plain fill far faster than one with a pitch.
     if (args.ldc == args.n && (args.batch == 1 || args.stride_c == args.m * args.n)) {
       return context.backend->FillBytes(args.c, 0, args.batch * args.m * args.n * element,
                                         *context.stream);

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/cuda_vector.h"
+#include "backends/cuda/device_tensor.h"
 #include "backends/cuda/tensor_core.cuh"
 #include "dataflows/fetch_on_demand/fgms_tile.cuh"
 
@@ -285,15 +286,10 @@ absl::Status LaunchType(const FgmsTile& tile, const FgmsSegments& segments,
 
 absl::Status LaunchFgmsMma(const FgmsTile& tile, const FgmsSegments& segments,
                            const FgmsOperands& operands, const ExecutionContext& context) {
-  switch (operands.dtype) {
-    case DType::kF16:
-      return LaunchType<__half>(tile, segments, operands, context);
-    case DType::kBF16:
-      return LaunchType<__nv_bfloat16>(tile, segments, operands, context);
-    default:
-      VOXCONV_CHECK(operands.dtype == DType::kTf32);
-      return LaunchType<float>(tile, segments, operands, context);
-  }
+  VOXCONV_CHECK(operands.dtype != DType::kF32);
+  return WithStoredType(operands.dtype, [&]<typename T>() {
+    return LaunchType<T>(tile, segments, operands, context);
+  });
 }
 
 }  // namespace voxconv

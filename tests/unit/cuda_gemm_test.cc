@@ -126,8 +126,10 @@ TEST(CudaGemmTest, EmptyProducts) {
   for (DType dtype : kDTypes) {
     for (float beta : {0.0f, 0.5f, 1.0f}) {
       for (int64_t batch : {1, 2}) {
-        Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch}, 1,
-              0, unit->context);
+        for (int64_t pad : {0, 1}) {
+          Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch},
+                pad, 0, unit->context);
+        }
       }
     }
     Check({.m = 0, .n = 3, .k = 2, .dtype = dtype}, 0, 0, unit->context);
