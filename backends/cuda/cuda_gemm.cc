@@ -133,8 +133,8 @@ class CublasLtGemm final : public CudaGemm {
       VOXCONV_RETURN_IF_ERROR(Clear(args, context));
     }
     VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, TryAs(RowBucket(args.m), args, context));
-    // What serves the larger number of rows does not serve the true one.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    // What serves the larger number of rows does not serve the true one, or not with its workspace.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
       VOXCONV_ASSIGN_OR_RETURN(status, TryAs(args.m, args, context));
     }
     VOXCONV_RETURN_IF_CUBLAS_ERROR(status);

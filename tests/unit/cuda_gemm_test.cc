@@ -155,6 +155,37 @@ TEST(CudaGemmTest, RepeatsBitwise) {
   }
 }
 
+// Algorithms are chosen for somewhat more rows, for which these take less workspace (on an H200, in
+// tf32: kernels that share out the products of the last tiles).
+TEST(CudaGemmTest, TheTrueRowsMayNeedMoreWorkspace) {
+  VOXCONV_NEED_CUDA(unit);
+  constexpr int64_t kShapes[][3] = {{5609, 184, 1944}, {21454, 144, 1512}, {20786, 232, 2160}};
+  for (const auto& [m, n, k] : kShapes) {
+    std::vector<float> rows;
+    for (int64_t i = 0; i < m; ++i) rows.insert(rows.end(), k, static_cast<float>(i % 7 + 1));
+    for (DType dtype : {DType::kTf32, DType::kF16}) {
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ToString(dtype));
+      const Tensor a = *Tensor::FromHost(rows, m, k, unit->context, dtype);
+      const Tensor b =
+          *Tensor::FromHost(std::vector<float>(k * n, 1.0f), k, n, unit->context, dtype);
+      const Tensor c = *Tensor::Create(m, n, DType::kF32, unit->context);
+      const absl::Status status = unit->backend->gemm().Run({.m = m,
+                                                             .n = n,
+                                                             .k = k,
+                                                             .a = a.view().data,
+                                                             .b = b.view().data,
+                                                             .c = c.view().data,
+                                                             .dtype = dtype},
+                                                            unit->context);
+      ASSERT_TRUE(status.ok()) << status;
+      const std::vector<float> sums = *c.ToHost(unit->context);
+      for (int64_t i = 0; i < m * n; ++i) {
+        ASSERT_EQ(sums[i], static_cast<float>(k * (i / n % 7 + 1))) << i;
+      }
+    }
+  }
+}
+
 TEST(CudaGemmTest, RefusesByValue) {
   VOXCONV_NEED_CUDA(unit);
   CudaGemm& gemm = unit->backend->gemm();
