@@ -139,19 +139,31 @@ TEST(CudaGemmTest, EmptyProducts) {
 
 TEST(CudaGemmTest, RepeatsBitwise) {
   VOXCONV_NEED_CUDA(unit);
-  // Few outputs of many products: where a split over k would pay.
-  const Matrix a(16, 20000, 0, DType::kF32, unit->context);
-  const Matrix b(20000, 16, 0, DType::kF32, unit->context);
-  std::vector<float> first;
-  for (int run = 0; run < 5; ++run) {
-    const Matrix c(16, 16, 0, DType::kF32, unit->context);
-    ASSERT_TRUE(
-        unit->backend->gemm()
-            .Run({.m = 16, .n = 16, .k = 20000, .a = a.data(), .b = b.data(), .c = c.data()},
-                 unit->context)
-            .ok());
-    if (run == 0) first = c.Read(unit->context);
-    EXPECT_EQ(c.Read(unit->context), first);
+  // Few outputs of many products, where a split over k pays, and tiles that come out uneven, whose
+  // last are split where kernels can.
+  constexpr int64_t kShapes[][3] = {{16, 16, 20000}, {5609, 184, 1944}};
+  for (const auto& [m, n, k] : kShapes) {
+    for (const DType dtype : kDTypes) {
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ToString(dtype));
+      const Matrix a(m, k, 0, dtype, unit->context);
+      const Matrix b(k, n, 0, dtype, unit->context);
+      std::vector<float> first;
+      for (int run = 0; run < 5; ++run) {
+        const Matrix c(m, n, 0, DType::kF32, unit->context);
+        ASSERT_TRUE(unit->backend->gemm()
+                        .Run({.m = m,
+                              .n = n,
+                              .k = k,
+                              .a = a.data(),
+                              .b = b.data(),
+                              .c = c.data(),
+                              .dtype = dtype},
+                             unit->context)
+                        .ok());
+        if (run == 0) first = c.Read(unit->context);
+        ASSERT_TRUE(c.Read(unit->context) == first) << "run " << run;
+      }
+    }
   }
 }
 
