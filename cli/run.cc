@@ -85,15 +85,15 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
                                  report.total.Time(stages[i]),
                                  100 * report.total.Time(stages[i]) / report.total.Total());
   }
-  if (frames.replayed_ms > 0) {
-    std::cout << absl::StrFormat(
-        "\nreplayed as a CUDA graph: %.2f ms (queued in %.2f ms), %.2f times as fast",
-        frames.replayed_ms, frames.replay_queued_ms, frames.wall_ms / frames.replayed_ms);
-  }
   if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
     std::cout << absl::StrFormat(
         "\nsynchronisations a frame, at most, before its results are waited for: %d",
         frames.synchronisations);
+  }
+  if (frames.replayed_ms > 0) {
+    std::cout << absl::StrFormat(
+        "\nreplayed as a CUDA graph: %.2f ms (queued in %.2f ms), %.2f times as fast",
+        frames.replayed_ms, frames.replay_queued_ms, frames.wall_ms / frames.replayed_ms);
   }
   constexpr double kMib = 1 << 20;
   std::cout << absl::StrFormat(

@@ -443,11 +443,9 @@ absl::StatusOr<RunResult> NetworkRunner::Run(const CoordinateSetPtr& coordinates
   VOXCONV_RETURN_IF_ERROR(CheckInput(network_->graph, coordinates, features, network_->config.dtype,
                                      backend_.memory_space()));
   maps_.Start(coordinates);
-  const int64_t before = backend_.synchronisations();
   absl::StatusOr<RunResult> result =
       Execution(*network_, network_->config.profile_stages, maps_, workspace_, backend_)
           .Run(features);
-  if (result.ok()) result->report.synchronisations = backend_.synchronisations() - before;
   // After an error, maps may be there whose work was never done.
   if (!network_->config.keep_maps || !result.ok()) maps_.Clear();
   return result;

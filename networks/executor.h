@@ -65,7 +65,7 @@ class NetworkRunner {
   // pairs of each map that a dataflow or pooling takes in a layout other than a table, once a
   // global pooling, and as often as a mapping must to build an index: perfect_hash, octree and the
   // cuckoo table do, the others do not. An error of work that is only queued comes from a later
-  // synchronisation. RunReport::synchronisations says how often the host waited.
+  // synchronisation. Backend::synchronisations counts these waits.
   absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
 
   // Records a frame for replays, after a plain run that makes maps, plans and workspace of the

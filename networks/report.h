@@ -55,8 +55,6 @@ struct RunReport {
   int64_t maps_queried = 0;
   int64_t maps_transposed = 0;
   int64_t maps_converted = 0;
-  // How often the host waited for the device, until Run returned (Backend::synchronisations).
-  int64_t synchronisations = 0;
   // Largest sizes held at once, in bytes; workspace is in total.counters. Maps are measured where
   // stages are profiled.
   int64_t peak_feature_bytes = 0;

@@ -71,7 +71,8 @@ absl::Status CudaBackend::Initialise() {
   stream_ = std::make_unique<CudaStream>(*this);
   VOXCONV_RETURN_IF_ERROR(stream_->Initialise());
   tensor_ops_ = MakeCudaTensorOps();
-  // Page-locking memory may wait for the device: what a frame needs is here before it.
+  // Page-locking memory may wait for the device, so it is done before a frame needs it: for the
+  // sizes of a chain's levels, 48 bytes each.
   constexpr int64_t kHostScratch = 16384;
   VOXCONV_RETURN_IF_ERROR(HostScratch(kHostScratch).status());
   VOXCONV_ASSIGN_OR_RETURN(gemm_, MakeCudaGemm());

@@ -132,36 +132,59 @@ class CublasLtGemm final : public CudaGemm {
     if (args.beta == 0.0f && AsCuda(context).helps_checkers()) {
       VOXCONV_RETURN_IF_ERROR(Clear(args, context));
     }
-    VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, TryAs(RowBucket(args.m), args, context));
-    // What serves the larger number of rows does not serve the true one, or not with its workspace.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-      VOXCONV_ASSIGN_OR_RETURN(status, TryAs(args.m, args, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, RowBucket(args.m)));
+    VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, Try(*choice, args, context));
+    // What was chosen for more rows may need more workspace for the true ones: kernels that share
+    // out the products of their last tiles do.
+    if (status == CUBLAS_STATUS_INVALID_VALUE) {
+      VOXCONV_ASSIGN_OR_RETURN(const int64_t needed, WorkspaceFor(*choice, args));
+      if (needed > kMaxWorkspace) {
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
+      } else if (needed > choice->workspace) {
+        VOXCONV_ASSIGN_OR_RETURN(status, Try({choice->algorithm, needed}, args, context));
+      }
+    }
+    // Or it does not serve them at all.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      VOXCONV_ASSIGN_OR_RETURN(choice, Choose(args, args.m));
+      VOXCONV_ASSIGN_OR_RETURN(status, Try(*choice, args, context));
     }
     VOXCONV_RETURN_IF_CUBLAS_ERROR(status);
     if (Counters* counters = context.counters()) ++counters->launches;
     return absl::OkStatus();
   }
 
-  // Queues the product with the algorithm for `rows` rows.
-  absl::StatusOr<cublasStatus_t> TryAs(int64_t rows, const GemmArgs& args,
-                                       const ExecutionContext& context) {
+  // Queues the product.
+  absl::StatusOr<cublasStatus_t> Try(const Choice& choice, const GemmArgs& args,
+                                     const ExecutionContext& context) {
     AsCuda(context).MakeCurrent();
     Problem problem;
     VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
-    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, rows));
     // A call's own, so that products on several streams do not meet in it.
     VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
-                             context.backend->Allocate(choice->workspace, *context.stream));
+                             context.backend->Allocate(choice.workspace, *context.stream));
     if (AsCuda(context).helps_checkers()) {  // likewise: partial sums
       VOXCONV_RETURN_IF_ERROR(
-          context.backend->FillBytes(workspace.data(), 0, choice->workspace, *context.stream));
+          context.backend->FillBytes(workspace.data(), 0, choice.workspace, *context.stream));
     }
     const float alpha = 1.0f;
     AsCuda(context).NoteLaunch(*context.stream, this);
     return cublasLtMatmul(handle_, &problem.operation, &alpha, args.b, &problem.b, args.a,
                           &problem.a, &args.beta, args.c, &problem.c, args.c, &problem.c,
-                          &choice->algorithm, workspace.data(),
-                          static_cast<size_t>(choice->workspace), CudaStreamOf(context));
+                          &choice.algorithm, workspace.data(),
+                          static_cast<size_t>(choice.workspace), CudaStreamOf(context));
+  }
+
+  // Bytes that the algorithm needs for the product; what it was chosen with where it is refused.
+  absl::StatusOr<int64_t> WorkspaceFor(const Choice& choice, const GemmArgs& args) {
+    Problem problem;
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCheck(handle_, &problem.operation, &problem.b, &problem.a, &problem.c,
+                                &problem.c, &choice.algorithm, &result);
+    return status == CUBLAS_STATUS_SUCCESS ? static_cast<int64_t>(result.workspaceSize)
+                                           : choice.workspace;
   }
 
   absl::StatusOr<const Choice*> Choose(const GemmArgs& args, int64_t rows) {

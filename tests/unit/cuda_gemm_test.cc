@@ -46,21 +46,23 @@ double Bound(DType dtype, DType c_dtype) {
   return 1e-6;
 }
 
-// Padding and shift make the leading dimensions and pointers as odd as they come.
-void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& context) {
+// Padding and shift make the leading dimensions and pointers as odd as they come; `gap` is what
+// lies between the matrices of c.
+void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& context,
+           int64_t gap = 0) {
   SCOPED_TRACE(testing::Message() << args.m << " x " << args.n << " x " << args.k << ", "
                                   << ToString(args.dtype) << " to " << ToString(args.c_dtype)
                                   << ", beta " << args.beta << ", batch " << args.batch << ", pad "
-                                  << pad << ", shift " << shift);
+                                  << pad << ", shift " << shift << ", gap " << gap);
   args.lda = args.k + pad;
   args.ldb = args.n + pad;
   args.ldc = args.n + pad;
   args.stride_a = args.m * args.lda;
   args.stride_b = args.k * args.ldb;
-  args.stride_c = args.m * args.ldc;
+  args.stride_c = args.m * args.ldc + gap;
   const Matrix a(args.batch * args.m, args.lda, shift, args.dtype, context);
   const Matrix b(args.batch * args.k, args.ldb, shift, args.dtype, context);
-  const Matrix c(args.batch * args.m, args.ldc, shift, args.c_dtype, context);
+  const Matrix c(args.batch, args.stride_c, shift, args.c_dtype, context);
   args.a = a.data();
   args.b = b.data();
   args.c = c.data();
@@ -87,6 +89,9 @@ void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& co
         const double floor = args.c_dtype == DType::kF16 ? 0x1p-24 : 0;
         ASSERT_NEAR(result[at], sum, bound * size + floor) << "at " << row << ", " << column;
       }
+    }
+    for (int64_t at = (i + 1) * args.stride_c - gap; at < (i + 1) * args.stride_c; ++at) {
+      ASSERT_EQ(result[at], c.values[at]) << "between matrices";
     }
   }
 }
@@ -127,8 +132,10 @@ TEST(CudaGemmTest, EmptyProducts) {
     for (float beta : {0.0f, 0.5f, 1.0f}) {
       for (int64_t batch : {1, 2}) {
         for (int64_t pad : {0, 1}) {
-          Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch},
-                pad, 0, unit->context);
+          for (int64_t gap : {0, 4}) {
+            Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch},
+                  pad, 0, unit->context, gap);
+          }
         }
       }
     }
@@ -144,7 +151,7 @@ TEST(CudaGemmTest, RepeatsBitwise) {
   constexpr int64_t kShapes[][3] = {{16, 16, 20000}, {5609, 184, 1944}};
   for (const auto& [m, n, k] : kShapes) {
     for (const DType dtype : kDTypes) {
-      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ToString(dtype));
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << ToString(dtype));
       const Matrix a(m, k, 0, dtype, unit->context);
       const Matrix b(k, n, 0, dtype, unit->context);
       std::vector<float> first;
@@ -176,7 +183,7 @@ TEST(CudaGemmTest, TheTrueRowsMayNeedMoreWorkspace) {
     std::vector<float> rows;
     for (int64_t i = 0; i < m; ++i) rows.insert(rows.end(), k, static_cast<float>(i % 7 + 1));
     for (DType dtype : {DType::kTf32, DType::kF16}) {
-      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ToString(dtype));
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << ToString(dtype));
       const Tensor a = *Tensor::FromHost(rows, m, k, unit->context, dtype);
       const Tensor b =
           *Tensor::FromHost(std::vector<float>(k * n, 1.0f), k, n, unit->context, dtype);

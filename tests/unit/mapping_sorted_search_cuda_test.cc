@@ -77,48 +77,60 @@ std::vector<int32_t> ExpectedTable(const std::vector<Coordinate>& rows,
   return table;
 }
 
+// A map of 7^3 offsets, which are more than a launch takes, on 300 of the 2,048 cells of a box.
+class ManyOffsets {
+ public:
+  explicit ManyOffsets(const ExecutionContext& context) : context_(context) {
+    for (int32_t i = 0; i < 300; ++i) {
+      const int32_t cell = i * 701 % 2048;
+      rows_.push_back({0, cell / 256, cell / 16 % 16, cell % 16});
+    }
+    voxels_ = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
+  }
+  MapProblem problem() const { return {*voxels_, *voxels_, geometry_}; }
+
+  void Expect(const absl::StatusOr<KernelMap>& map) const {
+    ASSERT_TRUE(map.ok()) << map.status();
+    const std::vector<int32_t> expected = ExpectedTable(rows_, geometry_);
+    const auto& found = map->As<NeighbourTable>();
+    EXPECT_EQ(*CopyToHost(found.table.array(), context_), expected);
+    const std::vector<uint32_t> masks = *CopyToHost(found.masks.array(), context_);
+    constexpr int kWords = 11;  // ceil(343 / 32)
+    ASSERT_EQ(masks.size(), rows_.size() * kWords);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const size_t row = i / 343, k = i % 343;
+      ASSERT_EQ(masks[row * kWords + k / 32] >> k % 32 & 1u, expected[i] >= 0) << row << " " << k;
+    }
+  }
+
+ private:
+  ExecutionContext context_;
+  std::vector<Coordinate> rows_;
+  CoordinateSetPtr voxels_;
+  ConvGeometry geometry_ = *ConvGeometry::Create({.kernel = {7, 7, 7}});
+};
+
 TEST(SortedSearchCudaTest, MoreOffsetsThanALaunchTakes) {
   VOXCONV_NEED_CUDA(cuda);
-  std::vector<Coordinate> rows;
-  for (int32_t i = 0; i < 300; ++i) {
-    const int32_t cell = i * 701 % 2048;
-    rows.push_back({0, cell / 256, cell / 16 % 16, cell % 16});
-  }
-  const ConvGeometry geometry = *ConvGeometry::Create({.kernel = {7, 7, 7}});
-  const int words = 11;  // ceil(343 / 32)
-  const std::vector<int32_t> expected = ExpectedTable(rows, geometry);
-  const CoordinateSetPtr voxels = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
+  const ManyOffsets offsets(cuda->context);
   Registry registry;
   ASSERT_TRUE(RegisterSortedSearchMapping(registry).ok());
   for (const std::string& spec : registry.mappings().Variants()) {
     SCOPED_TRACE(spec);
     const auto mapping = *registry.mappings().Create(spec);
-    const auto index = *mapping->BuildIndex(*voxels, cuda->context);
-    const auto map = mapping->Query(*index, {*voxels, *voxels, geometry}, cuda->context);
-    ASSERT_TRUE(map.ok()) << map.status();
-    const auto& found = map->As<NeighbourTable>();
-    EXPECT_EQ(*CopyToHost(found.table.array(), cuda->context), expected);
-    const std::vector<uint32_t> masks = *CopyToHost(found.masks.array(), cuda->context);
-    ASSERT_EQ(masks.size(), rows.size() * words);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const size_t row = i / 343, k = i % 343;
-      ASSERT_EQ(masks[row * words + k / 32] >> k % 32 & 1u, expected[i] >= 0) << row << " " << k;
-    }
+    const auto index = *mapping->BuildIndex(offsets.problem().inputs, cuda->context);
+    offsets.Expect(mapping->Query(*index, offsets.problem(), cuda->context));
   }
 }
 
 TEST(SortedSearchCudaTest, FullWithWideNames) {
   VOXCONV_NEED_CUDA(cuda);
-  const std::vector<Coordinate> rows = ShuffledCube(5000);
-  const ConvGeometry geometry = *ConvGeometry::Create({.kernel = {5, 5, 5}});
-  const CoordinateSetPtr voxels = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
-  const SortedKeysCuda source = *BuildSortedKeysCuda(*voxels, cuda->context);
+  const ManyOffsets offsets(cuda->context);
+  const MapProblem problem = offsets.problem();
+  const SortedKeysCuda source = *BuildSortedKeysCuda(problem.inputs, cuda->context);
   for (const bool symmetric : {false, true}) {
-    const MapProblem problem{*voxels, *voxels, geometry};
-    const auto map = FullSearch({problem, source, symmetric}, cuda->context, /*most_narrow=*/0);
-    ASSERT_TRUE(map.ok()) << map.status();
-    EXPECT_EQ(*CopyToHost(map->As<NeighbourTable>().table.array(), cuda->context),
-              ExpectedTable(rows, geometry));
+    SCOPED_TRACE(symmetric);
+    offsets.Expect(FullSearch({problem, source, symmetric}, cuda->context, /*most_narrow=*/0));
   }
 }
 

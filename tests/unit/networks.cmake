@@ -21,7 +21,8 @@ if(VOXCONV_HAVE_CUDA)
                         voxconv_dataflow_gather_gemm_scatter voxconv_dataflow_implicit_gemm
                    LABELS unit)
   foreach(call IN ITEMS cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMalloc
-                        cudaFree cudaMallocHost cudaFreeHost cudaMemcpy cudaMemcpyAsync)
+                        cudaFree cudaMallocHost cudaHostAlloc cudaFreeHost cudaMemcpy
+                        cudaMemcpyAsync)
     target_link_options(synchronisations_cuda_test PRIVATE LINKER:--wrap=${call})
   endforeach()
 endif()
