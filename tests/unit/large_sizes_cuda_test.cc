@@ -144,7 +144,8 @@ void ExpectNeighbourSums(const std::string& spec, DType dtype, int64_t channels,
   }
 }
 
-// In the test's own results: what the limits below come from, with an eighth and some GiB to spare.
+// In the test's own results: what the limits below come from, with an eighth more, by which blocks
+// may be larger than what they are asked for, and room to spare.
 void RecordPeak(const UnitCuda& cuda) {
   ::testing::Test::RecordProperty("peak_mib",
                                   static_cast<int>(cuda.backend->PeakBytes() / (1 << 20)));
