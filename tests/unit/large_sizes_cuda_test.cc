@@ -68,6 +68,14 @@ ConvGeometry CubeGeometry() {
   return *ConvGeometry::Create({.kernel = {kKernel, kKernel, kKernel}});
 }
 
+// Of the cube, by the mapping `spec`.
+absl::StatusOr<KernelMap> CubeMap(const std::string& spec, const Registry& registry,
+                                  const ExecutionContext& context) {
+  const CoordinateSetPtr cube = *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, context);
+  const auto mapping = *registry.mappings().Create(spec);
+  return QueryKernelMap(*mapping, {*cube, *cube, CubeGeometry()}, context);
+}
+
 // What a row's features and an offset's weights are made of. Whole numbers, with sums that are
 // exact: in f32 all there are, in f16 up to 2048.
 struct Numbers {
@@ -154,9 +162,7 @@ void RecordPeak(const UnitCuda& cuda) {
 void ExpectMap(const std::string& spec, const Registry& registry, const UnitCuda& cuda) {
   SCOPED_TRACE(spec);
   const ConvGeometry geometry = CubeGeometry();
-  const CoordinateSetPtr cube = *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda.context);
-  const auto mapping = *registry.mappings().Create(spec);
-  const auto map = QueryKernelMap(*mapping, {*cube, *cube, geometry}, cuda.context);
+  const auto map = CubeMap(spec, registry, cuda.context);
   ASSERT_TRUE(map.ok()) << map.status();
   ASSERT_TRUE(map->EnsureCounts(cuda.context).ok());
   for (int k = 0; k < geometry.num_offsets(); ++k) {
@@ -196,10 +202,7 @@ TEST(LargeSizesCudaTest, DataflowsOverLargeMaps) {
   VOXCONV_NEED_CUDA(cuda);
   if (!HasMemory(40)) GTEST_SKIP() << "less than 40 GiB of device memory are free";
   const Registry registry = MakeRegistry();
-  const CoordinateSetPtr cube =
-      *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
-  const auto mapping = *registry.mappings().Create("hash");
-  const KernelMap map = *QueryKernelMap(*mapping, {*cube, *cube, CubeGeometry()}, cuda->context);
+  const KernelMap map = *CubeMap("hash", registry, cuda->context);
   const auto expect_sums = [&](const char* spec, DType dtype, int64_t channels) {
     ExpectNeighbourSums(spec, dtype, channels, registry, map, cuda->context);
   };
@@ -226,10 +229,7 @@ TEST(LargeSizesCudaTest, GatherGemmScatterRefusesLargeMaps) {
   VOXCONV_NEED_CUDA(cuda);
   if (!HasMemory(40)) GTEST_SKIP() << "less than 40 GiB of device memory are free";
   const Registry registry = MakeRegistry();
-  const CoordinateSetPtr cube =
-      *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
-  const auto mapping = *registry.mappings().Create("hash");
-  const KernelMap map = *QueryKernelMap(*mapping, {*cube, *cube, CubeGeometry()}, cuda->context);
+  const KernelMap map = *CubeMap("hash", registry, cuda->context);
   const Tensor input = *Tensor::Create(kVoxels, 1, DType::kF32, cuda->context);
   const Tensor weights = *Tensor::Create(map.num_offsets(), 1, DType::kF32, cuda->context);
   const auto refusal = [&](const char* spec) {
