@@ -108,9 +108,9 @@ std::vector<int32_t> NeighbourSums(const Numbers& numbers) {
 
 // Once for all.
 const std::vector<int32_t>& ExpectedSums(const Numbers& numbers) {
-  static const std::vector<int32_t> wide = NeighbourSums({.narrow = false});
-  static const std::vector<int32_t> narrow = NeighbourSums({.narrow = true});
-  return numbers.narrow ? narrow : wide;
+  static const std::vector<int32_t> kWide = NeighbourSums({.narrow = false});
+  static const std::vector<int32_t> kNarrow = NeighbourSums({.narrow = true});
+  return numbers.narrow ? kNarrow : kWide;
 }
 
 // A row has the same feature in all channels; weights are diagonal, every second one doubled.
