@@ -7,19 +7,19 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "cli/ab/trial.h"
-#include "cli/ab/work.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
-#include "experiments/harness/result_line.h"
+#include "measure/ab/trial.h"
+#include "measure/ab/work.h"
+#include "measure/result_line.h"
 
 namespace voxconv::cli {
 namespace {
 
-using harness::Json;
+using measure::Json;
 
 po::options_description AbOptions() {
   po::options_description options("Comparison");
@@ -39,7 +39,7 @@ po::options_description AbOptions() {
       ("dilation", po::value<std::string>()->default_value("1"), "one or three values")          //
       ("padding", po::value<std::string>()->default_value("0"), "one or three values; dilate")   //
       ("channels", po::value<std::string>()->default_value("32,32"), "C_IN,C_OUT of the layer")  //
-      ("pairs", po::value<int>()->default_value(harness::kMinPairs),
+      ("pairs", po::value<int>()->default_value(measure::kMinPairs),
        "measured pairs, 20 or more")                                                   //
       ("warmup", po::value<int>()->default_value(2), "runs of each side before them")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
@@ -57,10 +57,10 @@ absl::StatusOr<ab::LayerShape> ParseLayer(const po::variables_map& values) {
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kind, ParseConvKind(text("kind")));
   VOXCONV_RETURN_IF_ERROR(CheckRuleOption(values, shape.geometry.kind));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.rule, ParseOutputRule(text("rule")));
-  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kernel, ParseInt3("kernel", text("kernel")));
-  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.stride, ParseInt3("stride", text("stride")));
-  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.dilation, ParseInt3("dilation", text("dilation")));
-  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.padding, ParseInt3("padding", text("padding")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kernel, ParseInt3("--kernel", text("kernel")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.stride, ParseInt3("--stride", text("stride")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.dilation, ParseInt3("--dilation", text("dilation")));
+  VOXCONV_ASSIGN_OR_RETURN(shape.geometry.padding, ParseInt3("--padding", text("padding")));
   const std::vector<std::string> channels = absl::StrSplit(text("channels"), ',');
   constexpr int64_t kMaxChannels = 65536;
   if (channels.size() != 2 || !absl::SimpleAtoi(channels[0], &shape.c_in) ||
@@ -96,7 +96,7 @@ absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Req
   return ab::MakeNetworkWork(request, shape, session.registry(), session.Context());
 }
 
-absl::StatusOr<harness::Configuration> ParsePlanSide(const po::variables_map& values,
+absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& values,
                                                      const char* name, const VoxelizedCloud& cloud,
                                                      DType dtype, Session& session) {
   if (values.count("network") == 0) {
@@ -114,7 +114,7 @@ absl::StatusOr<harness::Configuration> ParsePlanSide(const po::variables_map& va
                   session.registry());
 }
 
-absl::StatusOr<harness::Configuration> ParseSide(const po::variables_map& values, const char* name,
+absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values, const char* name,
                                                  const VoxelizedCloud& cloud, DType dtype,
                                                  Session& session) {
   if (values.count(name) == 0) {
@@ -124,8 +124,8 @@ absl::StatusOr<harness::Configuration> ParseSide(const po::variables_map& values
   if (absl::StartsWith(values[name].as<std::string>(), kPlanPrefix)) {
     return ParsePlanSide(values, name, cloud, dtype, session);
   }
-  absl::StatusOr<harness::Configuration> configuration =
-      harness::ResolveConfig(values[name].as<std::string>(), session.registry());
+  absl::StatusOr<measure::Configuration> configuration =
+      measure::ResolveConfig(values[name].as<std::string>(), session.registry());
   if (configuration.ok()) return configuration;
   return absl::Status(configuration.status().code(),
                       absl::StrCat("--", name, " ", configuration.status().message()));
@@ -139,7 +139,7 @@ void PrintVerification(const ab::Verification& verification, double bound) {
             << std::endl;
 }
 
-std::vector<std::string> Row(const std::string& name, const harness::TimeComparison& time) {
+std::vector<std::string> Row(const std::string& name, const measure::TimeComparison& time) {
   const auto ms = [](double value) { return absl::StrFormat("%.3f", value); };
   std::vector<std::string> row = {name, ms(time.a.median), ms(time.b.median)};
   if (time.ratio.has_value()) {
@@ -149,11 +149,11 @@ std::vector<std::string> Row(const std::string& name, const harness::TimeCompari
   return row;
 }
 
-void PrintTable(const harness::Comparison& comparison) {
+void PrintTable(const measure::Comparison& comparison) {
   std::vector<std::vector<std::string>> table = {
       {"stage", "A ms", "B ms", "B / A", "95 % interval"}};
   for (int i = 0; i < kNumStages; ++i) {
-    const harness::TimeComparison& time = comparison.stages[i];
+    const measure::TimeComparison& time = comparison.stages[i];
     if (time.a.p90 == 0 && time.b.p90 == 0) continue;
     table.push_back(Row(std::string(ToString(static_cast<Stage>(i))), time));
   }
@@ -161,30 +161,37 @@ void PrintTable(const harness::Comparison& comparison) {
   std::cout << FormatTable(table);
 }
 
-std::string VerdictLine(const harness::Comparison& comparison) {
-  const harness::Ratio ratio = comparison.wall.ratio.value_or(harness::Ratio{});
+std::string VerdictLine(const measure::Comparison& comparison) {
+  const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
   switch (comparison.verdict) {
-    case harness::Verdict::kFaster:
+    case measure::Verdict::kFaster:
       return absl::StrFormat("A is %.2fx faster than B (%.2f..%.2f)", ratio.value, ratio.low,
                              ratio.high);
-    case harness::Verdict::kSlower:
+    case measure::Verdict::kSlower:
       return absl::StrFormat("A is %.2fx slower than B (%.2f..%.2f)", 1 / ratio.value,
                              1 / ratio.high, 1 / ratio.low);
-    case harness::Verdict::kNoDifference:
+    case measure::Verdict::kNoDifference:
       return absl::StrFormat("no difference between A and B: B / A is %.2f (%.2f..%.2f)",
                              ratio.value, ratio.low, ratio.high);
-    case harness::Verdict::kTooFewPairs:
+    case measure::Verdict::kTooFewPairs:
       break;
   }
   return absl::StrFormat("too few pairs for a verdict: %d, and %d are needed", comparison.pairs,
-                         harness::kMinPairsForVerdict);
+                         measure::kMinPairsForVerdict);
 }
 
-harness::PairedOptions ParsePairedOptions(const po::variables_map& values) {
-  harness::PairedOptions options;
+measure::PairedOptions ParsePairedOptions(const po::variables_map& values) {
+  measure::PairedOptions options;
   options.pairs = values["pairs"].as<int>();
   options.warmup = values["warmup"].as<int>();
   return options;
+}
+
+absl::StatusOr<measure::PairedSamples> MeasureWithProgress(measure::PairedOptions options,
+                                                           const ab::Work& work) {
+  Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
+  options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
+  return ab::Measure(options, work);
 }
 
 }  // namespace
@@ -195,13 +202,13 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
-  const harness::PairedOptions paired = ParsePairedOptions(values);
-  VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  const measure::PairedOptions paired = ParsePairedOptions(values);
+  VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(paired));
   VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "a", "b"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
+    VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
@@ -223,14 +230,14 @@ absl::Status RunAb(const std::vector<std::string>& args) {
             << session->backend().DeviceName() << "\n";
   const ab::NamedInput input{values["input"].as<std::string>(),
                              values["voxel-size"].as<std::string>(),
-                             harness::HashInput(cloud.coords, cloud.features)};
+                             measure::HashInput(cloud.coords, cloud.features)};
   VOXCONV_ASSIGN_OR_RETURN(
       const ab::Verification verification,
       ab::Verifier(session->registry(), session->Context()).Verify(request, work, input.hash));
   PrintVerification(verification, work.bound);
 
-  VOXCONV_ASSIGN_OR_RETURN(const harness::PairedSamples samples, ab::Measure(paired, work, "runs"));
-  VOXCONV_ASSIGN_OR_RETURN(const harness::Comparison comparison, harness::Compare(samples));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, MeasureWithProgress(paired, work));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
   std::cout << "\n";
   PrintTable(comparison);
   std::cout << "\n"
@@ -242,8 +249,8 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   line.update(ab::DescribeTrial(request, work, input, values["a"].as<std::string>(),
                                 values["b"].as<std::string>(), paired.warmup, session->Context()));
   line["verified"] = verification.checks;
-  line["result"] = harness::ToJson(comparison, samples);
-  return harness::AppendLine(values["out"].as<std::string>(), line);
+  line["result"] = measure::ToJson(comparison, samples);
+  return measure::AppendLine(values["out"].as<std::string>(), line);
 }
 
 }  // namespace voxconv::cli

@@ -7,17 +7,18 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
-#include "cli/bench/benchmarks.h"
-#include "cli/bench/device_benchmarks.h"
-#include "cli/bench/flags.h"
+#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
-#include "cli/network_frame.h"
 #include "cli/output_path.h"
 #include "cli/session.h"
-#include "experiments/harness/build_info.h"
-#include "experiments/harness/preset.h"
 #include "io/scene_spec.h"
+#include "measure/bench/benchmarks.h"
+#include "measure/bench/device_benchmarks.h"
+#include "measure/bench/flags.h"
+#include "measure/build_info.h"
+#include "measure/network_frame.h"
+#include "measure/preset.h"
 #include "networks/models.h"
 
 namespace voxconv::cli {
@@ -132,7 +133,7 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
     VOXCONV_ASSIGN_OR_RETURN(request.dtypes.emplace_back(), ParseDType(text));
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
-                           ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
+                           ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
   request.inputs = values["input"].as<Strings>();
   for (const std::string& input : request.inputs) {
     VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
@@ -203,7 +204,7 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
   for (const std::string& network : values["network"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
     for (const std::string& name : names) {
-      VOXCONV_ASSIGN_OR_RETURN(const auto configuration, harness::ResolveConfig(name, registry));
+      VOXCONV_ASSIGN_OR_RETURN(const auto configuration, measure::ResolveConfig(name, registry));
       for (const DType dtype : dtypes) {
         bench::NetworkSpec spec{network, name, configuration, dtype};
         spec.parallel_maps = !values["serial-maps"].as<bool>();
@@ -289,7 +290,7 @@ absl::Status RunBench(const std::vector<std::string>& args) {
         CheckOutputs(GivenPaths(values, {"input"}), {{"--benchmark_out", flags.out}}));
   }
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(FillRegistry(values["plugin"].as<Strings>(), registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterAllPlugins(values["plugin"].as<Strings>(), registry));
 
   std::string program = "voxconv bench";
   std::vector<char*> argv = {program.data()};
@@ -301,7 +302,7 @@ absl::Status RunBench(const std::vector<std::string>& args) {
     return absl::InvalidArgumentError(
         absl::StrCat(argv[1], " is no flag of Google Benchmark (see --help)"));
   }
-  benchmark::AddCustomContext("voxconv_commit", harness::GetBuildInfo().commit);
+  benchmark::AddCustomContext("voxconv_commit", measure::GetBuildInfo().commit);
   const auto failures = std::make_shared<bench::GateFailures>();
   VOXCONV_RETURN_IF_ERROR(Register(values, registry, failures));
   const absl::Status run = bench::RunBenchmarks(flags);

@@ -6,11 +6,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "cli/convention.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "core/convolution.h"
 #include "core/tensor_ops.h"
+#include "io/convention.h"
 #include "io/file_bytes.h"
 #include "io/kernel_map_file.h"
 
@@ -58,19 +58,19 @@ absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rule ", text("rule"), ": the spconv convention has rule dilate only"));
   }
-  VOXCONV_ASSIGN_OR_RETURN(layer.kernel, ParseInt3("kernel", text("kernel")));
-  VOXCONV_ASSIGN_OR_RETURN(layer.stride, ParseInt3("stride", text("stride")));
-  VOXCONV_ASSIGN_OR_RETURN(layer.dilation, ParseInt3("dilation", text("dilation")));
-  VOXCONV_ASSIGN_OR_RETURN(layer.padding, ParseInt3("padding", text("padding")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.kernel, ParseInt3("--kernel", text("kernel")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.stride, ParseInt3("--stride", text("stride")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.dilation, ParseInt3("--dilation", text("dilation")));
+  VOXCONV_ASSIGN_OR_RETURN(layer.padding, ParseInt3("--padding", text("padding")));
   if (values.count("tensor-stride") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(layer.tensor_stride,
-                             ParseInt3("tensor-stride", text("tensor-stride")));
+                             ParseInt3("--tensor-stride", text("tensor-stride")));
   }
   if (values.count("bounds") != 0) {
-    VOXCONV_ASSIGN_OR_RETURN(layer.output_bounds, ParseBox("bounds", text("bounds")));
+    VOXCONV_ASSIGN_OR_RETURN(layer.output_bounds, ParseBox("--bounds", text("bounds")));
   }
   if (values.count("spatial-shape") != 0) {
-    VOXCONV_ASSIGN_OR_RETURN(const Int3 shape, ParseInt3("spatial-shape", text("spatial-shape")));
+    VOXCONV_ASSIGN_OR_RETURN(const Int3 shape, ParseInt3("--spatial-shape", text("spatial-shape")));
     if (std::min({shape.x, shape.y, shape.z}) < 1) {
       return absl::InvalidArgumentError(absl::StrCat("--spatial-shape ", text("spatial-shape"),
                                                      ": allowed are whole numbers from 1"));

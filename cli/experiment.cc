@@ -8,15 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
-#include "cli/experiment/cells.h"
-#include "cli/experiment/definition.h"
-#include "cli/experiment/hardware.h"
-#include "cli/experiment/runner.h"
 #include "cli/session.h"
-#include "cli/subprocess.h"
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/paired.h"
+#include "experiments/runner/cells.h"
+#include "experiments/runner/definition.h"
+#include "experiments/runner/hardware.h"
+#include "experiments/runner/runner.h"
+#include "experiments/runner/subprocess.h"
 #include "io/file_bytes.h"
+#include "measure/interrupt.h"
+#include "measure/paired.h"
 
 namespace voxconv::cli {
 namespace {
@@ -198,14 +198,14 @@ absl::Status ParseCounters(const po::variables_map& values, const std::vector<st
 // Each round a process of its own: a program's memory, and the core that it runs on, set its times
 // for as long as it lives.
 absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
-  const harness::InterruptGuard interrupt;
+  const measure::InterruptGuard interrupt;
   int exit_status = 0;
   for (int round = 1; round <= rounds; ++round) {
     std::cout << "round " << round << " of " << rounds << std::endl;
     std::vector<std::string> of_round = WithoutRounds(args);
     of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
-    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
-                             RunProgramInterruptibly(CommandOf(of_round), interrupt));
+    VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
+                             experiment::RunProgramInterruptibly(CommandOf(of_round), interrupt));
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command goes on where this one stopped");
     }
@@ -223,7 +223,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   experiment::RunnerOptions options;
   options.directory = values["out"].as<std::string>();
   options.quick = values["quick"].as<bool>();
-  options.pairs = options.quick ? kQuickPairs : harness::kMinPairs;
+  options.pairs = options.quick ? kQuickPairs : measure::kMinPairs;
   options.warmup = options.quick ? 1 : 2;
   if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
   if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
@@ -233,18 +233,18 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
     return absl::InvalidArgumentError(
         absl::StrCat("round ", options.round, ": allowed are 1 and more"));
   }
-  harness::PairedOptions paired;
+  measure::PairedOptions paired;
   paired.pairs = options.pairs;
   paired.warmup = options.warmup;
   paired.quick = options.quick;
-  VOXCONV_RETURN_IF_ERROR(harness::CheckOptions(paired));
+  VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(paired));
   VOXCONV_RETURN_IF_ERROR(ParseCounters(values, args, options));
   return options;
 }
 
 absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
                                          const experiment::CellOptions& cell_options,
-                                         const experiment::RunnerOptions& options,
+                                         const experiment::RunnerOptions& quiet_options,
                                          Session& session) {
   const std::vector<experiment::Cell> cells = experiment::ExpandCells(definition, cell_options);
   std::cout << definition.name << ": " << definition.title << "\n";
@@ -255,8 +255,21 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
     std::cout << "nothing to run on " << ToString(cell_options.backend) << "\n";
     return experiment::Tally{};
   }
+  experiment::RunnerOptions options = quiet_options;
+  std::unique_ptr<Progress> progress;
+  std::string label;
+  options.progress = [&](const std::string& cell, int64_t done, int64_t total) {
+    if (label != cell) progress = std::make_unique<Progress>(cell, total);
+    label = cell;
+    progress->Step(done);
+  };
+  options.say = [&](const std::string& line) {
+    progress = nullptr;  // its line is taken away first
+    label.clear();
+    std::cout << line << std::endl;
+  };
   absl::StatusOr<experiment::Tally> tally =
-      experiment::RunExperiment(definition, cells, options, session);
+      experiment::RunExperiment(definition, cells, options, session.registry(), session.Context());
   if (!tally.ok()) {
     return absl::Status(tally.status().code(),
                         absl::StrCat(definition.name, ": ", tally.status().message()));
@@ -264,7 +277,7 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
   std::cout << tally->measured << " cells measured, " << tally->refused << " refused, "
             << tally->failed << " failed, " << tally->finished_before
             << " finished before; results in "
-            << experiment::ResultPath(options.directory, definition.name) << "\n";
+            << experiment::ResultPath(quiet_options.directory, definition.name) << "\n";
   return tally;
 }
 
@@ -274,8 +287,9 @@ absl::Status RunForProfiler(const std::string& text, const std::vector<Definitio
   VOXCONV_ASSIGN_OR_RETURN(const auto side, experiment::ParseProfiledSide(text));
   for (const Definition& definition : definitions) {
     if (definition.name != side.experiment) continue;
-    return experiment::RunProfiledSide(
-        definition, experiment::ExpandCells(definition, cell_options), side, options, session);
+    return experiment::RunProfiledSide(definition,
+                                       experiment::ExpandCells(definition, cell_options), side,
+                                       options, session.registry(), session.Context());
   }
   return absl::NotFoundError(
       absl::StrCat("--profiled-side: experiment '", side.experiment, "' is not among those named"));

@@ -1,47 +1,8 @@
 #include "cli/input_options.h"
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 
 namespace voxconv::cli {
-namespace {
-
-// Splits at commas (or, for integers, the x of "3x1x3"); one value stands for all three axes.
-std::vector<std::string> SplitPerAxis(absl::string_view text, absl::string_view separators) {
-  std::vector<std::string> parts = absl::StrSplit(text, absl::ByAnyChar(separators));
-  if (parts.size() == 1) parts = {parts[0], parts[0], parts[0]};
-  return parts;
-}
-
-absl::Status BadTriple(absl::string_view name, absl::string_view text, absl::string_view kind) {
-  return absl::InvalidArgumentError(absl::StrCat("--", name, " '", text, "': allowed are one ",
-                                                 kind, " or three, for x, y, z, as in 2 or 2,2,1"));
-}
-
-}  // namespace
-
-absl::StatusOr<Int3> ParseInt3(absl::string_view name, absl::string_view text) {
-  const std::vector<std::string> parts = SplitPerAxis(text, ",x");
-  Int3 value;
-  if (parts.size() != 3) return BadTriple(name, text, "integer");
-  for (int axis = 0; axis < 3; ++axis) {
-    if (!absl::SimpleAtoi(parts[axis], &value[axis])) return BadTriple(name, text, "integer");
-  }
-  return value;
-}
-
-absl::StatusOr<std::array<double, 3>> ParseDouble3(absl::string_view name, absl::string_view text) {
-  const std::vector<std::string> parts = SplitPerAxis(text, ",");
-  std::array<double, 3> value;
-  if (parts.size() != 3) return BadTriple(name, text, "number");
-  for (int axis = 0; axis < 3; ++axis) {
-    if (!absl::SimpleAtod(parts[axis], &value[axis])) return BadTriple(name, text, "number");
-  }
-  return value;
-}
-
 absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind) {
   if (values["rule"].defaulted() || kind == ConvKind::kStrided || kind == ConvKind::kInverse) {
     return absl::OkStatus();
@@ -49,26 +10,6 @@ absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind) {
   return absl::InvalidArgumentError(
       absl::StrCat("--rule ", values["rule"].as<std::string>(), ": has no meaning with --kind ",
                    values["kind"].as<std::string>(), "; it is for strided and inverse layers"));
-}
-
-absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  Box box;
-  bool ok = parts.size() == 6;
-  for (int i = 0; ok && i < 6; ++i) {
-    ok = absl::SimpleAtoi(parts[i], i < 3 ? &box.lo[i] : &box.hi[i - 3]);
-  }
-  if (!ok) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", name, " '", text, "': six integers are needed, the least x, y, z and the greatest"));
-  }
-  for (int axis = 0; axis < 3; ++axis) {
-    if (box.lo[axis] <= box.hi[axis]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--", name, " '", text, "': the least ",
-                                                   box.lo[axis], " is past the greatest ",
-                                                   box.hi[axis], "; allowed is a box with cells"));
-  }
-  return box;
 }
 
 po::options_description InputOptions() {
@@ -99,9 +40,9 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
         absl::StrCat("--samples ", samples, ": allowed are 1 .. ", kMostSamples));
   }
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size,
-                           ParseDouble3("voxel-size", values["voxel-size"].as<std::string>()));
+                           ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.origin,
-                           ParseDouble3("origin", values["origin"].as<std::string>()));
+                           ParseDouble3("--origin", values["origin"].as<std::string>()));
   options.read.fields = values["fields"].as<std::string>();
   options.read.dtype_in = values["dtype-in"].as<std::string>();
   options.read.array = values["array"].as<std::string>();
@@ -117,24 +58,6 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(values));
   return voxconv::LoadInput(values["input"].as<std::string>(), options);
-}
-
-absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
-                                                 const ExecutionContext& context) {
-  std::vector<Coordinate> rows;
-  rows.reserve(cloud.coords.size());
-  for (const auto& c : cloud.coords) rows.push_back({c[0], c[1], c[2], c[3]});
-  return CoordinateSet::Create(rows, {1, 1, 1}, context);
-}
-
-std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels) {
-  std::vector<float> features(cloud.size() * channels, 1.0f);
-  const int64_t common = std::min<int64_t>(channels, cloud.channels);
-  for (int64_t row = 0; row < cloud.size(); ++row) {
-    std::copy_n(cloud.features.begin() + row * cloud.channels, common,
-                features.begin() + row * channels);
-  }
-  return features;
 }
 
 }  // namespace voxconv::cli

@@ -7,9 +7,9 @@
 #include "absl/status/statusor.h"
 #include "core/backend.h"
 #include "core/registry.h"
-#include "experiments/harness/plan_file.h"
-#include "experiments/harness/preset.h"
 #include "io/voxelize.h"
+#include "measure/plan_file.h"
+#include "measure/preset.h"
 
 namespace voxconv::cli {
 
@@ -24,12 +24,12 @@ struct PlanUse {
   const Backend& backend;
 };
 
-harness::PlanKey KeyOf(const PlanUse& use);
+measure::PlanKey KeyOf(const PlanUse& use);
 
 // The plan of the file for this use, resolved. Refused, preceded by the path: a file without a plan
 // for the network, width, dtype and device. A plan for another class of inputs is taken, and a line
 // on standard output says so.
-absl::StatusOr<harness::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
+absl::StatusOr<measure::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
                                                 const Registry& registry);
 
 }  // namespace voxconv::cli

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/session.h"
-#include "cli/subprocess.h"
-#include "experiments/harness/data_files.h"
+#include "experiments/runner/subprocess.h"
+#include "measure/data_files.h"
 
 namespace voxconv::cli {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::StatusOr<std::string> FindProgram() {
-  VOXCONV_RETURN_IF_ERROR(harness::CheckDataDirectory("VOXCONV_REPORT_DIR"));
+  VOXCONV_RETURN_IF_ERROR(measure::CheckDataDirectory("VOXCONV_REPORT_DIR"));
   for (const std::string& directory :
-       harness::DataDirectories("VOXCONV_REPORT_DIR", "report", "report")) {
+       measure::DataDirectories("VOXCONV_REPORT_DIR", "report", "report")) {
     const fs::path path = fs::path(directory) / "report.py";
     std::error_code ignored;
     if (fs::exists(path, ignored)) return path.string();
@@ -31,11 +31,11 @@ absl::StatusOr<std::string> FindProgram() {
 absl::StatusOr<std::string> FindPython() {
   bool any = false;
   for (const char* python : {"python3", "/usr/bin/python3"}) {
-    VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result,
-                             RunProgram({python, "-c",
-                                         "import importlib.util as u, sys; "
-                                         "sys.exit(u.find_spec('matplotlib') is None)"},
-                                        /*capture=*/false));
+    VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
+                             experiment::RunProgram({python, "-c",
+                                                     "import importlib.util as u, sys; "
+                                                     "sys.exit(u.find_spec('matplotlib') is None)"},
+                                                    /*capture=*/false));
     if (result.exit_status == 0) return python;
     any = any || result.exit_status != 127;
   }
@@ -80,7 +80,8 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());
   // No bytecode: the program may lie where nothing else is to be written.
   argv.insert(argv.begin(), {python, "-B"});
-  VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(argv, /*capture=*/false));
+  VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
+                           experiment::RunProgram(argv, /*capture=*/false));
   if (result.exit_status == 0) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the report has errors (exit status ", result.exit_status, "); see above"));

@@ -5,14 +5,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "backends/cpu/cpu_backend.h"
+#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
-#include "cli/network_frame.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
-#include "experiments/harness/preset.h"
-#include "experiments/harness/result_line.h"
-#include "experiments/harness/statistics.h"
+#include "measure/network_frame.h"
+#include "measure/preset.h"
+#include "measure/result_line.h"
+#include "measure/statistics.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
@@ -121,46 +122,46 @@ void PrintMapSizes(const RunReport& report) {
   }
 }
 
-harness::Json TimedLayerJson(const LayerReport& layer) {
-  harness::Json stages = harness::Json::object();
+measure::Json TimedLayerJson(const LayerReport& layer) {
+  measure::Json stages = measure::Json::object();
   for (Stage stage : VisitedStages(layer.profile)) {
     stages[std::string(ToString(stage))] = layer.profile.Time(stage);
   }
-  harness::Json json = LayerJson(layer);
+  measure::Json json = measure::LayerJson(layer);
   json["stages_ms"] = std::move(stages);
   return json;
 }
 
-harness::Json ResultJson(const po::variables_map& values, const harness::Configuration& config,
+measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,
                          const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
                          const Backend& backend) {
-  harness::Json layers = harness::Json::array();
+  measure::Json layers = measure::Json::array();
   for (const LayerReport& layer : report.layers) layers.push_back(TimedLayerJson(layer));
   return {{"kind", "run"},
           {"network", values["network"].as<std::string>()},
           {"width", values["width"].as<double>()},
           {"seed", values["seed"].as<uint64_t>()},
           {"input", values["input"].as<std::string>()},
-          {"input_hash", harness::HashInput(cloud.coords, cloud.features)},
+          {"input_hash", measure::HashInput(cloud.coords, cloud.features)},
           {"voxels", cloud.size()},
-          {"configuration", harness::ToJson(config)},
+          {"configuration", measure::ToJson(config)},
           {"dtype", values["dtype"].as<std::string>()},
           {"fold_batch_norm", values["fold-batch-norm"].as<bool>()},
           {"wall_ms", frames.wall_ms},
           {"frames", frames.count},
           {"queued_ms", frames.queued_ms},
           {"synchronisations",
-           frames.count == 0 ? harness::Json() : harness::Json(frames.synchronisations)},
+           frames.count == 0 ? measure::Json() : measure::Json(frames.synchronisations)},
           {"keep_maps", values["keep-maps"].as<bool>()},
           {"replayed_ms", frames.replayed_ms},
           {"replay_queued_ms", frames.replay_queued_ms},
           {"layers", layers},
-          {"counters", harness::ToJson(report.total.counters)},
-          {"provenance", harness::DescribeProvenance(backend)}};
+          {"counters", measure::ToJson(report.total.counters)},
+          {"provenance", measure::DescribeProvenance(backend)}};
 }
 
 // --plan, or --preset, or --mapping, --dataflow and --output-coords together.
-absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_map& values,
+absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_map& values,
                                                           const VoxelizedCloud& cloud, DType dtype,
                                                           Session& session) {
   const Registry& registry = session.registry();
@@ -182,9 +183,9 @@ absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_ma
                     registry);
   }
   if (values.count("preset") != 0) {
-    return harness::ResolveConfig(values["preset"].as<std::string>(), registry);
+    return measure::ResolveConfig(values["preset"].as<std::string>(), registry);
   }
-  harness::Configuration configuration;
+  measure::Configuration configuration;
   configuration.choice = DefaultLayerChoice(session.backend().kind());
   for (const auto& [name, spec] :
        {std::pair("mapping", &configuration.choice.mapping),
@@ -192,7 +193,7 @@ absl::StatusOr<harness::Configuration> ParseConfiguration(const po::variables_ma
         std::pair("output-coords", &configuration.choice.output_coords)}) {
     if (values.count(name) != 0) *spec = values[name].as<std::string>();
   }
-  return harness::Resolve(configuration, registry);
+  return measure::Resolve(configuration, registry);
 }
 
 absl::Status CheckChannels(const po::variables_map& values, const char* name) {
@@ -267,16 +268,17 @@ absl::StatusOr<int> ParseFrames(const po::variables_map& values, BackendKind bac
 
 // The stage times of one profiled run, and what takes a wait for the device from one before it: the
 // pairs of maps and what dataflows count by them.
-absl::StatusOr<FrameTime> RunProfiled(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                                      const TensorView& features, const ExecutionContext& context,
-                                      RunResult& result) {
+absl::StatusOr<measure::FrameTime> RunProfiled(NetworkRunner& runner,
+                                               const CoordinateSetPtr& coordinates,
+                                               const TensorView& features,
+                                               const ExecutionContext& context, RunResult& result) {
   if (context.backend->kind() == BackendKind::kCpu) {
-    return TimeFrame(runner, coordinates, features, context, result);
+    return measure::TimeFrame(runner, coordinates, features, context, result);
   }
   VOXCONV_ASSIGN_OR_RETURN(const RunResult counted, runner.Run(coordinates, features));
   runner.set_count_pairs(false);
-  VOXCONV_ASSIGN_OR_RETURN(const FrameTime time,
-                           TimeFrame(runner, coordinates, features, context, result));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
+                           measure::TimeFrame(runner, coordinates, features, context, result));
   for (size_t i = 0; i < result.report.layers.size(); ++i) {
     const LayerReport& from = counted.report.layers[i];
     LayerReport& to = result.report.layers[i];
@@ -297,15 +299,15 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
   RunResult result;
   Frames frames{.count = count};
   for (int i = 0; i <= count; ++i) {
-    VOXCONV_ASSIGN_OR_RETURN(const FrameTime time,
-                             TimeFrame(runner, coordinates, features, context, result));
+    VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
+                             measure::TimeFrame(runner, coordinates, features, context, result));
     if (i == 0) continue;
     wall.push_back(time.wall_ms);
     queued.push_back(time.queued_ms);
     frames.synchronisations = std::max(frames.synchronisations, time.synchronisations);
   }
-  frames.wall_ms = harness::Quantile(wall, 0.5);
-  frames.queued_ms = harness::Quantile(queued, 0.5);
+  frames.wall_ms = measure::Quantile(wall, 0.5);
+  frames.queued_ms = measure::Quantile(queued, 0.5);
   return frames;
 }
 
@@ -335,15 +337,15 @@ absl::Status TimeReplays(NetworkRunner& runner, const CoordinateSetPtr& coordina
   VOXCONV_ASSIGN_OR_RETURN(const auto frame, runner.Record(coordinates, features));
   VOXCONV_RETURN_IF_ERROR(frame->Replay());
   VOXCONV_RETURN_IF_ERROR(
-      CheckReplay(runner, frame->result().features, expected.features, context));
+      measure::CheckReplay(runner, frame->result().features, expected.features, context));
   std::vector<double> wall, queued;
   for (int i = 0; i < frames.count; ++i) {
-    VOXCONV_ASSIGN_OR_RETURN(const FrameTime time, TimeReplay(*frame, context));
+    VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time, measure::TimeReplay(*frame, context));
     wall.push_back(time.wall_ms);
     queued.push_back(time.queued_ms);
   }
-  frames.replayed_ms = harness::Quantile(wall, 0.5);
-  frames.replay_queued_ms = harness::Quantile(queued, 0.5);
+  frames.replayed_ms = measure::Quantile(wall, 0.5);
+  frames.replay_queued_ms = measure::Quantile(queued, 0.5);
   return absl::OkStatus();
 }
 
@@ -351,7 +353,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  VOXCONV_ASSIGN_OR_RETURN(const harness::Configuration configuration,
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Configuration configuration,
                            ParseConfiguration(values, cloud, dtype, session));
   if (values["warmup"].as<int>() < 0) {
     return absl::InvalidArgumentError(
@@ -360,7 +362,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
   VOXCONV_RETURN_IF_ERROR(CheckGraph(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
-  RunConfig config{.planner = harness::MakePlanner(configuration),
+  RunConfig config{.planner = measure::MakePlanner(configuration),
                    .dtype = dtype,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
                    .keep_maps = values["keep-maps"].as<bool>(),
@@ -381,7 +383,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
     VOXCONV_RETURN_IF_ERROR(runner->Run(coordinates, features.view()).status());
   }
   RunResult result;
-  VOXCONV_ASSIGN_OR_RETURN(const FrameTime profiled,
+  VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime profiled,
                            RunProfiled(*runner, coordinates, features.view(), context, result));
   Frames frames{.wall_ms = profiled.wall_ms};
   if (num_frames > 0) {
@@ -396,7 +398,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
   PrintTotals(result.report, frames, session.backend());
   if (values.count("out") == 0) return absl::OkStatus();
-  return harness::AppendLine(
+  return measure::AppendLine(
       values["out"].as<std::string>(),
       ResultJson(values, configuration, cloud, result.report, frames, session.backend()));
 }
@@ -412,7 +414,7 @@ absl::Status RunRun(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "plan"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(harness::CheckWritable(values["out"].as<std::string>()));
+    VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   return RunNetwork(values, *session);

@@ -8,12 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "backends/cpu/cpu_backend.h"
-#include "cli/builtin_plugins.h"
-#include "core/plugin_loader.h"
-#include "core/version.h"
-#if VOXCONV_HAVE_CUDA
-#include "backends/cuda/cuda_backend.h"
-#endif
+#include "builtin/plugins.h"
 
 namespace voxconv::cli {
 
@@ -90,12 +85,6 @@ po::options_description SessionOptions() {
   return options;
 }
 
-absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry) {
-  VOXCONV_RETURN_IF_ERROR(RegisterBuiltinPlugins(registry));
-  for (const std::string& path : plugins) VOXCONV_RETURN_IF_ERROR(LoadPlugin(path, registry));
-  return LoadPluginsFromEnvironment(registry);
-}
-
 absl::Status CheckThreads(int threads) {
   VOXCONV_ASSIGN_OR_RETURN(const auto all, CpuBackend::Create({}));
   if (threads <= all->threads()) return absl::OkStatus();
@@ -103,21 +92,10 @@ absl::Status CheckThreads(int threads) {
                                                  all->threads(), ", the cores of this machine"));
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice) {
-  if (choice.kind == BackendKind::kCpu) {
-    return CpuBackend::Create({.threads = choice.threads, .memory_limit = choice.memory_limit});
-  }
-#if VOXCONV_HAVE_CUDA
-  return CudaBackend::Create({.device = choice.device, .memory_limit = choice.memory_limit});
-#else
-  return absl::UnimplementedError("backend cuda: this program was built without CUDA");
-#endif
-}
-
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& values) {
   auto session = std::make_unique<Session>();
   VOXCONV_RETURN_IF_ERROR(
-      FillRegistry(values["plugin"].as<std::vector<std::string>>(), session->registry_));
+      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), session->registry_));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
   const int64_t mib = values["memory-limit-mib"].as<int64_t>();

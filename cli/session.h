@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "boost/program_options.hpp"
+#include "builtin/backends.h"
+#include "builtin/plugins.h"
 #include "core/backend.h"
 #include "core/registry.h"
 
@@ -40,22 +42,9 @@ class Session {
   std::unique_ptr<Backend> backend_;
 };
 
-// A registry with the built-in plugins, the files named by `plugins` and those of
-// VOXCONV_PLUGIN_PATH.
-absl::Status FillRegistry(const std::vector<std::string>& plugins, Registry& registry);
-
 // Refuses more CPU threads than there are cores: TBB would use fewer, and results would name a
 // number that was not there.
 absl::Status CheckThreads(int threads);
-
-// A backend by kind. CUDA is refused where this program was built without it.
-struct BackendChoice {
-  BackendKind kind = BackendKind::kCpu;
-  int device = 0;            // CUDA
-  int threads = 0;           // CPU; 0: all cores
-  int64_t memory_limit = 0;  // bytes; 0: none
-};
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice);
 
 // Long work: a line that overwrites itself on a terminal, nothing elsewhere.
 class Progress {

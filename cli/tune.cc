@@ -7,29 +7,30 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
-#include "cli/network_frame.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
-#include "cli/tune/candidates.h"
-#include "cli/tune/network_work.h"
-#include "cli/tune/plan_record.h"
-#include "cli/tune/search.h"
 #include "core/version.h"
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/plan_file.h"
-#include "experiments/harness/result_line.h"
-#include "experiments/harness/statistics.h"
 #include "io/file_bytes.h"
+#include "measure/interrupt.h"
+#include "measure/network_frame.h"
+#include "measure/plan_file.h"
+#include "measure/result_line.h"
+#include "measure/statistics.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
+#include "tune/candidates.h"
+#include "tune/network_work.h"
+#include "tune/plan_record.h"
+#include "tune/search.h"
 
 namespace voxconv::cli {
 namespace {
 
-using harness::Json;
+using measure::Json;
 using Specs = std::vector<std::string>;
 
 po::options_description NetworkOptions() {
@@ -184,15 +185,15 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
     return nullptr;
   }
   PrintNetworkTimes(*times);
-  if ((*times)[single_plan].ms < (1 - harness::kSmallestDifference) * (*times)[1].ms) {
+  if ((*times)[single_plan].ms < (1 - measure::kSmallestDifference) * (*times)[1].ms) {
     std::cout << "the single choice is faster and is taken\n";
     tune::TakeForAll(single, result);
   }
   return tune::ToJson(*times);
 }
 
-absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, const Job& job,
-                                            const harness::PlanKey& key, Session& session) {
+absl::StatusOr<measure::TunedPlan> Measured(const po::variables_map& values, const Job& job,
+                                            const measure::PlanKey& key, Session& session) {
   tune::SearchSetup setup{.graph = job.graph,
                           .registry = session.registry(),
                           .coordinates = job.coordinates,
@@ -222,7 +223,7 @@ absl::StatusOr<harness::TunedPlan> Measured(const po::variables_map& values, con
   const Json networks = TimePlan(values, job, session, result);
   details.update(tune::Details(job.graph, result));
   details["networks"] = networks;
-  return harness::MakeTunedPlan(key, tune::PlannedLayers(job.graph, result), details);
+  return measure::MakeTunedPlan(key, tune::PlannedLayers(job.graph, result), details);
 }
 
 // The one spec given for an option that may be repeated.
@@ -251,8 +252,8 @@ absl::StatusOr<HeuristicPlanner::Config> ParseHeuristic(const po::variables_map&
   return config;
 }
 
-absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, const Job& job,
-                                             const harness::PlanKey& key, Session& session) {
+absl::StatusOr<measure::TunedPlan> Heuristic(const po::variables_map& values, const Job& job,
+                                             const measure::PlanKey& key, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(HeuristicPlanner::Config config, ParseHeuristic(values, session));
   VOXCONV_ASSIGN_OR_RETURN(const tune::ThresholdResult result,
                            tune::TuneThreshold(MakeNetworkSetup(values, job, session), config));
@@ -267,20 +268,20 @@ absl::StatusOr<harness::TunedPlan> Heuristic(const po::variables_map& values, co
                           {"repeats", job.race.repeats},
                           {"quick", job.quick}}},
                         {"networks", tune::ToJson(result.times)}};
-  return harness::MakeTunedPlan(key, tune::PlannedLayers(job.graph, choices), details);
+  return measure::MakeTunedPlan(key, tune::PlannedLayers(job.graph, choices), details);
 }
 
 // What tells where the plan comes from.
 void AddProvenance(const po::variables_map& values, const Job& job, Session& session,
-                   harness::TunedPlan& plan) {
-  const harness::InputDensity density = harness::MeasureDensity(job.cloud.coords);
+                   measure::TunedPlan& plan) {
+  const measure::InputDensity density = measure::MeasureDensity(job.cloud.coords);
   plan.record["input"] = {{"name", values["input"].as<std::string>()},
                           {"voxel_size", values["voxel-size"].as<std::string>()},
-                          {"hash", harness::HashInput(job.cloud.coords, job.cloud.features)},
+                          {"hash", measure::HashInput(job.cloud.coords, job.cloud.features)},
                           {"voxels", density.voxels},
                           {"neighbours", density.neighbours}};
   plan.record["voxconv"] = VOXCONV_VERSION;
-  plan.record["provenance"] = harness::DescribeProvenance(session.backend());
+  plan.record["provenance"] = measure::DescribeProvenance(session.backend());
 }
 
 // What is searched is looked at before the input is read.
@@ -304,29 +305,29 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "candidates"}), GivenPaths(values, {"out"})));
   if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(harness::CheckSavePlan(values["out"].as<std::string>()));
+    VOXCONV_RETURN_IF_ERROR(measure::CheckSavePlan(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_RETURN_IF_ERROR(CheckSearch(values, search, *session));
   VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
-  const harness::InterruptGuard guard;
+  const measure::InterruptGuard guard;
   job.race.stop = [&] { return guard.interrupted(); };
-  const harness::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
+  const measure::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
                                       .width = values["width"].as<double>(),
                                       .dtype = job.dtype,
                                       .cloud = job.cloud,
                                       .backend = session->backend()});
   std::cout << key.network << ", width " << key.width << ", " << ToString(job.dtype) << ", "
-            << job.cloud.size() << " voxels (" << harness::ToString(key.input) << "); "
+            << job.cloud.size() << " voxels (" << measure::ToString(key.input) << "); "
             << key.device << "\n"
             << std::flush;
-  VOXCONV_ASSIGN_OR_RETURN(harness::TunedPlan plan, search == "measured"
+  VOXCONV_ASSIGN_OR_RETURN(measure::TunedPlan plan, search == "measured"
                                                         ? Measured(values, job, key, *session)
                                                         : Heuristic(values, job, key, *session));
   if (values.count("out") == 0) return absl::OkStatus();
   AddProvenance(values, job, *session, plan);
   const std::string path = values["out"].as<std::string>();
-  VOXCONV_RETURN_IF_ERROR(harness::SavePlan(path, plan));
+  VOXCONV_RETURN_IF_ERROR(measure::SavePlan(path, plan));
   std::cout << "plan saved in " << path << "\n";
   return absl::OkStatus();
 }

@@ -16,10 +16,10 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
-#include "cli/verify/crash_report.h"
-#include "cli/verify/matrix.h"
-#include "cli/verify/network_cases.h"
 #include "networks/models.h"
+#include "verify/crash_report.h"
+#include "verify/matrix.h"
+#include "verify/network_cases.h"
 
 namespace voxconv::cli {
 namespace {
@@ -168,7 +168,8 @@ std::vector<verify::Case> Shard(std::vector<verify::Case> cases, int index, int 
 // Asks the plugins alone: no device is needed.
 absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(FillRegistry(values["plugin"].as<std::vector<std::string>>(), registry));
+  VOXCONV_RETURN_IF_ERROR(
+      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), registry));
   for (const std::string& line : verify::SupportTable(registry, kind)) std::cout << line << "\n";
   return absl::OkStatus();
 }

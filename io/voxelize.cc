@@ -111,4 +111,22 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
   return out;
 }
 
+absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
+                                                 const ExecutionContext& context) {
+  std::vector<Coordinate> rows;
+  rows.reserve(cloud.coords.size());
+  for (const auto& c : cloud.coords) rows.push_back({c[0], c[1], c[2], c[3]});
+  return CoordinateSet::Create(rows, {1, 1, 1}, context);
+}
+
+std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels) {
+  std::vector<float> features(cloud.size() * channels, 1.0f);
+  const int64_t common = std::min<int64_t>(channels, cloud.channels);
+  for (int64_t row = 0; row < cloud.size(); ++row) {
+    std::copy_n(cloud.features.begin() + row * cloud.channels, common,
+                features.begin() + row * channels);
+  }
+  return features;
+}
+
 }  // namespace voxconv

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/coordinate_set.h"
 #include "io/point_cloud.h"
 
 namespace voxconv {
@@ -41,6 +42,12 @@ struct VoxelizedCloud {
 // a batch index outside 0…511, arrays that disagree), kOutOfRange (a voxel coordinate outside
 // -131072…131071 or NaN, by axis and value).
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options);
+
+// The cloud's coordinates at tensor stride 1, in the backend's memory.
+absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
+                                                 const ExecutionContext& context);
+// [N, channels], the cloud's features: surplus columns are left out, missing ones are 1.
+std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels);
 
 }  // namespace voxconv
 

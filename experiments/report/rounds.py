@@ -11,7 +11,7 @@ import json
 import statistics
 
 TOO_FEW = "too few pairs"
-SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of experiments/harness/statistics.h
+SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of measure/statistics.h
 
 
 def identity(line):

@@ -429,7 +429,7 @@ TEST_F(BadInputTest, OptionsForASavedMap) {
 }
 
 TEST_F(BadInputTest, NoGpu) {
-  if (cli::MakeBackend({.kind = BackendKind::kCuda}).ok()) {
+  if (MakeBackend({.kind = BackendKind::kCuda}).ok()) {
     GTEST_SKIP() << "this machine has a GPU";
   }
   for (const char* command : {"run --input scene:lidar64", "verify", "bench", "info scene:lidar64",
@@ -439,7 +439,7 @@ TEST_F(BadInputTest, NoGpu) {
 }
 
 TEST_F(BadInputTest, GpuThatIsNotThereOrTooSmall) {
-  if (!cli::MakeBackend({.kind = BackendKind::kCuda}).ok()) {
+  if (!MakeBackend({.kind = BackendKind::kCuda}).ok()) {
     GTEST_SKIP() << "no CUDA device on this machine";
   }
   const std::string run = "run --backend cuda --network sparseresnet21 --input scene:lidar64 ";

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/input_options.h"
-#include "cli/verify/problem.h"
 #include "io/load_input.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -14,6 +13,7 @@
 #include "networks/reference_network.h"
 #include "reference_cpu/layers.h"
 #include "tests/support/session.h"
+#include "verify/problem.h"
 
 namespace voxconv::testing {
 namespace {
@@ -36,7 +36,7 @@ Crop MakeCrop(int64_t channels) {
   VOXCONV_CHECK(cloud.ok() && cloud->size() >= kVoxels);
   std::vector<Coordinate> rows;
   for (const auto& c : cloud->coords) rows.push_back({c[0], c[1], c[2], c[3]});
-  const std::vector<float> features = cli::FeaturesWithChannels(*cloud, channels);
+  const std::vector<float> features = FeaturesWithChannels(*cloud, channels);
   Crop crop;
   for (int64_t i : verify::CropRows(rows, kVoxels)) {
     crop.rows.push_back(rows[i]);

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "absl/strings/match.h"
-#include "cli/verify/matrix.h"
 #include "core/backend_support.h"
 #include "tests/support/session.h"
+#include "verify/matrix.h"
 
 namespace voxconv::testing {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/session.h"
-#include "cli/verify/crash_report.h"
-#include "cli/verify/matrix.h"
 #include "tests/support/brute_force_plugins.h"
+#include "verify/crash_report.h"
+#include "verify/matrix.h"
 
 namespace voxconv::testing {
 namespace {
@@ -122,7 +122,7 @@ class FaultyMapping final : public Mapping {
 // Runs the cases of one plugin on the CPU beside the plugins for tests.
 class WrongPluginsTest : public ::testing::Test {
  protected:
-  WrongPluginsTest() : backend_(*cli::MakeBackend({.threads = 2})) {
+  WrongPluginsTest() : backend_(*MakeBackend({.threads = 2})) {
     VOXCONV_CHECK(RegisterBruteForce(registry_).ok());
     environment_ = {&registry_, backend_.get(), backend_.get(), backend_.get(), {}};
   }

@@ -1,17 +1,17 @@
 // Experiment files: what they may say, and the one line that tells what is wrong.
-#include "cli/experiment/definition.h"
+#include "experiments/runner/definition.h"
 
 #include <string>
 
-#include "cli/experiment/cells.h"
 #include "cli/session.h"
+#include "experiments/runner/cells.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace voxconv::experiment {
 namespace {
 
-using harness::Json;
+using measure::Json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -44,7 +44,7 @@ TEST(DefinitionTest, EveryFileThatIsShippedIsValid) {
 
 TEST(DefinitionTest, ConfigurationsOfShippedFilesExist) {
   Registry registry;
-  ASSERT_TRUE(cli::FillRegistry({}, registry).ok());
+  ASSERT_TRUE(RegisterAllPlugins({}, registry).ok());
   for (const std::string& name : ListDefinitions()) {
     if (name == "own") continue;  // needs a plugin that is loaded
     const auto definition = LoadDefinition(name);

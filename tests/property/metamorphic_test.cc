@@ -5,10 +5,10 @@
 #include <cmath>
 #include <map>
 
-#include "cli/verify/matrix.h"
-#include "cli/verify/problem.h"
 #include "core/coordinate_key.h"
 #include "tests/support/session.h"
+#include "verify/matrix.h"
+#include "verify/problem.h"
 
 namespace voxconv::testing {
 namespace {

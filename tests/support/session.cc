@@ -11,7 +11,7 @@ namespace voxconv::testing {
 const Registry& BuiltinRegistry() {
   static const Registry* registry = [] {
     auto* filled = new Registry;
-    VOXCONV_CHECK(cli::FillRegistry({}, *filled).ok());
+    VOXCONV_CHECK(RegisterAllPlugins({}, *filled).ok());
     return filled;
   }();
   return *registry;

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
-#include "cli/ab/gate.h"
 #include "cli/session.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "measure/ab/gate.h"
 
 namespace voxconv::ab {
 namespace {
@@ -47,7 +47,7 @@ class LossyMapping final : public Mapping {
 class GateTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(cli::FillRegistry({}, registry_).ok());
+    ASSERT_TRUE(RegisterAllPlugins({}, registry_).ok());
     ASSERT_TRUE(registry_.mappings()
                     .Register({.name = "lossy", .summary = "loses a pair"},
                               [this](Options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
@@ -64,9 +64,9 @@ class GateTest : public ::testing::Test {
     cloud_.channels = 1;
   }
   ExecutionContext context() { return {backend_.get(), &backend_->main_stream(), nullptr}; }
-  static harness::Configuration Configured(const std::string& mapping) {
-    harness::Configuration configuration;
-    configuration.choice = {mapping, "gather_gemm_scatter", harness::kDefaultOutputCoords};
+  static measure::Configuration Configured(const std::string& mapping) {
+    measure::Configuration configuration;
+    configuration.choice = {mapping, "gather_gemm_scatter", measure::kDefaultOutputCoords};
     return configuration;
   }
 

@@ -1,6 +1,6 @@
 // `voxconv conv --convention` against each engine's own definition, written out here as a sum over
 // its own kernel indices on its own coordinate columns.
-#include "cli/convention.h"
+#include "io/convention.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "cli/verify/matrix.h"
 #include "io/npy.h"
+#include "verify/matrix.h"
 
 namespace voxconv::cli {
 namespace {

@@ -1,8 +1,8 @@
 foreach(part paired result_line statistics)
   voxconv_add_test(harness_${part}_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/${part}_test.cc
-                   LIBS voxconv_harness voxconv_backend_cpu LABELS unit)
+                   LIBS voxconv_measure voxconv_backend_cpu LABELS unit)
 endforeach()
 voxconv_add_test(harness_preset_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/preset_test.cc
-                 LIBS voxconv_cli voxconv_harness LABELS unit)
+                 LIBS voxconv_cli voxconv_measure LABELS unit)
 voxconv_add_test(ab_gate_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ab_gate_test.cc
                  LIBS voxconv_cli LABELS unit)

@@ -1,14 +1,14 @@
-#include "experiments/harness/paired.h"
+#include "measure/paired.h"
 
 #include <csignal>
 #include <string>
 
 #include "absl/status/status.h"
-#include "experiments/harness/interrupt.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "measure/interrupt.h"
 
-namespace voxconv::harness {
+namespace voxconv::measure {
 namespace {
 
 using ::testing::HasSubstr;
@@ -123,4 +123,4 @@ TEST(CompareTest, NoPairIsAnError) {
 }
 
 }  // namespace
-}  // namespace voxconv::harness
+}  // namespace voxconv::measure

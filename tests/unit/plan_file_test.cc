@@ -1,4 +1,4 @@
-#include "experiments/harness/plan_file.h"
+#include "measure/plan_file.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace voxconv::harness {
+namespace voxconv::measure {
 namespace {
 
 using ::testing::HasSubstr;
@@ -137,4 +137,4 @@ TEST(InputClassTest, CountsVoxelsAndNeighboursByPowersOfTwo) {
 }
 
 }  // namespace
-}  // namespace voxconv::harness
+}  // namespace voxconv::measure

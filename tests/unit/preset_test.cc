@@ -1,4 +1,4 @@
-#include "experiments/harness/preset.h"
+#include "measure/preset.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "networks/models.h"
 
-namespace voxconv::harness {
+namespace voxconv::measure {
 namespace {
 
 using ::testing::Contains;
@@ -21,7 +21,7 @@ using ::testing::IsSupersetOf;
 const Registry& BuiltinRegistry() {
   static const Registry* registry = [] {
     auto* filled = new Registry;
-    EXPECT_TRUE(cli::FillRegistry({}, *filled).ok());
+    EXPECT_TRUE(RegisterAllPlugins({}, *filled).ok());
     return filled;
   }();
   return *registry;
@@ -139,4 +139,4 @@ TEST(ResolveConfigTest, UnknownWordsAreRefusedWithWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace voxconv::harness
+}  // namespace voxconv::measure

@@ -1,4 +1,4 @@
-#include "experiments/harness/result_line.h"
+#include "measure/result_line.h"
 
 #include <cstdio>
 #include <fstream>
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace voxconv::harness {
+namespace voxconv::measure {
 namespace {
 
 using ::testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(ResultLineTest, BadNamesAndBadPathsAreNoException) {
 }
 
 }  // namespace
-}  // namespace voxconv::harness
+}  // namespace voxconv::measure

@@ -1,4 +1,4 @@
-#include "experiments/harness/statistics.h"
+#include "measure/statistics.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace voxconv::harness {
+namespace voxconv::measure {
 namespace {
 
 using ::testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST(StatisticsTest, BadSamplesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace voxconv::harness
+}  // namespace voxconv::measure

@@ -7,15 +7,15 @@
 #include "absl/strings/match.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/session.h"
-#include "cli/tune/candidates.h"
-#include "cli/tune/network_work.h"
-#include "cli/tune/plan_record.h"
-#include "cli/tune/race.h"
-#include "cli/tune/search.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "networks/graph_builder.h"
 #include "networks/initialize.h"
+#include "tune/candidates.h"
+#include "tune/network_work.h"
+#include "tune/plan_record.h"
+#include "tune/race.h"
+#include "tune/search.h"
 
 namespace voxconv::tune {
 namespace {
@@ -129,7 +129,7 @@ NetworkGraph SmallNetwork() {
 class TuneTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(cli::FillRegistry({}, registry_).ok());
+    ASSERT_TRUE(RegisterAllPlugins({}, registry_).ok());
     for (const bool idle : {false, true}) {
       ASSERT_TRUE(registry_.dataflows()
                       .Register({.name = idle ? "idle" : "wrong", .summary = "for this test"},

@@ -1,0 +1,14 @@
+#include "builtin/plugins.h"
+
+#include "core/plugin_loader.h"
+#include "core/status_macros.h"
+
+namespace voxconv {
+
+absl::Status RegisterAllPlugins(const std::vector<std::string>& paths, Registry& registry) {
+  VOXCONV_RETURN_IF_ERROR(RegisterBuiltinPlugins(registry));
+  for (const std::string& path : paths) VOXCONV_RETURN_IF_ERROR(LoadPlugin(path, registry));
+  return LoadPluginsFromEnvironment(registry);
+}
+
+}  // namespace voxconv

@@ -1,0 +1,121 @@
+#include "experiments/runner/cells.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "io/scenes.h"
+
+namespace voxconv::experiment {
+namespace {
+
+constexpr double kQuickWidth = 0.125;
+
+bool RunsOn(const std::vector<std::string>& backends, BackendKind backend) {
+  return backends.empty() ||
+         std::find(backends.begin(), backends.end(), ToString(backend)) != backends.end();
+}
+
+template <typename T>
+void KeepFirst(std::vector<T>& axis) {
+  if (axis.size() > 1) axis.erase(axis.begin() + 1, axis.end());
+}
+
+std::vector<InputSource> Inputs(const Definition& definition, const CellOptions& options) {
+  std::vector<InputSource> inputs = options.quick ? definition.quick_inputs : definition.inputs;
+  std::erase_if(inputs,
+                [&](const InputSource& input) { return !RunsOn(input.backends, options.backend); });
+  if (options.given.empty() || definition.given_inputs == "none") return inputs;
+  if (definition.given_inputs == "replace") inputs.clear();
+  inputs.insert(inputs.end(), options.given.begin(), options.given.end());
+  return inputs;
+}
+
+std::vector<WorkItem> Works(const Definition& definition, bool quick) {
+  if (!quick) return definition.works;
+  if (!definition.quick_works.empty()) return definition.quick_works;
+  std::vector<WorkItem> works = definition.works;
+  KeepFirst(works);
+  for (WorkItem& work : works) work.network.width = std::min(work.network.width, kQuickWidth);
+  return works;
+}
+
+std::vector<int64_t> Resolutions(const Definition& definition, bool quick) {
+  std::vector<int64_t> resolutions = definition.resolutions;
+  if (quick && !definition.quick_resolutions.empty()) resolutions = definition.quick_resolutions;
+  if (quick && definition.quick_resolutions.empty()) KeepFirst(resolutions);
+  if (resolutions.empty()) resolutions = {0};
+  return resolutions;
+}
+
+// The input scaled into the unit sphere, of which `resolution` voxels cover the diameter.
+InputSource AtResolution(InputSource input, int64_t resolution) {
+  if (resolution == 0) return input;
+  // Scenes of objects are made in it.
+  input.read.into_unit_sphere = !IsSceneSpec(input.input);
+  input.voxel_size = absl::StrCat(2.0 / static_cast<double>(resolution));
+  absl::StrAppend(&input.name, " ", resolution, "^3");
+  return input;
+}
+
+DType DTypeOf(const ConfigurationItem& item, DType cells, BackendKind backend) {
+  const auto own = item.dtype.find(backend);
+  return own == item.dtype.end() ? cells : own->second;
+}
+
+// Configurations that are measured, each with its side B.
+std::vector<std::pair<ConfigurationItem, ConfigurationItem>> Sides(const Definition& definition,
+                                                                   BackendKind backend) {
+  std::vector<std::pair<ConfigurationItem, ConfigurationItem>> sides;
+  for (const ConfigurationItem& a : definition.configurations) {
+    if (!RunsOn(a.backends, backend)) continue;
+    if (definition.kind == CellKind::kInfo) sides.emplace_back(a, a);
+    for (const std::string& against : a.against) {
+      const auto b =
+          std::find_if(definition.configurations.begin(), definition.configurations.end(),
+                       [&](const ConfigurationItem& item) { return item.name == against; });
+      if (RunsOn(b->backends, backend)) sides.emplace_back(a, *b);
+    }
+  }
+  return sides;
+}
+
+}  // namespace
+
+std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options) {
+  std::vector<Cell> cells;
+  if (!RunsOn(definition.backends, options.backend)) return cells;
+  std::vector<DType> dtypes = definition.dtypes.at(options.backend);
+  std::vector<bool> rebuild_maps = definition.rebuild_maps;
+  if (options.quick) {
+    KeepFirst(dtypes);
+    KeepFirst(rebuild_maps);
+  }
+  const auto works = Works(definition, options.quick);
+  const auto sides = Sides(definition, options.backend);
+  for (const InputSource& input : Inputs(definition, options)) {
+    for (int64_t resolution : Resolutions(definition, options.quick)) {
+      const InputSource placed = AtResolution(input, resolution);
+      for (const WorkItem& work : works) {
+        for (DType dtype : dtypes) {
+          for (bool rebuild : rebuild_maps) {
+            for (const auto& [a, b] : sides) {
+              cells.push_back({placed, resolution, work, DTypeOf(a, dtype, options.backend),
+                               DTypeOf(b, dtype, options.backend), rebuild, a, b});
+            }
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+std::string TitleOf(const Cell& cell) {
+  const bool compared = cell.a.name != cell.b.name;
+  return absl::StrCat(cell.a.name, compared ? absl::StrCat(" vs ", cell.b.name) : "", " | ",
+                      cell.input.name, " | ", cell.work.label, " | ", ToString(cell.dtype_a),
+                      cell.rebuild_maps ? "" : " | maps reused");
+}
+
+}  // namespace voxconv::experiment

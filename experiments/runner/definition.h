@@ -1,0 +1,96 @@
+// An experiment as its file says it: what is compared on what, and what a paper found.
+#ifndef VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_
+#define VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/registry.h"
+#include "io/load_input.h"
+#include "measure/ab/work.h"
+#include "measure/preset.h"
+#include "measure/result_line.h"
+
+namespace voxconv::experiment {
+
+// What a cell does: a network, one layer, a map alone; or a network once, without times, for what
+// its layers and maps are like.
+enum class CellKind { kNetwork, kLayer, kMap, kInfo };
+
+struct InputSource {
+  std::string name;   // in results and plots; the input itself where the file gives none
+  std::string like;   // which kind of data it stands for, such as "outdoor-64"; may be empty
+  std::string input;  // a path or scene:...
+  std::string voxel_size = "0.05";
+  ReadOptions read;
+  std::optional<double> x;            // its place on a plot's axis
+  std::vector<std::string> backends;  // only on these; empty: on all
+};
+
+struct WorkItem {
+  std::string label;  // "minkunet42", "submanifold k3 32->64"
+  ab::NetworkShape network;
+  ab::LayerShape layer;
+};
+
+struct ConfigurationItem {
+  std::string name;
+  measure::Json spec;  // a text as for `voxconv ab`, or an object with a preset's keys
+  std::vector<std::string> against;  // the names of sides B; empty for the baseline, in info cells
+  // Instead of the cell's, on backends that are named.
+  std::map<BackendKind, DType> dtype;
+  measure::Json params;  // of "for": {"B": 256}
+  std::vector<std::string> backends;
+};
+
+struct Definition {
+  std::string name;  // "minuet/fig16"
+  std::string title;
+  CellKind kind = CellKind::kLayer;
+  std::vector<std::string> backends;  // empty: all
+  std::vector<InputSource> inputs, quick_inputs;
+  std::string given_inputs;  // "replace", "add" or "none"
+  std::vector<int64_t> resolutions, quick_resolutions;
+  std::vector<WorkItem> works, quick_works;
+  std::map<BackendKind, std::vector<DType>> dtypes;
+  std::vector<bool> rebuild_maps;
+  bool stage_times = false;
+  std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run
+  std::vector<ConfigurationItem> configurations;
+  std::string baseline;
+  measure::Json json;  // all of the file
+};
+
+// What runs where a file names no inputs, and under --quick where it names no quick ones.
+std::vector<InputSource> DefaultInputs();
+std::vector<InputSource> DefaultQuickInputs();
+
+// Refused, naming the key, its value and what is allowed: whatever the user guide's section on
+// experiment files does not have.
+absl::StatusOr<Definition> ParseDefinition(absl::string_view text);
+
+// A path that ends in .json, or a name from ListDefinitions. Errors in a file begin with its path.
+absl::StatusOr<Definition> LoadDefinition(const std::string& name);
+// Refuses a $VOXCONV_EXPERIMENT_DIR that is no directory.
+absl::Status CheckDirectory();
+// Sorted names of the files in $VOXCONV_EXPERIMENT_DIR, the installed package and the source tree.
+std::vector<std::string> ListDefinitions();
+
+// The kinds of data that the shipped files name, allowed for inputs that users give.
+const std::vector<std::string>& InputKinds();
+
+// An array of inputs as in the key "inputs" of an experiment, for --inputs.
+absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text);
+
+// The configuration of an item, checked against the registry. In map cells a spec is
+// MAPPING[/OUTPUT_COORDS].
+absl::StatusOr<measure::Configuration> ResolveItem(const ConfigurationItem& item, CellKind kind,
+                                                   const Registry& registry);
+
+}  // namespace voxconv::experiment
+
+#endif  // VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_

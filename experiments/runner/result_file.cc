@@ -1,0 +1,62 @@
+#include "experiments/runner/result_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
+
+namespace voxconv::experiment {
+
+using measure::Json;
+
+namespace {
+
+// Empty where there is no text.
+std::string TextAt(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json& definition) {
+  ResultFile result(path);
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(path));
+
+  std::ifstream file(path, std::ios::binary);
+  Json last_definition;
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) continue;
+    const std::string kind = TextAt(line, "kind");
+    if (kind == "experiment") last_definition = line.value("definition", Json());
+    if (kind == "cell" && TextAt(line, "status") != "failed") {
+      result.finished_[TextAt(line, "key")] = line.value("verified", Json());
+    }
+  }
+  if (last_definition != definition) {
+    VOXCONV_RETURN_IF_ERROR(
+        result.Append({{"format", 1}, {"kind", "experiment"}, {"definition", definition}}));
+  }
+  return result;
+}
+
+Json ResultFile::VerifiedOf(const std::string& key) const {
+  const auto found = finished_.find(key);
+  return found == finished_.end() ? Json() : found->second;
+}
+
+absl::Status ResultFile::Append(const Json& line) { return measure::AppendLine(path_, line); }
+
+std::string HashText(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+}
+
+}  // namespace voxconv::experiment

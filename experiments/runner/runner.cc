@@ -1,0 +1,383 @@
+#include "experiments/runner/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "backends/cpu/cpu_backend.h"
+#include "core/parse.h"
+#include "experiments/runner/network_look.h"
+#include "experiments/runner/published.h"
+#include "experiments/runner/result_file.h"
+#include "measure/ab/trial.h"
+#include "measure/build_info.h"
+#include "measure/input_class.h"
+#include "measure/interrupt.h"
+
+namespace voxconv::experiment {
+namespace {
+
+using measure::Json;
+
+constexpr int64_t kQuickCropVoxels = 300;
+
+// A voxelised input and what result lines say about it.
+struct LoadedInput {
+  VoxelizedCloud cloud;
+  std::string hash;
+  measure::InputDensity density;
+  double occupied = 0;  // voxels a cell of the bounding box
+};
+
+double Occupied(const VoxelizedCloud& cloud) {
+  if (cloud.coords.empty()) return 0;
+  double cells = 1;
+  for (int axis = 1; axis < 4; ++axis) {
+    const auto [least, most] =
+        std::minmax_element(cloud.coords.begin(), cloud.coords.end(),
+                            [axis](const auto& p, const auto& q) { return p[axis] < q[axis]; });
+    cells *= static_cast<double>((*most)[axis]) - (*least)[axis] + 1;
+  }
+  return static_cast<double>(cloud.size()) / cells;
+}
+
+absl::StatusOr<LoadedInput> Load(const InputSource& source) {
+  LoadOptions options;
+  options.read = source.read;
+  VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size, ParseDouble3("voxel size", source.voxel_size));
+  LoadedInput input;
+  VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInput(source.input, options));
+  input.hash = measure::HashInput(input.cloud.coords, input.cloud.features);
+  input.density = measure::MeasureDensity(input.cloud.coords);
+  input.occupied = Occupied(input.cloud);
+  return input;
+}
+
+// A problem of what was asked for, which will be there the next time as well.
+bool IsRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kResourceExhausted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Runner {
+ public:
+  Runner(const Definition& definition, const RunnerOptions& options, const Registry& registry,
+         const ExecutionContext& context, std::optional<ResultFile> file)
+      : definition_(definition),
+        options_(options),
+        registry_(registry),
+        context_(context),
+        file_(std::move(file)),
+        start_(Clock::now()) {}
+
+  absl::Status Resolve(const std::vector<Cell>& cells);
+  absl::StatusOr<Tally> Run(const std::vector<Cell>& cells);
+  absl::Status RunForProfiler(const Cell& cell, char side);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::Status LoadFor(const Cell& cell);
+  Json Describe(const Cell& cell) const;
+  std::string KeyOf(const Json& description, int round) const;
+  absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
+  absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
+  absl::StatusOr<Json> Verify(const ab::Request& request, const ab::Work& work, const Json& cell);
+  ab::Request RequestFor(const Cell& cell) const;
+  Json HardwareCounters(size_t cell) const;
+  absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
+  std::string TimeLeft(int64_t done, int64_t total) const;
+
+  const Definition& definition_;
+  const RunnerOptions& options_;
+  const Registry& registry_;
+  const ExecutionContext context_;
+  std::optional<ResultFile> file_;  // of runs that measure
+  Clock::time_point start_;
+  int64_t run_ = 0;  // cells of this run, for the time left
+  std::map<std::string, measure::Configuration> configurations_;
+  std::string loaded_;  // which input `input_` is
+  LoadedInput input_;
+  std::optional<ab::Verifier> verifier_;
+  measure::InterruptGuard interrupt_;  // for as long as cells run
+  std::string label_;
+};
+
+absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
+  for (const Cell& cell : cells) {
+    for (const ConfigurationItem* item : {&cell.a, &cell.b}) {
+      if (configurations_.contains(item->name)) continue;
+      VOXCONV_ASSIGN_OR_RETURN(configurations_[item->name],
+                               ResolveItem(*item, definition_.kind, registry_));
+    }
+  }
+  verifier_.emplace(registry_, context_, options_.quick ? kQuickCropVoxels : ab::kCropVoxels);
+  return absl::OkStatus();
+}
+
+absl::Status Runner::LoadFor(const Cell& cell) {
+  const std::string wanted = absl::StrCat(cell.input.name, "\n", cell.input.input, "\n",
+                                          cell.input.voxel_size, "\n", cell.resolution);
+  if (loaded_ == wanted) return absl::OkStatus();
+  loaded_.clear();
+  VOXCONV_ASSIGN_OR_RETURN(input_, Load(cell.input));
+  loaded_ = wanted;
+  return absl::OkStatus();
+}
+
+// What tells a cell from the others, for the report and for its key.
+Json Runner::Describe(const Cell& cell) const {
+  Json json = {{"input", cell.input.name},
+               {"like", cell.input.like},
+               {"input_hash", input_.hash},
+               {"voxels", input_.cloud.size()},
+               {"neighbours", input_.density.neighbours},
+               {"occupied", input_.occupied},
+               {"input_class", measure::ToString(measure::Classify(input_.density))},
+               {"work", cell.work.label},
+               {"dtype", std::string(ToString(cell.dtype_a))},
+               {"maps", cell.rebuild_maps ? "rebuilt" : "reused"},
+               {"configuration", cell.a.name},
+               {"against", definition_.kind == CellKind::kInfo ? Json() : Json(cell.b.name)},
+               {"params", cell.a.params}};
+  if (cell.input.x.has_value()) json["x"] = *cell.input.x;
+  if (cell.dtype_b != cell.dtype_a) json["dtype_b"] = std::string(ToString(cell.dtype_b));
+  if (cell.resolution != 0) json["resolution"] = cell.resolution;
+  return json;
+}
+
+std::string Runner::KeyOf(const Json& description, int round) const {
+  const measure::BuildInfo build = measure::GetBuildInfo();
+  Json key = description;
+  for (const char* side : {"configuration", "against"}) {
+    if (description[side].is_null()) continue;
+    key[absl::StrCat(side, "_specs")] =
+        measure::ToJson(configurations_.at(description[side].get<std::string>()));
+  }
+  key["experiment"] = definition_.name;
+  key["commit"] = absl::StrCat(build.commit, build.dirty ? " dirty" : "");
+  key["backend"] = std::string(ToString(context_.backend->kind()));
+  key["device"] = context_.backend->DeviceName();
+  key["pairs"] = options_.pairs;
+  key["quick"] = options_.quick;
+  key["seed"] = options_.seed;
+  key["stage_times"] = definition_.stage_times;
+  key["counters"] = !options_.ncu.empty();
+  if (round > 1) key["round"] = round;
+  return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+absl::StatusOr<ab::Work> Runner::MakeWork(const ab::Request& request, const Cell& cell) {
+  switch (definition_.kind) {
+    case CellKind::kNetwork:
+      return ab::MakeNetworkWork(request, cell.work.network, registry_, context_);
+    case CellKind::kMap:
+      return ab::MakeMapWork(request, cell.work.layer.geometry, registry_, context_);
+    default:
+      return ab::MakeLayerWork(request, cell.work.layer, registry_, context_);
+  }
+}
+
+ab::Request Runner::RequestFor(const Cell& cell) const {
+  return {.a = configurations_.at(cell.a.name),
+          .b = configurations_.at(cell.b.name),
+          .cloud = input_.cloud,
+          .rebuild_maps = cell.rebuild_maps,
+          .dtype_a = cell.dtype_a,
+          .dtype_b = cell.dtype_b,
+          .seed = options_.seed,
+          .stage_times = definition_.stage_times};
+}
+
+absl::Status Runner::RunForProfiler(const Cell& cell, char side) {
+  VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
+  const ab::Request request = RequestFor(cell);
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
+  return experiment::RunForProfiler(side == 'a' ? work.a.run : work.b.run);
+}
+
+// A side whose counters cannot be read has the reason in their place: times do not depend on them.
+Json Runner::HardwareCounters(size_t cell) const {
+  Json hardware = Json::object();
+  for (const char side : {'a', 'b'}) {
+    std::vector<std::string> command = options_.command;
+    command.insert(command.end(),
+                   {"--profiled-side", ToString(ProfiledSide{cell, side, definition_.name})});
+    const absl::StatusOr<Json> counters =
+        ReadHardwareCounters(options_.ncu, definition_.counters_stage, command);
+    hardware[std::string(1, side)] =
+        counters.ok() ? *counters : Json{{"error", std::string(counters.status().message())}};
+  }
+  return hardware;
+}
+
+// A later round of the same program on the same work does not repeat it.
+absl::StatusOr<Json> Runner::Verify(const ab::Request& request, const ab::Work& work,
+                                    const Json& cell) {
+  if (options_.round > 1 && !measure::GetBuildInfo().dirty) {
+    Json before = file_->VerifiedOf(KeyOf(cell, 1));
+    if (!before.is_null()) return before;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
+                           verifier_->Verify(request, work, input_.hash));
+  return verification.checks;
+}
+
+absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary) {
+  const ab::Request request = RequestFor(cell);
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
+  VOXCONV_ASSIGN_OR_RETURN(Json verified, Verify(request, work, line["cell"]));
+  measure::PairedOptions paired;
+  paired.pairs = options_.pairs;
+  paired.warmup = options_.warmup;
+  paired.quick = options_.quick;
+  paired.stop = [this] { return interrupt_.interrupted(); };
+  if (options_.progress) {
+    paired.progress = [this](int64_t done, int64_t total) {
+      options_.progress(label_, done, total);
+    };
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, ab::Measure(paired, work));
+  if (samples.stopped) return absl::CancelledError("interrupted");
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
+  line.update(ab::DescribeTrial(request, work,
+                                {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
+                                cell.b.name, options_.warmup, context_));
+  line["verified"] = std::move(verified);
+  Json result = measure::ToJson(comparison, samples);
+  for (const StageGroup& group : StageGroups()) {
+    const measure::TimeComparison time = measure::CompareStages(samples, group.stages);
+    if (!time.ratio.has_value()) continue;
+    result["stage_speedups"][group.name] = measure::ToJson(*time.ratio);
+    result["a"]["stages_ms"][group.name]["median"] = time.a.median;
+    result["b"]["stages_ms"][group.name]["median"] = time.b.median;
+  }
+  line["result"] = std::move(result);
+  const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
+  summary = absl::StrFormat("%.3f ms against %.3f ms: %.2f (%.2f..%.2f), %s",
+                            comparison.wall.a.median, comparison.wall.b.median, ratio.value,
+                            ratio.low, ratio.high, ToString(comparison.verdict));
+  return absl::OkStatus();
+}
+
+absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary) {
+  if (definition_.kind != CellKind::kInfo) return Compare(cell, line, summary);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Json layers,
+      LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.dtype_a, input_.cloud,
+                    options_.seed, registry_, context_));
+  line["provenance"] = measure::DescribeProvenance(*context_.backend);
+  line["configurations"] = {{"a", measure::ToJson(configurations_.at(cell.a.name))}};
+  line["layers"] = layers;
+  summary = absl::StrCat(layers.size(), " convolutions");
+  return absl::OkStatus();
+}
+
+std::string Runner::TimeLeft(int64_t done, int64_t total) const {
+  if (run_ == 0 || done == total) return "";
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count() /
+                         static_cast<double>(run_) * static_cast<double>(total - done);
+  if (seconds < 90) return absl::StrFormat("; %.0f s left", seconds);
+  return absl::StrFormat("; %.0f min left", seconds / 60);
+}
+
+absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
+  Tally tally;
+  const auto total = static_cast<int64_t>(cells.size());
+  for (int64_t i = 0; i < total; ++i) {
+    if (interrupt_.interrupted()) {
+      tally.interrupted = true;
+      break;
+    }
+    const Cell& cell = cells[i];
+    VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
+    const Json description = Describe(cell);
+    const std::string key = KeyOf(description, options_.round);
+    if (file_->Has(key)) {
+      ++tally.finished_before;
+      continue;
+    }
+    label_ = absl::StrFormat("cell %d of %d%s, runs", i + 1, total, TimeLeft(i, total));
+    Json line = {{"format", 1},
+                 {"kind", "cell"},
+                 {"experiment", definition_.name},
+                 {"key", key},
+                 {"status", "measured"},
+                 {"quick", options_.quick},
+                 {"round", options_.round},
+                 {"cell", description}};
+    std::string summary;
+    const absl::Status status = RunCell(cell, line, summary);
+    if (status.ok() && !options_.ncu.empty()) {
+      line["hardware"] = HardwareCounters(static_cast<size_t>(i));
+    }
+    // Ctrl-C ends the profiler, too, which leaves counters out.
+    const bool cut_short = status.ok() && !options_.ncu.empty() && interrupt_.interrupted();
+    if (absl::IsCancelled(status) || cut_short) {
+      tally.interrupted = true;
+      break;
+    }
+    ++run_;
+    ++(status.ok() ? tally.measured : IsRefusal(status) ? tally.refused : tally.failed);
+    if (!status.ok()) {
+      line["status"] = IsRefusal(status) ? "refused" : "failed";
+      line["reason"] = std::string(status.message());
+      line["provenance"] = measure::DescribeProvenance(*context_.backend);
+      summary = absl::StrCat(IsRefusal(status) ? "refused: " : "FAILED: ", status.message());
+      if (!IsRefusal(status) && tally.first_failure.empty()) {
+        tally.first_failure = absl::StrCat(TitleOf(cell), ": ", status.message());
+      }
+    }
+    VOXCONV_RETURN_IF_ERROR(file_->Append(line));
+    if (options_.say) {
+      options_.say(absl::StrFormat("[%d/%d] %s: %s%s", i + 1, total, TitleOf(cell), summary,
+                                   TimeLeft(i + 1, total)));
+    }
+  }
+  return tally;
+}
+
+}  // namespace
+
+absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& cells,
+                             const ProfiledSide& side, const RunnerOptions& options,
+                             const Registry& registry, const ExecutionContext& context) {
+  if (side.cell >= cells.size()) {
+    return absl::OutOfRangeError(absl::StrCat("--profiled-side: cell ", side.cell, " of ",
+                                              cells.size(), " in ", definition.name));
+  }
+  Runner runner(definition, options, registry, context, std::nullopt);
+  VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
+  return runner.RunForProfiler(cells[side.cell], side.side);
+}
+
+std::string ResultPath(const std::string& directory, const std::string& name) {
+  return absl::StrCat(directory, "/", absl::StrReplaceAll(name, {{"/", "-"}}), ".jsonl");
+}
+
+absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
+                                    const RunnerOptions& options, const Registry& registry,
+                                    const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(
+      ResultFile file,
+      ResultFile::Open(ResultPath(options.directory, definition.name), definition.json));
+  Runner runner(definition, options, registry, context, std::move(file));
+  VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
+  return runner.Run(cells);
+}
+
+}  // namespace voxconv::experiment

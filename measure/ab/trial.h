@@ -1,0 +1,66 @@
+// What `ab` and `experiment` do with a work: verify it, measure it, and describe it.
+#ifndef VOXCONV_MEASURE_AB_TRIAL_H_
+#define VOXCONV_MEASURE_AB_TRIAL_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "measure/ab/gate.h"
+#include "measure/ab/work.h"
+#include "measure/paired.h"
+#include "measure/result_line.h"
+
+namespace voxconv::ab {
+
+struct Verification {
+  measure::Json checks;   // for result lines: {"layers": [...], "difference", "bound"}
+  int64_t voxels = 0;     // of the largest crop
+  double error = 0;       // the worst against the reference
+  double difference = 0;  // between the sides' outputs
+};
+
+// Holds every layer shape of both sides against the reference, then A against B. A layer of a
+// configuration on an input is held against it once: later trials take what was found.
+class Verifier {
+ public:
+  // Both must outlive it. `crop_voxels`: the most voxels that the reference is given.
+  Verifier(const Registry& registry, const ExecutionContext& context,
+           int64_t crop_voxels = kCropVoxels)
+      : registry_(registry), context_(context), crop_voxels_(crop_voxels) {}
+
+  // `input_hash` tells inputs apart (measure::HashInput). An error begins with "not timed".
+  absl::StatusOr<Verification> Verify(const Request& request, const Work& work,
+                                      const std::string& input_hash);
+
+ private:
+  absl::StatusOr<CropCheck> Check(const measure::Configuration& configuration,
+                                  const LayerShape& shape, const Request& request,
+                                  const std::string& input_hash);
+
+  const Registry& registry_;
+  ExecutionContext context_;
+  int64_t crop_voxels_;
+  std::map<std::string, CropCheck> known_;           // by input, layer and configuration
+  std::map<std::string, CropReference> references_;  // by layer, of the input `references_of_`
+  std::string references_of_;
+};
+
+// Runs the pairs. Ctrl-C ends them early, unless `options.stop` says what does.
+absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work);
+
+struct NamedInput {
+  std::string name;
+  std::string voxel_size;
+  std::string hash;  // measure::HashInput of the cloud
+};
+
+// The keys that all lines of trials share: "provenance", "input", "work", "seed", "factors",
+// "configurations".
+measure::Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
+                            const std::string& name_a, const std::string& name_b, int warmup,
+                            const ExecutionContext& context);
+
+}  // namespace voxconv::ab
+
+#endif  // VOXCONV_MEASURE_AB_TRIAL_H_

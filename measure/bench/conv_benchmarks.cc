@@ -1,0 +1,168 @@
+#include "absl/strings/str_cat.h"
+#include "backends/cpu/sgemm.h"
+#include "benchmark/benchmark.h"
+#include "measure/bench/benchmarks.h"
+#include "reference_cpu/layers.h"
+#include "verify/matrix.h"
+
+namespace voxconv::bench {
+namespace {
+
+double Flops(const Scenario& scenario, const Channels& channels) {
+  return 2.0 * static_cast<double>(scenario.pairs().num_pairs()) *
+         static_cast<double>(channels.in) * static_cast<double>(channels.out);
+}
+
+// [pairs, c_in] x [c_in, c_out]: what a dataflow would cost if its pairs lay ready in rows.
+class DenseProduct {
+ public:
+  absl::Status Prepare(const Scenario& scenario, const Channels& channels) {
+    const ExecutionContext context = scenario.Context();
+    channels_ = channels;
+    rows_ = scenario.pairs().num_pairs();
+    VOXCONV_ASSIGN_OR_RETURN(a_, AllocateArray<float>(rows_ * channels.in, context));
+    VOXCONV_ASSIGN_OR_RETURN(b_, AllocateArray<float>(channels.in * channels.out, context));
+    VOXCONV_ASSIGN_OR_RETURN(c_, AllocateArray<float>(rows_ * channels.out, context));
+    for (Array<float>* array : {&a_, &b_, &c_}) {
+      for (int64_t i = 0; i < array->size(); ++i) array->data()[i] = 1e-3f * (1 + i % 17);
+    }
+    return absl::OkStatus();
+  }
+  // Seconds of one product.
+  double Run(const ExecutionContext& context) {
+    const auto start = std::chrono::steady_clock::now();
+    Sgemm(context, rows_, channels_.out, channels_.in, a_.data(), b_.data(), 0, c_.data());
+    return SecondsSince(start);
+  }
+
+ private:
+  Channels channels_;
+  int64_t rows_ = 0;
+  Array<float> a_, b_, c_;
+};
+
+class ConvBenchmark {
+ public:
+  ConvBenchmark(std::string spec, const Channels& channels, std::shared_ptr<Scenario> scenario,
+                std::shared_ptr<GateFailures> failures)
+      : spec_(std::move(spec)),
+        channels_(channels),
+        scenario_(std::move(scenario)),
+        failures_(std::move(failures)) {}
+
+  void Run(benchmark::State& state) {
+    if (!gate_.has_value()) gate_ = Gate();
+    absl::Status status = *gate_;
+    DenseProduct dense;
+    if (status.ok()) status = Prepare(dense);
+    std::vector<double> seconds, dense_seconds;
+    for (auto _ : state) {
+      const auto start = std::chrono::steady_clock::now();
+      if (status.ok()) status = Convolve().status();
+      const double taken = SecondsSince(start);
+      state.SetIterationTime(taken);
+      if (!status.ok()) break;
+      seconds.push_back(taken);
+      dense_seconds.push_back(dense.Run(scenario_->Context()));
+    }
+    map_ = KernelMap();  // the next benchmark needs the memory
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    const double gflops = 1e-9 * Flops(*scenario_, channels_);
+    state.counters["GFLOP/s"] = gflops / Median(seconds);
+    state.counters["sgemm_GFLOP/s"] = gflops / Median(dense_seconds);
+    state.counters["of_sgemm"] = Median(dense_seconds) / Median(seconds);
+  }
+
+ private:
+  absl::Status Prepare(DenseProduct& dense) {
+    const ExecutionContext context = scenario_->Context();
+    const LayoutRequest layout = dataflow_->RequiredLayout(scenario_->pairs().num_offsets());
+    VOXCONV_ASSIGN_OR_RETURN(
+        map_, context.backend->ConvertKernelMap(scenario_->pairs(), layout, context));
+    VOXCONV_RETURN_IF_ERROR(dense.Prepare(*scenario_, channels_));
+    dense.Run(context);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Tensor> Convolve() {
+    VOXCONV_ASSIGN_OR_RETURN(const Scenario::Data* data, scenario_->DataFor(channels_));
+    return RunConvolution(*dataflow_, map_, data->features.view(), data->weights.view(), workspace_,
+                          scenario_->Context());
+  }
+
+  absl::Status Gate() {
+    VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    VOXCONV_ASSIGN_OR_RETURN(dataflow_, scenario_->registry().dataflows().Create(spec_));
+    VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
+    const ExecutionContext context = scenario_->Context();
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor output,
+                             RunConvolution(*dataflow_, scenario_->pairs(), data->features.view(),
+                                            data->weights.view(), workspace_, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, output.ToHost(context));
+    if (data->output.empty()) {
+      data->output = features;
+      return absl::OkStatus();
+    }
+    const double error = reference::RelativeError(features, data->output);
+    const double bound =
+        2 * verify::ErrorBound(DType::kF32, scenario_->pairs().num_offsets() * channels_.in);
+    if (error <= bound) return absl::OkStatus();
+    ++failures_->count;
+    return absl::InternalError(absl::StrCat("output differs norm-wise by ", error,
+                                            " from that of the first dataflow, past ", bound));
+  }
+
+  std::string spec_;
+  Channels channels_;
+  std::shared_ptr<Scenario> scenario_;
+  std::shared_ptr<GateFailures> failures_;
+  std::unique_ptr<const Dataflow> dataflow_;
+  KernelMap map_;  // in the dataflow's layout
+  Workspace workspace_;
+  std::optional<absl::Status> gate_;
+};
+
+void RunSgemm(Scenario& scenario, const Channels& channels, benchmark::State& state) {
+  DenseProduct dense;
+  absl::Status status = scenario.Prepare();
+  if (status.ok()) status = dense.Prepare(scenario, channels);
+  if (!status.ok()) {
+    state.SkipWithError(std::string(status.message()).c_str());
+    return;
+  }
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    const double taken = dense.Run(scenario.Context());
+    state.SetIterationTime(taken);
+    seconds.push_back(taken);
+  }
+  state.counters["GFLOP/s"] = 1e-9 * Flops(scenario, channels) / Median(seconds);
+}
+
+}  // namespace
+
+void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
+                      std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures) {
+  const std::string name = absl::StrCat("conv/", dataflow, "/", scenario->input(), "/",
+                                        channels.name(), "/", scenario->ThreadsName());
+  auto body =
+      std::make_shared<ConvBenchmark>(dataflow, channels, std::move(scenario), std::move(failures));
+  benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>& scenario) {
+  const std::string name =
+      absl::StrCat("sgemm/", scenario->input(), "/", channels.name(), "/", scenario->ThreadsName());
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [scenario, channels](benchmark::State& state) { RunSgemm(*scenario, channels, state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace voxconv::bench

@@ -1,0 +1,41 @@
+// The benchmarks of `voxconv bench --backend cuda`. Times are the device's (DeviceScenario::Time):
+// the benchmark's own is `elapsed`, the counter stages_us leaves out what lies between stages.
+#ifndef VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
+#define VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
+
+#include <memory>
+#include <string>
+
+#include "core/types.h"
+#include "measure/bench/benchmarks.h"
+#include "measure/bench/device_scenario.h"
+
+namespace voxconv::bench {
+
+// copy/device (GB/s read and written), launch/device (launch_us: a fill of four bytes among a
+// thousand; one_us: one alone, which is what the events around a measurement add to it and more)
+// and gemm/<dtype>/device (8192 x 8192 x 8192, TFLOP/s): the ceilings of everything else.
+void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
+                          const std::vector<DType>& dtypes);
+
+// map/<spec>/<input>/K27/<layout>: index build, query and conversion to `layout`. Not timed unless
+// its pairs are those of the baseline mapping on the CPU.
+void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layout,
+                           const std::shared_ptr<DeviceScenario>& scenario,
+                           const std::shared_ptr<GateFailures>& failures);
+
+// map/<spec>/<output coords>/<input>/K8s2: output coordinates, index and query of the strided
+// convolution of kernel 2 and stride 2.
+void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
+                               const std::shared_ptr<DeviceScenario>& scenario);
+
+// conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map in the dataflow's layout.
+// Counters: TFLOP/s of the true pairs; MB of features in, features out and table, for the floor
+// over the rate of `copy`. Not timed unless the output is close to that of f32.
+void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
+                            const std::shared_ptr<DeviceScenario>& scenario,
+                            const std::shared_ptr<GateFailures>& failures);
+
+}  // namespace voxconv::bench
+
+#endif  // VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_

@@ -1,0 +1,135 @@
+#include "measure/bench/device_scenario.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "builtin/backends.h"
+#include "core/half.h"
+#include "io/voxelize.h"
+#include "verify/matrix.h"
+
+namespace voxconv::bench {
+namespace {
+
+constexpr int kWarmRuns = 3;
+constexpr int kTimedRuns = 30;
+constexpr int64_t kScratchBytes = int64_t{1} << 30;  // a fill of it takes about 0.3 ms
+constexpr char kExpectedDataflow[] = "direct";
+
+std::vector<float> RoundedTo(DType dtype, std::vector<float> values) {
+  for (float& value : values) {
+    if (dtype == DType::kF16) value = HalfBitsToFloat(FloatToHalfBits(value));
+    if (dtype == DType::kBF16) value = Bf16BitsToFloat(FloatToBf16Bits(value));
+  }
+  return values;
+}
+
+}  // namespace
+
+absl::Status DeviceScenario::Open() {
+  if (opened_.has_value()) return *opened_;
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      MakeBackend({.kind = BackendKind::kCuda, .device = device_});
+  opened_ = backend.status();
+  if (backend.ok()) {
+    backend_ = *std::move(backend);
+    absl::StatusOr<Buffer> scratch = backend_->Allocate(kScratchBytes, backend_->main_stream());
+    opened_ = scratch.status();
+    if (scratch.ok()) scratch_ = *std::move(scratch);
+  }
+  return *opened_;
+}
+
+absl::Status DeviceScenario::Prepare() {
+  if (!prepared_.has_value()) prepared_ = Load();
+  return *prepared_;
+}
+
+absl::Status DeviceScenario::Load() {
+  VOXCONV_RETURN_IF_ERROR(Open());
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
+
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu, MakeBackend({}));
+  const ExecutionContext context{cpu.get(), &cpu->main_stream()};
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr set, MakeCoordinates(cloud, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto baseline, registry_.mappings().Create(kBaselineMapping));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                           BuildKernelMap(*baseline, {*set, *set, *geometry_}, {}, context));
+  offset_ptr_ = map.offset_ptr();
+  const auto& pairs = map.As<PairList>();
+  VOXCONV_ASSIGN_OR_RETURN(in_, CopyToHost(pairs.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(out_, CopyToHost(pairs.out, context));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceScenario::CheckPairs(const KernelMap& map) const {
+  const ExecutionContext context = Context();
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap converted,
+                           context.backend->ConvertKernelMap(map, {}, context));
+  const auto& pairs = converted.As<PairList>();
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> in, CopyToHost(pairs.in, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> out, CopyToHost(pairs.out, context));
+  if (converted.offset_ptr() == offset_ptr_ && in == in_ && out == out_) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("map differs from that of ", kBaselineMapping, " on the CPU"));
+}
+
+absl::StatusOr<DeviceScenario::Data*> DeviceScenario::DataFor(const Channels& channels,
+                                                              DType dtype) {
+  const std::pair key(channels, dtype);
+  if (data_key_ == key) return &data_;
+  data_key_.reset();
+  const ExecutionContext context = Context();
+  const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
+  const auto features = RoundedTo(dtype, verify::Values(rows * channels.in, 1));
+  const auto weights = RoundedTo(dtype, verify::Values(weight_rows * channels.out, 2));
+  {
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor x,
+                             Tensor::FromHost(features, rows, channels.in, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor w,
+                             Tensor::FromHost(weights, weight_rows, channels.out, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, registry_.dataflows().Create(kExpectedDataflow));
+    PairList pairs;
+    VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in_, context));
+    VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out_, context));
+    const KernelMap map(rows, rows, offset_ptr_, {}, std::move(pairs));
+    Workspace workspace;
+    VOXCONV_ASSIGN_OR_RETURN(
+        const Tensor y, RunConvolution(*dataflow, map, x.view(), w.view(), workspace, context));
+    VOXCONV_ASSIGN_OR_RETURN(data_.output, y.ToHost(context));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(data_.features,
+                           Tensor::FromHost(features, rows, channels.in, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(data_.weights,
+                           Tensor::FromHost(weights, weight_rows, channels.out, context, dtype));
+  data_key_ = key;
+  return &data_;
+}
+
+absl::StatusOr<DeviceTimes> DeviceScenario::Time(
+    const std::function<absl::Status(const ExecutionContext&)>& work) {
+  Stream& stream = backend_->main_stream();
+  DeviceTimes times;
+  std::vector<double> stages;
+  for (int run = 0; run < kTimedRuns; ++run) {
+    Profile elapsed, inner;
+    VOXCONV_RETURN_IF_ERROR(backend_->FillBytes(scratch_.data(), 0, kScratchBytes, stream));
+    for (int warm = 0; warm < kWarmRuns; ++warm) VOXCONV_RETURN_IF_ERROR(work(Context()));
+    {
+      const StageScope scope(Context(&elapsed), Stage::kFused);
+      VOXCONV_RETURN_IF_ERROR(work(Context()));
+    }
+    VOXCONV_RETURN_IF_ERROR(work(Context(&inner)));
+    VOXCONV_RETURN_IF_ERROR(backend_->FlushStages());
+    VOXCONV_RETURN_IF_ERROR(stream.Synchronize());
+    times.samples.push_back(1e3 * elapsed.Total());
+    stages.push_back(1e3 * inner.Total());
+  }
+  times.elapsed = Median(times.samples);
+  times.stages = Median(stages);
+  return times;
+}
+
+}  // namespace voxconv::bench

@@ -1,0 +1,82 @@
+// What the benchmarks of a GPU run on, and how device time is taken.
+#ifndef VOXCONV_MEASURE_BENCH_DEVICE_SCENARIO_H_
+#define VOXCONV_MEASURE_BENCH_DEVICE_SCENARIO_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+#include "measure/bench/scenario.h"
+
+namespace voxconv::bench {
+
+// Times of one piece of work, in microseconds, each the median of the runs.
+struct DeviceTimes {
+  double elapsed = 0;  // from the first to the last thing queued, by events
+  double stages = 0;   // the sum of the stages alone: without what the host waits for between them
+  std::vector<double> samples;  // of elapsed
+};
+
+// One GPU, and an input's voxels on it. Made on first use. Not thread-safe.
+class DeviceScenario {
+ public:
+  DeviceScenario(std::string input, LoadOptions load, int device, const Registry& registry)
+      : input_(std::move(input)), load_(std::move(load)), device_(device), registry_(registry) {}
+
+  // Opens the device. Later calls return the first one's status.
+  absl::Status Open();
+  // Open, and loads the input and its map by the baseline mapping on the CPU.
+  absl::Status Prepare();
+
+  Backend& backend() const { return *backend_; }
+  ExecutionContext Context(Profile* profile = nullptr) const {
+    return {backend_.get(), &backend_->main_stream(), profile};
+  }
+  const Registry& registry() const { return registry_; }
+  const std::string& input() const { return input_; }
+  const CoordinateSet& coordinates() const { return *coordinates_; }
+  MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
+  // Canonical pairs of the K = 27 submanifold map, on the host.
+  int64_t num_pairs() const { return static_cast<int64_t>(in_.size()); }
+  absl::Status CheckPairs(const KernelMap& map) const;
+
+  struct Data {
+    Tensor features, weights;
+    std::vector<float> output;  // expected, in f32
+  };
+  // Seeded, rounded to the dtype; the expected output is that of f32 on the same rounded values by
+  // another dataflow. One at a time.
+  absl::StatusOr<Data*> DataFor(const Channels& channels, DType dtype);
+
+  // Runs `work` often and times it on the device, warm, with the host ahead of the device: what
+  // the host takes to queue the work is hidden where the work itself does not wait for the device.
+  absl::StatusOr<DeviceTimes> Time(
+      const std::function<absl::Status(const ExecutionContext&)>& work);
+
+ private:
+  absl::Status Load();
+
+  std::string input_;
+  LoadOptions load_;
+  int device_;
+  const Registry& registry_;
+  std::optional<absl::Status> opened_, prepared_;
+  std::unique_ptr<Backend> backend_;
+  Buffer scratch_;  // filled to keep the device busy while the host queues work
+  CoordinateSetPtr coordinates_;
+  std::optional<ConvGeometry> geometry_;
+  std::vector<int64_t> offset_ptr_;
+  std::vector<int32_t> in_, out_;
+  std::optional<std::pair<Channels, DType>> data_key_;
+  Data data_;
+};
+
+}  // namespace voxconv::bench
+
+#endif  // VOXCONV_MEASURE_BENCH_DEVICE_SCENARIO_H_

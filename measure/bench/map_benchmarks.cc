@@ -1,0 +1,102 @@
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "measure/bench/benchmarks.h"
+#include "measure/layer_work.h"
+
+namespace voxconv::bench {
+namespace {
+
+// What an iteration is compared with runs after each of the first ones, not before all: both then
+// meet the same clocks and the same load.
+constexpr size_t kBaselineRuns = 5;
+
+class MapBenchmark {
+ public:
+  MapBenchmark(std::string spec, std::shared_ptr<Scenario> scenario,
+               std::shared_ptr<GateFailures> failures)
+      : spec_(std::move(spec)), scenario_(std::move(scenario)), failures_(std::move(failures)) {}
+
+  void Run(benchmark::State& state) {
+    if (!gate_.has_value()) gate_ = Gate();
+    absl::Status status = *gate_;
+    Profile profile;
+    std::vector<double> seconds, baseline_seconds, serial_seconds;
+    for (auto _ : state) {
+      const auto start = std::chrono::steady_clock::now();
+      if (status.ok()) status = BuildAndQuery(scenario_->Context(&profile)).status();
+      const double taken = SecondsSince(start);
+      state.SetIterationTime(taken);
+      if (!status.ok()) break;
+      seconds.push_back(taken);
+      if (seconds.size() > kBaselineRuns) continue;
+      const absl::StatusOr<double> baseline = scenario_->TimeBaseline();
+      status = baseline.status();
+      if (!status.ok()) break;
+      baseline_seconds.push_back(*baseline);
+      const auto serial_start = std::chrono::steady_clock::now();
+      status = BuildAndQuery(scenario_->SerialContext()).status();
+      if (!status.ok()) break;
+      serial_seconds.push_back(SecondsSince(serial_start));
+    }
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    const double iterations = static_cast<double>(state.iterations());
+    state.counters["voxels"] = static_cast<double>(scenario_->problem().inputs.size());
+    state.counters["pairs"] = static_cast<double>(scenario_->pairs().num_pairs());
+    state.counters["index_ms"] = profile.Time(Stage::kIndexBuild) / iterations;
+    state.counters["query_ms"] = profile.Time(Stage::kMapQuery) / iterations;
+    state.counters["speedup_vs_std"] = Median(baseline_seconds) / Median(seconds);
+    if (scenario_->threads() != 1) {
+      state.counters["speedup_vs_1_thread"] = Median(serial_seconds) / Median(seconds);
+    }
+  }
+
+ private:
+  absl::StatusOr<KernelMap> BuildAndQuery(const ExecutionContext& context) const {
+    const MapProblem problem = scenario_->problem();
+    VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping_->BuildIndex(problem.inputs, context));
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping_->Query(*index, problem, context));
+    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+    return map;
+  }
+
+  absl::Status Gate() {
+    VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    VOXCONV_ASSIGN_OR_RETURN(mapping_, scenario_->registry().mappings().Create(spec_));
+    const ExecutionContext context = scenario_->Context();
+    const Support support =
+        mapping_->Supports(scenario_->problem().geometry, context.backend->kind());
+    if (!support.ok) return absl::UnimplementedError(support.reason);
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildAndQuery(context));
+    if (map.layout().layout != MapLayout::kPairs) {
+      VOXCONV_ASSIGN_OR_RETURN(map, context.backend->ConvertKernelMap(map, {}, context));
+    }
+    const absl::Status same = measure::ComparePairs(map, scenario_->pairs(), context);
+    if (same.ok()) return same;
+    ++failures_->count;
+    return absl::InternalError(
+        absl::StrCat("map differs from that of ", kBaselineMapping, ": ", same.message()));
+  }
+
+  std::string spec_;
+  std::shared_ptr<Scenario> scenario_;
+  std::shared_ptr<GateFailures> failures_;
+  std::unique_ptr<const Mapping> mapping_;
+  std::optional<absl::Status> gate_;
+};
+
+}  // namespace
+
+void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
+                     std::shared_ptr<GateFailures> failures) {
+  const std::string name =
+      absl::StrCat("map/", mapping, "/", scenario->input(), "/K27/", scenario->ThreadsName());
+  auto body = std::make_shared<MapBenchmark>(mapping, std::move(scenario), std::move(failures));
+  benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace voxconv::bench

@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "builtin/backends.h"
+#include "io/voxelize.h"
+#include "measure/bench/benchmarks.h"
+#include "measure/network_frame.h"
+#include "measure/preset.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+#include "verify/network_bound.h"
+
+namespace voxconv::bench {
+namespace {
+
+class NetworkBenchmark {
+ public:
+  NetworkBenchmark(NetworkSpec spec, std::shared_ptr<NetworkScenario> scenario,
+                   std::shared_ptr<GateFailures> failures)
+      : spec_(std::move(spec)), scenario_(std::move(scenario)), failures_(std::move(failures)) {}
+
+  void Run(benchmark::State& state) {
+    if (!gate_.has_value()) gate_ = Gate();
+    std::unique_ptr<NetworkRunner> runner;
+    std::unique_ptr<RecordedFrame> recorded;
+    absl::Status status = *gate_;
+    if (status.ok()) status = Prepare(runner);
+    if (status.ok() && spec_.graph) status = Record(*runner, recorded);
+    std::vector<double> wall, queued;
+    RunResult result;
+    int64_t synchronisations = 0;
+    for (auto _ : state) {
+      measure::FrameTime time;
+      if (status.ok()) {
+        status = spec_.graph ? Replay(*recorded, time) : Frame(*runner, result, time);
+      }
+      state.SetIterationTime(1e-3 * time.wall_ms);
+      if (!status.ok()) break;
+      wall.push_back(time.wall_ms);
+      queued.push_back(time.queued_ms);
+      synchronisations = std::max(synchronisations, time.synchronisations);
+    }
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    state.counters["voxels"] = static_cast<double>(scenario_->coordinates()->size());
+    state.counters["median_ms"] = Median(wall);
+    state.counters["queued_ms"] = Median(queued);
+    state.counters["synchronisations"] = static_cast<double>(synchronisations);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
+      const measure::Configuration& configuration, DType dtype) {
+    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
+    InitializeParameters(graph, /*seed=*/1);
+    bound_ = verify::NetworkBound(graph, dtype);
+    const RunConfig config{.planner = measure::MakePlanner(configuration),
+                           .dtype = dtype,
+                           .fold_batch_norm = true,
+                           .keep_maps = spec_.keep_maps,
+                           .parallel_maps = spec_.parallel_maps,
+                           .profile_stages = false};
+    VOXCONV_ASSIGN_OR_RETURN(auto runner,
+                             NetworkRunner::Create(std::move(graph), config, scenario_->registry(),
+                                                   *scenario_->Context().backend));
+    VOXCONV_ASSIGN_OR_RETURN(features_, scenario_->Features(runner->graph().in_channels(), dtype));
+    return runner;
+  }
+
+  absl::Status Frame(NetworkRunner& runner, RunResult& result, measure::FrameTime& time) {
+    VOXCONV_ASSIGN_OR_RETURN(time,
+                             measure::TimeFrame(runner, scenario_->coordinates(), features_.view(),
+                                                scenario_->Context(), result));
+    return absl::OkStatus();
+  }
+
+  absl::Status Replay(RecordedFrame& recorded, measure::FrameTime& time) {
+    VOXCONV_ASSIGN_OR_RETURN(time, measure::TimeReplay(recorded, scenario_->Context()));
+    return absl::OkStatus();
+  }
+
+  // Not without a replay that gives what a run gives.
+  absl::Status Record(NetworkRunner& runner, std::unique_ptr<RecordedFrame>& recorded) {
+    VOXCONV_ASSIGN_OR_RETURN(recorded, runner.Record(scenario_->coordinates(), features_.view()));
+    RunResult result;
+    measure::FrameTime time;
+    VOXCONV_RETURN_IF_ERROR(Frame(runner, result, time));
+    VOXCONV_RETURN_IF_ERROR(Replay(*recorded, time));
+    return measure::CheckReplay(runner, recorded->result().features, result.features,
+                                scenario_->Context());
+  }
+
+  absl::Status Prepare(std::unique_ptr<NetworkRunner>& runner) {
+    VOXCONV_ASSIGN_OR_RETURN(runner, MakeRunner(spec_.configuration, spec_.dtype));
+    // Memory pools, libraries' choices, and the maps if they are kept.
+    constexpr int kWarmup = 3;
+    RunResult result;
+    measure::FrameTime time;
+    for (int i = 0; i < kWarmup; ++i) VOXCONV_RETURN_IF_ERROR(Frame(*runner, result, time));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<float>> Output(const measure::Configuration& configuration,
+                                            DType dtype) {
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, MakeRunner(configuration, dtype));
+    RunResult result;
+    measure::FrameTime time;
+    VOXCONV_RETURN_IF_ERROR(Frame(*runner, result, time));
+    return result.features.ToHost(scenario_->Context());
+  }
+
+  // In f32, and with a dataflow that shares nothing with the fused ones.
+  absl::Status Gate() {
+    VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    std::vector<float>& expected = scenario_->expected()[spec_.network];
+    if (expected.empty()) {
+      measure::Configuration baseline;
+      baseline.choice = {"hash", "gather_gemm_scatter", measure::kDefaultOutputCoords};
+      VOXCONV_ASSIGN_OR_RETURN(expected, Output(baseline, DType::kF32));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(const auto output, Output(spec_.configuration, spec_.dtype));
+    const double error = reference::RelativeError(output, expected);
+    if (error <= bound_) return absl::OkStatus();
+    ++failures_->count;
+    return absl::InternalError(absl::StrCat("output differs norm-wise by ", error,
+                                            " from that of gather_gemm_scatter in f32, past ",
+                                            bound_));
+  }
+
+  NetworkSpec spec_;
+  std::shared_ptr<NetworkScenario> scenario_;
+  std::shared_ptr<GateFailures> failures_;
+  Tensor features_;
+  double bound_ = 0;
+  std::optional<absl::Status> gate_;
+};
+
+}  // namespace
+
+absl::Status NetworkScenario::Prepare() {
+  if (!prepared_.has_value()) prepared_ = Load();
+  return *prepared_;
+}
+
+absl::Status NetworkScenario::Load() {
+  VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend(choice_));
+  VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud_, Context()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> NetworkScenario::Features(int64_t channels, DType dtype) const {
+  return Tensor::FromHost(FeaturesWithChannels(cloud_, channels), cloud_.size(), channels,
+                          Context(), dtype);
+}
+
+void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
+                         std::shared_ptr<GateFailures> failures) {
+  const std::string name = absl::StrCat(
+      "network/", spec.network, "/", spec.name, "/", scenario->input(), "/", ToString(spec.dtype),
+      "/maps=", spec.keep_maps ? "kept" : "rebuilt", spec.graph ? "/graph" : "");
+  auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
+  benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace voxconv::bench

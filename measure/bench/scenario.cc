@@ -1,0 +1,54 @@
+#include "measure/bench/scenario.h"
+
+#include "absl/strings/str_cat.h"
+#include "builtin/backends.h"
+#include "io/voxelize.h"
+#include "measure/statistics.h"
+#include "verify/matrix.h"
+
+namespace voxconv::bench {
+
+std::string Channels::name() const { return absl::StrCat(in, "x", out); }
+
+std::string Scenario::ThreadsName() const { return absl::StrCat("threads=", threads_); }
+
+absl::Status Scenario::Prepare() {
+  if (!prepared_.has_value()) prepared_ = Load();
+  return *prepared_;
+}
+
+absl::Status Scenario::Load() {
+  VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend({.threads = threads_}));
+  VOXCONV_ASSIGN_OR_RETURN(serial_, MakeBackend({.threads = 1}));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
+  VOXCONV_ASSIGN_OR_RETURN(baseline_, registry_.mappings().Create(kBaselineMapping));
+  VOXCONV_ASSIGN_OR_RETURN(pairs_, BuildKernelMap(*baseline_, problem(), {}, Context()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Scenario::TimeBaseline() {
+  const auto start = std::chrono::steady_clock::now();
+  VOXCONV_ASSIGN_OR_RETURN(const auto index, baseline_->BuildIndex(*coordinates_, Context()));
+  VOXCONV_RETURN_IF_ERROR(baseline_->Query(*index, problem(), Context()).status());
+  return SecondsSince(start);
+}
+
+absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {
+  if (const auto found = data_.find(channels); found != data_.end()) return &found->second;
+  // One entry at a time: wide features of a large input are most of the memory.
+  data_.clear();
+  const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
+  Data data;
+  VOXCONV_ASSIGN_OR_RETURN(data.features, Tensor::FromHost(verify::Values(rows * channels.in, 1),
+                                                           rows, channels.in, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      data.weights, Tensor::FromHost(verify::Values(weight_rows * channels.out, 2), weight_rows,
+                                     channels.out, Context()));
+  return &data_.emplace(channels, std::move(data)).first->second;
+}
+
+double Median(const std::vector<double>& values) { return measure::Quantile(values, 0.5); }
+
+}  // namespace voxconv::bench

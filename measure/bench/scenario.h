@@ -1,0 +1,128 @@
+// What the benchmarks run on: one input under one thread count.
+#ifndef VOXCONV_MEASURE_BENCH_SCENARIO_H_
+#define VOXCONV_MEASURE_BENCH_SCENARIO_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "builtin/backends.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+#include "io/load_input.h"
+
+namespace voxconv::bench {
+
+struct Channels {
+  int64_t in = 0;
+  int64_t out = 0;
+  friend auto operator<=>(const Channels&, const Channels&) = default;
+  std::string name() const;  // "64x64"
+};
+
+// The submanifold convolution of kernel 3 on an input's voxels. Loaded on first use, so that a
+// filter that leaves it out costs nothing. Not thread-safe.
+class Scenario {
+ public:
+  // `registry` must outlive the scenario.
+  Scenario(std::string input, LoadOptions load, int threads, const Registry& registry)
+      : input_(std::move(input)), load_(std::move(load)), threads_(threads), registry_(registry) {}
+
+  // Loads the input and builds the map with the baseline mapping. Later calls return the first
+  // one's status. The rest of the class needs an OK.
+  absl::Status Prepare();
+
+  ExecutionContext Context(Profile* profile = nullptr) const {
+    return {backend_.get(), &backend_->main_stream(), profile};
+  }
+  // One thread on the same memory, to tell what more threads bring.
+  ExecutionContext SerialContext() const { return {serial_.get(), &serial_->main_stream()}; }
+  int threads() const { return threads_; }
+  const Registry& registry() const { return registry_; }
+  MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
+  // Canonical pairs by the baseline mapping.
+  const KernelMap& pairs() const { return pairs_; }
+  // Seconds of one index build and query by the baseline mapping.
+  absl::StatusOr<double> TimeBaseline();
+
+  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out]; made once.
+  struct Data {
+    Tensor features, weights;
+    // What the first dataflow gave: the others are held against it.
+    std::vector<float> output;
+  };
+  absl::StatusOr<Data*> DataFor(const Channels& channels);
+
+  // "scene:lidar64" and "threads=2", as they stand in benchmark names.
+  const std::string& input() const { return input_; }
+  std::string ThreadsName() const;
+
+ private:
+  absl::Status Load();
+
+  std::string input_;
+  LoadOptions load_;
+  int threads_;
+  const Registry& registry_;
+  std::optional<absl::Status> prepared_;
+  std::unique_ptr<Backend> backend_, serial_;
+  CoordinateSetPtr coordinates_;
+  std::optional<ConvGeometry> geometry_;
+  std::unique_ptr<const Mapping> baseline_;
+  KernelMap pairs_;
+  std::map<Channels, Data> data_;
+};
+
+// What whole networks run on: one input on one backend, loaded on first use. Not thread-safe.
+class NetworkScenario {
+ public:
+  // `registry` must outlive the scenario.
+  NetworkScenario(std::string input, LoadOptions load, const BackendChoice& choice,
+                  const Registry& registry)
+      : input_(std::move(input)), load_(std::move(load)), choice_(choice), registry_(registry) {}
+
+  // Later calls return the first one's status. The rest of the class needs an OK.
+  absl::Status Prepare();
+
+  ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
+  const Registry& registry() const { return registry_; }
+  const CoordinateSetPtr& coordinates() const { return coordinates_; }
+  // The input's own, with so many channels.
+  absl::StatusOr<Tensor> Features(int64_t channels, DType dtype) const;
+  const std::string& input() const { return input_; }
+  // By network: its output in f32, which the first benchmark fills in.
+  std::map<std::string, std::vector<float>>& expected() { return expected_; }
+
+ private:
+  absl::Status Load();
+
+  std::string input_;
+  LoadOptions load_;
+  BackendChoice choice_;
+  const Registry& registry_;
+  std::optional<absl::Status> prepared_;
+  std::unique_ptr<Backend> backend_;
+  VoxelizedCloud cloud_;
+  CoordinateSetPtr coordinates_;
+  std::map<std::string, std::vector<float>> expected_;
+};
+
+// The mapping that all others are compared with: what SpConv's CPU path uses.
+inline constexpr char kBaselineMapping[] = "hash:variant=std";
+
+// Not empty. Medians, since one disturbed iteration spoils a mean.
+double Median(const std::vector<double>& values);
+
+inline double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace voxconv::bench
+
+#endif  // VOXCONV_MEASURE_BENCH_SCENARIO_H_

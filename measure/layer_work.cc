@@ -1,0 +1,180 @@
+#include "measure/layer_work.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/coordinate_key.h"
+
+namespace voxconv::measure {
+namespace {
+
+absl::Status Scale(const Int3& factor, std::vector<Coordinate>& rows) {
+  for (Coordinate& row : rows) {
+    for (auto [value, by] : {std::pair(&row.x, factor.x), {&row.y, factor.y}, {&row.z, factor.z}}) {
+      const int64_t scaled = int64_t{*value} * by;
+      if (!InRange(scaled)) {
+        return absl::OutOfRangeError(absl::StrCat("coordinate ", *value, " times stride ", by,
+                                                  " is outside ", kMinCoordinate, "..",
+                                                  kMaxCoordinate));
+      }
+      *value = static_cast<int32_t>(scaled);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
+                                              std::vector<Coordinate> rows,
+                                              const OutputCoords& output_coords,
+                                              const ExecutionContext& context) {
+  GeometryParams placed = params;
+  const bool from_coarse =
+      params.kind == ConvKind::kInverse || params.kind == ConvKind::kTransposed;
+  if (from_coarse) placed.input_tensor_stride = params.stride;
+  VOXCONV_ASSIGN_OR_RETURN(ConvGeometry geometry, ConvGeometry::Create(placed));
+  if (params.kind == ConvKind::kTransposed) {
+    VOXCONV_RETURN_IF_ERROR(Scale(params.stride, rows));
+  }
+  if (params.kind != ConvKind::kInverse) return LayerProblem{geometry, std::move(rows), {}};
+
+  GeometryParams strided = params;
+  strided.kind = ConvKind::kStrided;
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry fine_to_coarse, ConvGeometry::Create(strided));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr fine, CoordinateSet::Create(rows, {1, 1, 1}, context));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr coarse,
+                           output_coords.Compute(*fine, fine_to_coarse, context));
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> inputs, CopyToHost(coarse->rows(), context));
+  return LayerProblem{geometry, std::move(inputs), std::move(rows)};
+}
+
+absl::StatusOr<Measurement> Measure(
+    const ExecutionContext& context,
+    const std::function<absl::Status(const ExecutionContext&)>& work) {
+  Measurement measurement;
+  ExecutionContext profiled = context;
+  profiled.profile = &measurement.profile;
+  const auto start = std::chrono::steady_clock::now();
+  VOXCONV_RETURN_IF_ERROR(work(profiled));
+  VOXCONV_RETURN_IF_ERROR(profiled.stream->Synchronize());
+  measurement.wall_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  VOXCONV_RETURN_IF_ERROR(profiled.backend->FlushStages());
+  return measurement;
+}
+
+absl::StatusOr<LayerMapper> LayerMapper::Create(const LayerProblem& problem,
+                                                const Configuration& configuration,
+                                                const Registry& registry,
+                                                const ExecutionContext& context) {
+  LayerMapper mapper(problem.geometry);
+  VOXCONV_ASSIGN_OR_RETURN(mapper.mapping_,
+                           registry.mappings().Create(configuration.choice.mapping));
+  VOXCONV_ASSIGN_OR_RETURN(mapper.output_coords_,
+                           registry.output_coords().Create(configuration.choice.output_coords));
+  VOXCONV_ASSIGN_OR_RETURN(
+      mapper.inputs_,
+      CoordinateSet::Create(problem.inputs, problem.geometry.input_tensor_stride(), context));
+  if (problem.geometry.kind() == ConvKind::kInverse) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        mapper.outputs_,
+        CoordinateSet::Create(problem.outputs, problem.geometry.output_tensor_stride(), context));
+  }
+  return mapper;
+}
+
+absl::StatusOr<KernelMap> LayerMapper::MakeMap(const std::optional<LayoutRequest>& layout,
+                                               const ExecutionContext& context) {
+  if (geometry_.keeps_coordinates()) {
+    outputs_ = inputs_;
+  } else if (geometry_.kind() != ConvKind::kInverse) {
+    const Support support = output_coords_->Supports(geometry_, context.backend->kind());
+    if (!support.ok) {
+      return absl::UnimplementedError(absl::StrCat("output_coords: ", support.reason));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
+  }
+  const MapProblem problem{*inputs_, *outputs_, geometry_};
+  if (!layout.has_value()) return QueryKernelMap(*mapping_, problem, context);
+  return BuildKernelMap(*mapping_, problem, *layout, context);
+}
+
+absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProblem& problem,
+                                                                 const Configuration& configuration,
+                                                                 const Registry& registry,
+                                                                 const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(LayerMapper mapper,
+                           LayerMapper::Create(problem, configuration, registry, context));
+  std::unique_ptr<LayerRunner> runner(new LayerRunner(std::move(mapper), context));
+  VOXCONV_ASSIGN_OR_RETURN(runner->dataflow_,
+                           registry.dataflows().Create(configuration.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
+  return runner;
+}
+
+absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
+  const LayoutRequest layout = dataflow_->RequiredLayout(geometry().num_offsets());
+  VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(layout, context));
+  return absl::OkStatus();
+}
+
+absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<const float> weights,
+                               int64_t c_in, int64_t c_out, DType dtype) {
+  const int64_t rows = inputs().size(), weight_rows = geometry().num_offsets() * c_in;
+  if (static_cast<int64_t>(features.size()) != rows * c_in ||
+      static_cast<int64_t>(weights.size()) != weight_rows * c_out) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(features.size(), " features and ", weights.size(), " weights; ", rows,
+                     " inputs, ", geometry().num_offsets(), " offsets and ", c_in, " to ", c_out,
+                     " channels need ", rows * c_in, " and ", weight_rows * c_out));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(features_, Tensor::FromHost(features, rows, c_in, context_, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(weights_,
+                           Tensor::FromHost(weights, weight_rows, c_out, context_, dtype));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
+  return Measure(context_, [&](const ExecutionContext& context) -> absl::Status {
+    if (rebuild_maps) VOXCONV_RETURN_IF_ERROR(BuildMap(context));
+    VOXCONV_ASSIGN_OR_RETURN(output_, RunConvolution(*dataflow_, map_, features_.view(),
+                                                     weights_.view(), workspace_, context));
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<KernelMap> LayerRunner::Pairs() const {
+  return context_.backend->ConvertKernelMap(map_, {}, context_);
+}
+
+absl::Status ComparePairs(const KernelMap& a, const KernelMap& b, const ExecutionContext& context) {
+  if (a.num_offsets() != b.num_offsets()) {
+    return absl::InternalError(absl::StrCat("kernel maps differ: ", a.num_offsets(),
+                                            " kernel offsets in the first, ", b.num_offsets(),
+                                            " in the second"));
+  }
+  for (int k = 0; k < a.num_offsets(); ++k) {
+    if (a.num_pairs(k) == b.num_pairs(k)) continue;
+    return absl::InternalError(absl::StrCat("kernel maps differ: kernel offset ", k, " has ",
+                                            a.num_pairs(k), " pairs in the first, ", b.num_pairs(k),
+                                            " in the second"));
+  }
+  const auto same = [&](absl::string_view rows, const Array<int32_t>& of_a,
+                        const Array<int32_t>& of_b) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_a, CopyToHost(of_a, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_b, CopyToHost(of_b, context));
+    for (size_t i = 0; i < rows_a.size(); ++i) {
+      if (rows_a[i] == rows_b[i]) continue;
+      return absl::InternalError(absl::StrCat("kernel maps differ: pair ", i, " has ", rows,
+                                              " row ", rows_a[i], " in the first, ", rows_b[i],
+                                              " in the second"));
+    }
+    return absl::OkStatus();
+  };
+  VOXCONV_RETURN_IF_ERROR(same("input", a.As<PairList>().in, b.As<PairList>().in));
+  return same("output", a.As<PairList>().out, b.As<PairList>().out);
+}
+
+}  // namespace voxconv::measure

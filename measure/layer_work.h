@@ -1,0 +1,120 @@
+// One convolution layer as work that any configuration can do.
+#ifndef VOXCONV_MEASURE_LAYER_WORK_H_
+#define VOXCONV_MEASURE_LAYER_WORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+#include "measure/paired.h"
+#include "measure/preset.h"
+
+namespace voxconv::measure {
+
+// Host coordinates of both sides. `outputs` is set for inverse layers only; for all others they are
+// the layer's own to find.
+struct LayerProblem {
+  ConvGeometry geometry;
+  std::vector<Coordinate> inputs;
+  std::vector<Coordinate> outputs;
+};
+
+// The problem that voxels `rows` (tensor stride 1) pose. `params` names the layer from its fine
+// side at tensor stride 1, as in "strided k2 s2"; the tensor stride of an inverse or transposed
+// layer's inputs is then its stride. Inputs are the rows; of an inverse layer the outputs are, and
+// its inputs are the outputs of the strided layer, by `output_coords`; of a transposed layer the
+// inputs are the rows times the stride. Refuses what ConvGeometry refuses, and rows that leave the
+// coordinate range by that product.
+absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
+                                              std::vector<Coordinate> rows,
+                                              const OutputCoords& output_coords,
+                                              const ExecutionContext& context);
+
+// Runs `work` with a context that profiles it, and waits until all is done.
+absl::StatusOr<Measurement> Measure(
+    const ExecutionContext& context,
+    const std::function<absl::Status(const ExecutionContext&)>& work);
+
+// A layer's coordinates in the backend's memory, and one configuration's plugins for its map.
+class LayerMapper {
+ public:
+  // Finds nothing yet. `registry` must outlive the mapper.
+  static absl::StatusOr<LayerMapper> Create(const LayerProblem& problem,
+                                            const Configuration& configuration,
+                                            const Registry& registry,
+                                            const ExecutionContext& context);
+
+  // The output coordinates, unless the layer has them already, and the map: in `layout`, or as the
+  // mapping emits it. What a plugin does not support is refused with its reason.
+  absl::StatusOr<KernelMap> MakeMap(const std::optional<LayoutRequest>& layout,
+                                    const ExecutionContext& context);
+
+  const ConvGeometry& geometry() const { return geometry_; }
+  const CoordinateSet& inputs() const { return *inputs_; }
+  const CoordinateSet& outputs() const { return *outputs_; }  // after MakeMap
+
+ private:
+  explicit LayerMapper(ConvGeometry geometry) : geometry_(std::move(geometry)) {}
+
+  ConvGeometry geometry_;
+  std::unique_ptr<const Mapping> mapping_;
+  std::unique_ptr<const OutputCoords> output_coords_;
+  CoordinateSetPtr inputs_, outputs_;
+};
+
+// A layer bound to one configuration: its plugins, and its data in the backend's memory.
+class LayerRunner {
+ public:
+  // Finds the output coordinates and builds the map, so a mapping or dataflow that does not
+  // support the layer is refused here, with its reason. `registry` and `context`'s backend must
+  // outlive the runner.
+  static absl::StatusOr<std::unique_ptr<LayerRunner>> Create(const LayerProblem& problem,
+                                                             const Configuration& configuration,
+                                                             const Registry& registry,
+                                                             const ExecutionContext& context);
+
+  // Features [N_in, c_in] and weights [K * c_in, c_out], both rounded to `dtype`; sizes that do not
+  // fit are refused.
+  absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights, int64_t c_in,
+                    int64_t c_out, DType dtype = DType::kF32);
+
+  // One run after Load. `rebuild_maps`: output coordinates, index, map and its conversion are part
+  // of the run; otherwise the map is the one at hand.
+  absl::StatusOr<Measurement> Run(bool rebuild_maps);
+
+  // Of the last run, on the host.
+  absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
+  // The map as canonical pairs.
+  absl::StatusOr<KernelMap> Pairs() const;
+
+  const ConvGeometry& geometry() const { return mapper_.geometry(); }
+  const CoordinateSet& inputs() const { return mapper_.inputs(); }
+  const CoordinateSet& outputs() const { return mapper_.outputs(); }
+
+ private:
+  LayerRunner(LayerMapper mapper, const ExecutionContext& context)
+      : mapper_(std::move(mapper)), context_(context) {}
+  absl::Status BuildMap(const ExecutionContext& context);
+
+  LayerMapper mapper_;
+  ExecutionContext context_;
+  std::unique_ptr<const Dataflow> dataflow_;
+  KernelMap map_;  // in the dataflow's layout
+  Tensor features_, weights_, output_;
+  Workspace workspace_;
+};
+
+// Whether both hold the same pairs in the same order; copies them to the host. The error names the
+// first offset or pair that differs.
+absl::Status ComparePairs(const KernelMap& a, const KernelMap& b, const ExecutionContext& context);
+
+}  // namespace voxconv::measure
+
+#endif  // VOXCONV_MEASURE_LAYER_WORK_H_

@@ -1,0 +1,84 @@
+#include "measure/network_frame.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reference_cpu/layers.h"
+#include "verify/network_bound.h"
+
+namespace voxconv::measure {
+namespace {
+
+// Times `queue`, and then until what it queued is done.
+template <typename Queue>
+absl::StatusOr<FrameTime> Time(const Queue& queue, const ExecutionContext& context) {
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  FrameTime time;
+  const int64_t waits_before = context.backend->synchronisations();
+  const Clock::time_point start = Clock::now();
+  VOXCONV_RETURN_IF_ERROR(queue());
+  time.queued_ms = since(start);
+  time.synchronisations = context.backend->synchronisations() - waits_before;
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  time.wall_ms = since(start);
+  return time;
+}
+
+}  // namespace
+
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                                    const TensorView& features, const ExecutionContext& context,
+                                    RunResult& result) {
+  RunResult outcome;
+  const auto run = [&]() -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(outcome, runner.Run(coordinates, features));
+    return absl::OkStatus();
+  };
+  VOXCONV_ASSIGN_OR_RETURN(const FrameTime time, Time(run, context));
+  result = std::move(outcome);  // what it replaces is freed outside of the time
+  return time;
+}
+
+absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context) {
+  return Time([&] { return frame.Replay(); }, context);
+}
+
+absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, replayed.ToHost(context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> expected, run.ToHost(context));
+  const auto& dataflows = runner.network().dataflows;
+  const bool bitwise = std::all_of(dataflows.begin(), dataflows.end(), [&](const auto& dataflow) {
+    return dataflow.second->deterministic(context.backend->kind());
+  });
+  const double bound =
+      bitwise ? 0 : verify::NetworkBound(runner.graph(), runner.network().config.dtype);
+  const double error = reference::RelativeError(output, expected);
+  if (error <= bound) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the replayed frame differs norm-wise by ", error,
+                                          " from the one that was run, past ", bound));
+}
+
+Json LayerJson(const LayerReport& layer) {
+  return {{"name", layer.name},
+          {"op", layer.op},
+          {"fused_into", layer.fused_into},
+          {"geometry", layer.geometry},
+          {"c_in", layer.c_in},
+          {"c_out", layer.c_out},
+          {"n_in", layer.n_in},
+          {"n_out", layer.n_out},
+          {"pairs", layer.pairs},
+          {"map_sizes", layer.map_sizes},
+          {"mapping", layer.mapping},
+          {"dataflow", layer.dataflow},
+          {"map", ToString(layer.map_origin)},
+          {"counters", measure::ToJson(layer.profile.counters)}};
+}
+
+}  // namespace voxconv::measure

@@ -1,0 +1,41 @@
+// Runs of whole networks: timed, compared and described.
+#ifndef VOXCONV_MEASURE_NETWORK_FRAME_H_
+#define VOXCONV_MEASURE_NETWORK_FRAME_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "measure/result_line.h"
+#include "networks/executor.h"
+#include "verify/network_bound.h"
+
+namespace voxconv::measure {
+
+// Milliseconds of one run whose input is on the device already.
+struct FrameTime {
+  double queued_ms = 0;  // until Run returned
+  double wall_ms = 0;    // until its results were there
+  // How often the host waited for the device in queued_ms (Backend::synchronisations).
+  int64_t synchronisations = 0;
+};
+// Runs once, puts the outcome into `result` and synchronises.
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
+                                    const TensorView& features, const ExecutionContext& context,
+                                    RunResult& result);
+
+// Likewise of one replay.
+absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context);
+
+// Whether `replayed` is what a run of the network gave: bitwise if all its dataflows are
+// deterministic, else norm-wise within verify::NetworkBound.
+absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
+                         const ExecutionContext& context);
+
+// A layer's line in results, without times: {"name", "op", "fused_into", "geometry", "c_in",
+// "c_out", "n_in", "n_out", "pairs", "map_sizes", "mapping", "dataflow", "map", "counters"}.
+Json LayerJson(const LayerReport& layer);
+
+}  // namespace voxconv::measure
+
+#endif  // VOXCONV_MEASURE_NETWORK_FRAME_H_

@@ -1,0 +1,77 @@
+// Interleaved runs of two configurations on the same work, and what they say.
+#ifndef VOXCONV_MEASURE_PAIRED_H_
+#define VOXCONV_MEASURE_PAIRED_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/profile.h"
+#include "measure/statistics.h"
+
+namespace voxconv::measure {
+
+// One run, from input features to output features.
+struct Measurement {
+  double wall_ms = 0;  // steady clock around the whole run, the stream synchronised
+  Profile profile;
+};
+using RunOnce = std::function<absl::StatusOr<Measurement>()>;
+
+inline constexpr int kMinPairs = 20;
+
+struct PairedOptions {
+  int pairs = kMinPairs;  // kMinPairs and more
+  bool quick = false;     // allows fewer, from 1, for runs that only show that all works
+  int warmup = 2;         // runs of each before the first pair; 0 and more
+  // Called after each run, the warm-up included; may be empty.
+  std::function<void(int64_t done, int64_t total)> progress;
+  // Asked before each pair; true ends the measurement with the pairs so far. May be empty.
+  std::function<bool()> stop;
+};
+
+struct PairedSamples {
+  std::vector<Measurement> a, b;  // one entry a pair
+  bool stopped = false;           // before all pairs were run
+};
+
+// Names a number of pairs or of warm-up runs that is not allowed.
+absl::Status CheckOptions(const PairedOptions& options);
+
+// Warm-up, then A B | B A | A B ...: pairs keep slow drifts (clocks, heat, other load) out of the
+// ratio, and the changing order keeps out what the first run of a pair does to the second. The
+// first error of either ends it.
+absl::StatusOr<PairedSamples> PairedRun(const RunOnce& a, const RunOnce& b,
+                                        const PairedOptions& options);
+
+// Times in milliseconds. `ratio` is how many times faster A is; absent where a run has no such
+// time.
+struct TimeComparison {
+  Summary a, b;
+  std::optional<Ratio> ratio;
+};
+
+// Sums of some stages, a run each.
+TimeComparison CompareStages(const PairedSamples& samples, absl::Span<const Stage> stages,
+                             const BootstrapOptions& options = {});
+
+struct Comparison {
+  std::array<TimeComparison, kNumStages> stages;
+  TimeComparison wall;
+  Counters counters_a, counters_b;  // of the first pair
+  int64_t pairs = 0;
+  bool stopped = false;
+  Verdict verdict = Verdict::kTooFewPairs;  // on wall times
+};
+
+// kFailedPrecondition when there is no pair.
+absl::StatusOr<Comparison> Compare(const PairedSamples& samples,
+                                   const BootstrapOptions& options = {});
+
+}  // namespace voxconv::measure
+
+#endif  // VOXCONV_MEASURE_PAIRED_H_

@@ -1,0 +1,275 @@
+#include "measure/preset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/status_macros.h"
+#include "io/file_bytes.h"
+#include "measure/data_files.h"
+#include "measure/json_file.h"
+
+namespace voxconv::measure {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPresetVariable[] = "VOXCONV_PRESET_DIR";
+
+absl::Status CheckKeys(const Json& object, absl::string_view what,
+                       std::initializer_list<absl::string_view> allowed) {
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not an object"));
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "key '", key, "' of ", what, " is unknown; allowed are ", absl::StrJoin(allowed, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+// Reads object[key] into `value`; a key that is absent is an error only if `required`.
+absl::Status ReadString(const Json& object, const char* key, bool required, std::string& value) {
+  const auto found = object.find(key);
+  if (found == object.end()) {
+    if (!required) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("key '", key, "' is missing"));
+  }
+  if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key '", key, "' is ", found->dump(), "; it must be a text, not empty"));
+  }
+  value = found->get<std::string>();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HeuristicPlanner::Config> ParsePlanner(const Json& object) {
+  VOXCONV_RETURN_IF_ERROR(CheckKeys(
+      object, "planner", {"kind", "threshold", "fetch_on_demand", "gather_gemm_scatter"}));
+  std::string kind;
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "kind", true, kind));
+  if (kind != "heuristic") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("planner kind '", kind, "' is unknown; allowed is heuristic"));
+  }
+  HeuristicPlanner::Config planner;
+  if (const auto threshold = object.find("threshold"); threshold != object.end()) {
+    if (!threshold->is_number_unsigned() || threshold->get<uint64_t>() > (uint64_t{1} << 40)) {
+      return absl::InvalidArgumentError(absl::StrCat("planner threshold ", threshold->dump(),
+                                                     ": allowed are whole numbers 0 .. 2^40"));
+    }
+    planner.channel_threshold = threshold->get<int64_t>();
+  }
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "fetch_on_demand", true, planner.fetch_on_demand));
+  VOXCONV_RETURN_IF_ERROR(
+      ReadString(object, "gather_gemm_scatter", true, planner.gather_gemm_scatter));
+  return planner;
+}
+
+absl::StatusOr<std::vector<LayerOverride>> ParseLayers(const Json& object) {
+  if (!object.is_object()) return absl::InvalidArgumentError("layers is not an object");
+  std::vector<LayerOverride> layers;
+  for (const auto& [name, specs] : object.items()) {
+    VOXCONV_RETURN_IF_ERROR(
+        CheckKeys(specs, absl::StrCat("layer '", name, "'"), {"mapping", "dataflow"}));
+    LayerOverride layer{name, {}};
+    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "mapping", false, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "dataflow", false, layer.choice.dataflow));
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
+}
+
+// Replaces `spec` by "name:all=its,options=..."; an empty one stays empty. `part` tells where it
+// stands where the message of the registry, which names the family, does not.
+template <typename Plugin>
+absl::Status ResolveSpec(const PluginFamily<Plugin>& family, absl::string_view part,
+                         std::string& spec) {
+  if (spec.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<const Plugin>> plugin = family.Create(spec);
+  if (!plugin.ok()) return part.empty() ? plugin.status() : Prefix(part, plugin.status());
+  VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
+  const std::string options = (*plugin)->options().ToString();
+  spec = options.empty() ? parsed.name : absl::StrCat(parsed.name, ":", options);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  const bool complete = std::none_of(parts.begin(), parts.end(),
+                                     [](const std::string& part) { return part.empty(); });
+  if (parts.size() > 3 || !complete) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "configuration '", text, "': allowed are a preset (", absl::StrJoin(ListPresets(), ", "),
+        ") or MAPPING/DATAFLOW or MAPPING/DATAFLOW/OUTPUT_COORDS"));
+  }
+  Configuration configuration;
+  configuration.choice.mapping = parts[0];
+  configuration.choice.dataflow = parts[1];
+  configuration.choice.output_coords = parts.size() == 3 ? parts[2] : kDefaultOutputCoords;
+  return configuration;
+}
+
+}  // namespace
+
+std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
+  if (!configuration.plan.empty()) {
+    return std::make_shared<ListedPlanner>(configuration.plan, configuration.choice);
+  }
+  std::shared_ptr<const Planner> planner;
+  if (configuration.heuristic.has_value()) {
+    HeuristicPlanner::Config heuristic = *configuration.heuristic;
+    heuristic.mapping = configuration.choice.mapping;
+    heuristic.output_coords = configuration.choice.output_coords;
+    planner = std::make_shared<HeuristicPlanner>(std::move(heuristic));
+  } else {
+    planner = std::make_shared<FixedPlanner>(configuration.choice);
+  }
+  if (configuration.layers.empty()) return planner;
+  return std::make_shared<OverridePlanner>(std::move(planner), configuration.layers);
+}
+
+absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
+  VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
+  VOXCONV_RETURN_IF_ERROR(CheckKeys(
+      object, "the preset",
+      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"}));
+  Preset preset;
+  Configuration& configuration = preset.configuration;
+  configuration.choice.output_coords = kDefaultOutputCoords;
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "name", true, preset.name));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "summary", true, preset.summary));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "source", true, preset.source));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "mapping", true, configuration.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(ReadString(object, "dataflow", true, configuration.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(
+      ReadString(object, "output_coords", false, configuration.choice.output_coords));
+  if (const auto planner = object.find("planner"); planner != object.end()) {
+    VOXCONV_ASSIGN_OR_RETURN(configuration.heuristic, ParsePlanner(*planner));
+  }
+  if (const auto layers = object.find("layers"); layers != object.end()) {
+    VOXCONV_ASSIGN_OR_RETURN(configuration.layers, ParseLayers(*layers));
+  }
+  return preset;
+}
+
+std::vector<std::string> PresetDirectories() {
+  return DataDirectories(kPresetVariable, "presets", "presets");
+}
+
+std::vector<std::string> ListPresets() {
+  std::set<std::string> names;
+  for (const std::string& directory : PresetDirectories()) {
+    std::error_code error;
+    for (fs::directory_iterator it(directory, error), end; !error && it != end;
+         it.increment(error)) {
+      if (it->path().extension() == ".json") names.insert(it->path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
+  VOXCONV_RETURN_IF_ERROR(CheckDataDirectory(kPresetVariable));
+  const std::vector<std::string> names = ListPresets();
+  // Only listed names are looked for, so that no name can lead out of the folders.
+  if (!std::binary_search(names.begin(), names.end(), name)) {
+    return absl::NotFoundError(
+        absl::StrCat("preset '", name, "' is unknown; there are ", absl::StrJoin(names, ", ")));
+  }
+  for (const std::string& directory : PresetDirectories()) {
+    const fs::path path = fs::path(directory) / absl::StrCat(name, ".json");
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path.string()));
+    absl::StatusOr<Preset> preset = ParsePreset(text);
+    if (!preset.ok()) return Prefix(path.string(), preset.status());
+    if (preset->name != name) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path.string(), ": key 'name' is '", preset->name, "'; it must be the file's name"));
+    }
+    return preset;
+  }
+  return absl::NotFoundError(absl::StrCat("preset '", name, "' cannot be read"));
+}
+
+absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
+                                      const Registry& registry) {
+  Configuration resolved = configuration;
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "", resolved.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "", resolved.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.output_coords(), "", resolved.choice.output_coords));
+  if (resolved.heuristic.has_value()) {
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner fetch_on_demand",
+                                        resolved.heuristic->fetch_on_demand));
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner gather_gemm_scatter",
+                                        resolved.heuristic->gather_gemm_scatter));
+  }
+  for (LayerOverride& layer : resolved.layers) {
+    const std::string part = absl::StrCat("layer '", layer.pattern, "'");
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
+  }
+  for (PlannedLayer& layer : resolved.plan) {
+    const std::string part = absl::StrCat("layer '", layer.name, "'");
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
+    VOXCONV_RETURN_IF_ERROR(
+        ResolveSpec(registry.output_coords(), part, layer.choice.output_coords));
+  }
+  return resolved;
+}
+
+absl::StatusOr<Configuration> ResolveConfig(absl::string_view text, const Registry& registry) {
+  Configuration configuration;
+  if (text.find('/') != absl::string_view::npos) {
+    VOXCONV_ASSIGN_OR_RETURN(configuration, ParseSpecs(text));
+  } else {
+    absl::StatusOr<Preset> preset = LoadPreset(text);
+    if (absl::IsNotFound(preset.status())) {
+      return absl::NotFoundError(
+          absl::StrCat(preset.status().message(), "; or give MAPPING/DATAFLOW"));
+    }
+    if (!preset.ok()) return preset.status();
+    configuration = preset->configuration;
+  }
+  absl::StatusOr<Configuration> resolved = Resolve(configuration, registry);
+  if (!resolved.ok()) return Prefix(absl::StrCat("'", text, "'"), resolved.status());
+  return resolved;
+}
+
+Json ToJson(const Configuration& configuration) {
+  Json json = {{"mapping", configuration.choice.mapping},
+               {"dataflow", configuration.choice.dataflow},
+               {"output_coords", configuration.choice.output_coords}};
+  if (const std::optional<HeuristicPlanner::Config>& planner = configuration.heuristic) {
+    json["planner"] = {{"kind", "heuristic"},
+                       {"threshold", planner->channel_threshold},
+                       {"fetch_on_demand", planner->fetch_on_demand},
+                       {"gather_gemm_scatter", planner->gather_gemm_scatter}};
+  }
+  for (const LayerOverride& layer : configuration.layers) {
+    Json& specs = json["layers"][layer.pattern] = Json::object();
+    if (!layer.choice.mapping.empty()) specs["mapping"] = layer.choice.mapping;
+    if (!layer.choice.dataflow.empty()) specs["dataflow"] = layer.choice.dataflow;
+  }
+  for (const PlannedLayer& layer : configuration.plan) {
+    json["plan"][layer.name] = {{"mapping", layer.choice.mapping},
+                                {"dataflow", layer.choice.dataflow},
+                                {"output_coords", layer.choice.output_coords}};
+  }
+  return json;
+}
+
+}  // namespace voxconv::measure

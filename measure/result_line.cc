@@ -1,0 +1,183 @@
+#include "measure/result_line.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/status_macros.h"
+#include "measure/build_info.h"
+
+namespace voxconv::measure {
+namespace {
+
+Json FirstLine(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return nullptr;
+  return line;
+}
+
+// The fastest core's clock at this moment, in MHz.
+Json CpuClock() {
+  std::ifstream file("/proc/cpuinfo");
+  double fastest = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!absl::StartsWith(line, "cpu MHz")) continue;
+    double mhz = 0;
+    if (absl::SimpleAtod(line.substr(line.find(':') + 1), &mhz)) fastest = std::max(fastest, mhz);
+  }
+  if (fastest == 0) return nullptr;
+  return fastest;
+}
+
+Json Machine() {
+  utsname name{};
+  if (uname(&name) != 0) return nullptr;
+  return absl::StrCat(name.nodename, ", ", name.sysname, " ", name.release, " ", name.machine);
+}
+
+void HashWord(uint32_t word, uint64_t& hash) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    hash = (hash ^ (word >> shift & 0xff)) * 0x100000001b3;
+  }
+}
+
+Json SummaryToJson(const Summary& summary) {
+  return {{"median", summary.median}, {"p10", summary.p10}, {"p90", summary.p90}};
+}
+
+Json DescribeSide(const Comparison& comparison, const std::vector<Measurement>& runs,
+                  Summary TimeComparison::*side, const Counters& counters) {
+  Json stages = Json::object();
+  for (int i = 0; i < kNumStages; ++i) {
+    if (runs.front().profile.visits[i] == 0) continue;
+    stages[std::string(ToString(static_cast<Stage>(i)))] =
+        SummaryToJson(comparison.stages[i].*side);
+  }
+  Json samples = Json::array();
+  for (const Measurement& run : runs) samples.push_back(run.wall_ms);
+  return {{"wall_ms", SummaryToJson(comparison.wall.*side)},
+          {"stages_ms", std::move(stages)},
+          {"wall_ms_samples", std::move(samples)},
+          {"counters", ToJson(counters)}};
+}
+
+absl::StatusOr<int> OpenForAppending(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file >= 0) return file;
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot open ", path, " for writing: ", std::strerror(errno)));
+}
+
+// Whether a program was cut short within the file's last line. What is no file on a disk has none.
+bool EndsWithinLine(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  char last = '\n';
+  return file.seekg(-1, std::ios::end) && file.get(last) && last != '\n';
+}
+
+}  // namespace
+
+Json DescribeProvenance(const Backend& backend) {
+  const BuildInfo build = GetBuildInfo();
+  return {{"commit", build.commit},
+          {"dirty", build.dirty},
+          {"compiler", build.compiler},
+          {"build_type", build.build_type},
+          {"machine", Machine()},
+          {"backend", std::string(ToString(backend.kind()))},
+          {"device", backend.DeviceName()},
+          {"driver", nullptr},
+          {"cpu_governor", FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
+          {"cpu_clock_mhz", CpuClock()},
+          {"time_utc", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())}};
+}
+
+std::string HashInput(absl::Span<const std::array<int32_t, 4>> coordinates,
+                      absl::Span<const float> features) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::array<int32_t, 4>& row : coordinates) {
+    for (int32_t value : row) HashWord(static_cast<uint32_t>(value), hash);
+  }
+  for (float value : features) HashWord(std::bit_cast<uint32_t>(value), hash);
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+}
+
+Json ToJson(const Counters& c) {
+  return {{"queries", c.queries},
+          {"true_pairs", c.true_pairs},
+          {"padded_pairs", c.padded_pairs},
+          {"bytes_read", c.bytes_read},
+          {"bytes_written", c.bytes_written},
+          {"launches", c.launches},
+          {"index_bytes", c.index_bytes},
+          {"peak_workspace", c.peak_workspace}};
+}
+
+Json ToJson(const Ratio& ratio) {
+  return {{"ratio", ratio.value}, {"low", ratio.low}, {"high", ratio.high}};
+}
+
+Json ToJson(const Comparison& comparison, const PairedSamples& samples) {
+  Json stage_speedups = Json::object();
+  for (int i = 0; i < kNumStages; ++i) {
+    const std::optional<Ratio>& ratio = comparison.stages[i].ratio;
+    if (!ratio.has_value()) continue;
+    stage_speedups[std::string(ToString(static_cast<Stage>(i)))] = ToJson(*ratio);
+  }
+  Json line = {{"pairs", comparison.pairs},
+               {"stopped", comparison.stopped},
+               {"verdict", std::string(ToString(comparison.verdict))},
+               {"speedup", nullptr},
+               {"stage_speedups", std::move(stage_speedups)}};
+  if (comparison.wall.ratio.has_value()) line["speedup"] = ToJson(*comparison.wall.ratio);
+  line["a"] = DescribeSide(comparison, samples.a, &TimeComparison::a, comparison.counters_a);
+  line["b"] = DescribeSide(comparison, samples.b, &TimeComparison::b, comparison.counters_b);
+  return line;
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
+  close(file);
+  return absl::OkStatus();
+}
+
+absl::Status AppendLine(const std::string& path, const Json& line) {
+  VOXCONV_ASSIGN_OR_RETURN(const int file, OpenForAppending(path));
+  // Until it is closed: what another program is just writing is no unfinished line. A file system
+  // without locks leaves it at the one write.
+  (void)flock(file, LOCK_EX);
+  // A file name may hold bytes that are no UTF-8; they become U+FFFD instead of an exception.
+  const std::string text =
+      absl::StrCat(EndsWithinLine(path) ? "\n" : "",
+                   line.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+  const ssize_t written = write(file, text.data(), text.size());
+  const int write_error = errno;
+  const int closed = close(file);
+  if (written < 0 || closed != 0) {
+    return absl::DataLossError(absl::StrCat("cannot write to ", path, ": ",
+                                            std::strerror(written < 0 ? write_error : errno)));
+  }
+  if (static_cast<size_t>(written) != text.size()) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": only ", written, " of ", text.size(), " bytes were written"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::measure

@@ -1,0 +1,298 @@
+#include "tune/candidates.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "measure/json_file.h"
+#include "nlohmann/json.hpp"
+
+namespace voxconv::tune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using OptionValues = std::vector<std::pair<std::string, std::string>>;
+
+void AddOnce(std::vector<std::string>& specs, std::string spec) {
+  if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(std::move(spec));
+}
+
+template <typename Plugin>
+std::vector<std::string> Defaults(const PluginFamily<Plugin>& family) {
+  std::vector<std::string> specs;
+  for (const auto& [name, entry] : family.entries()) specs.push_back(name);
+  return specs;
+}
+
+// Enum options and extra variants; bool options stay at their defaults.
+std::vector<std::string> WorkingVariants(const PluginFamily<Dataflow>& family) {
+  std::vector<std::string> specs = family.EnumVariants();
+  for (const auto& [name, entry] : family.entries()) {
+    for (const std::string& extra : entry.description.extra_variants) {
+      const auto spec = family.Canonical(absl::StrCat(name, ":", extra));
+      if (spec.ok() && family.Create(*spec).ok()) AddOnce(specs, *spec);
+    }
+  }
+  return specs;
+}
+
+std::vector<OptionGrid> PaperGrids() {
+  constexpr char kName[] = "gather_gemm_scatter";
+  return {{kName,
+           {"grouping", {"adaptive", "sorted_adaptive"}},
+           {{"epsilon", {"0", "0.15", "0.3", "0.5", "1"}},
+            {"threshold", {"0", "4096", "16384", "65536", "1048576"}}}},
+          {kName, {}, {{"tile", {"divisors(c_in)"}}}},
+          {kName, {}, {{"scatter_tile", {"divisors(c_out)"}}}}};
+}
+
+// "a=1,b=2" to pairs; the text is canonical, so it has no empty or repeated entries.
+OptionValues SplitOptions(absl::string_view text) {
+  OptionValues values;
+  for (absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> value =
+        absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    values.push_back(value);
+  }
+  return values;
+}
+
+void Set(OptionValues& values, const std::string& option, const std::string& value) {
+  const auto known = std::find_if(values.begin(), values.end(),
+                                  [&](const auto& entry) { return entry.first == option; });
+  if (known == values.end()) {
+    values.emplace_back(option, value);
+  } else {
+    known->second = value;
+  }
+}
+
+std::vector<std::string> Divisors(int64_t n) {
+  std::vector<std::string> divisors;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) divisors.push_back(absl::StrCat(d));
+  }
+  return divisors;
+}
+
+std::vector<std::string> ValuesOf(const GridAxis& axis, int64_t c_in, int64_t c_out) {
+  std::vector<std::string> values;
+  for (const std::string& value : axis.values) {
+    std::vector<std::string> some = {value};
+    if (value == "divisors(c_in)") some = Divisors(c_in);
+    if (value == "divisors(c_out)") some = Divisors(c_out);
+    for (std::string& one : some) AddOnce(values, std::move(one));
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseTexts(const Json& array, absl::string_view what) {
+  std::vector<std::string> texts;
+  if (array.is_array()) {
+    for (const Json& entry : array) {
+      if (entry.is_string()) texts.push_back(entry.get<std::string>());
+      if (entry.is_number()) texts.push_back(entry.dump());
+      if (entry.is_boolean()) texts.push_back(entry.dump());
+    }
+  }
+  if (!array.is_array() || texts.empty() || texts.size() != array.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key '", what, "' must be a list of one or more texts or numbers"));
+  }
+  return texts;
+}
+
+absl::Status CheckKeys(const Json& object, absl::string_view what,
+                       std::initializer_list<absl::string_view> allowed) {
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not an object"));
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "key '", key, "' of ", what, " is unknown; allowed are ", absl::StrJoin(allowed, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Plugin>
+absl::Status ParseSpecs(const Json& object, const char* key, const PluginFamily<Plugin>& family,
+                        std::vector<std::string>& specs) {
+  const auto found = object.find(key);
+  if (found == object.end()) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<std::string> texts, ParseTexts(*found, key));
+  specs.clear();
+  for (const std::string& text : texts) {
+    VOXCONV_RETURN_IF_ERROR(family.Create(text).status());
+    VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(text));
+    AddOnce(specs, std::move(canonical));
+  }
+  return absl::OkStatus();
+}
+
+// A value that no candidate could have would leave nothing to search, without a word.
+absl::Status CheckValues(const GridAxis& axis, const PluginFamily<Dataflow>& family,
+                         const PluginDescription& dataflow) {
+  const bool is_int = dataflow.options.Find(axis.option)->type == OptionSpec::Type::kInt;
+  for (const std::string& value : axis.values) {
+    if (is_int && (value == "divisors(c_in)" || value == "divisors(c_out)")) continue;
+    const auto spec = family.Canonical(absl::StrCat(dataflow.name, ":", axis.option, "=", value));
+    if (spec.ok() && !absl::StrContains(value, ',')) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: option '", axis.option, "' of ", dataflow.name, " is '", value,
+                     "'; allowed are ", dataflow.options.Find(axis.option)->Allowed(),
+                     is_int ? ", divisors(c_in) and divisors(c_out)" : ""));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<GridAxis>> ParseAxes(const Json& object, const char* what,
+                                                const PluginFamily<Dataflow>& family,
+                                                const PluginDescription& dataflow) {
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat("key '", what, "' of a grid is not an object"));
+  }
+  std::vector<GridAxis> axes;
+  for (const auto& [option, values] : object.items()) {
+    if (dataflow.options.Find(option) == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("grid: ", dataflow.name, " has no option '", option, "'"));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> texts, ParseTexts(values, option));
+    axes.push_back({option, std::move(texts)});
+    VOXCONV_RETURN_IF_ERROR(CheckValues(axes.back(), family, dataflow));
+  }
+  return axes;
+}
+
+absl::StatusOr<OptionGrid> ParseGrid(const Json& object, const PluginFamily<Dataflow>& family) {
+  VOXCONV_RETURN_IF_ERROR(CheckKeys(object, "a grid", {"dataflow", "where", "axes"}));
+  if (!object.contains("dataflow") || !object["dataflow"].is_string() || !object.contains("axes")) {
+    return absl::InvalidArgumentError("a grid needs the keys 'dataflow', a text, and 'axes'");
+  }
+  OptionGrid grid{object["dataflow"].get<std::string>(), {}, {}};
+  VOXCONV_RETURN_IF_ERROR(family.Create(grid.dataflow).status());
+  const auto entry = family.entries().find(grid.dataflow);
+  if (entry == family.entries().end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: dataflow '", grid.dataflow, "': a name without options is needed"));
+  }
+  const PluginDescription& description = entry->second.description;
+  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ParseAxes(object["axes"], "axes", family, description));
+  if (object.contains("where")) {
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<GridAxis> where,
+                             ParseAxes(object["where"], "where", family, description));
+    if (where.size() != 1) {
+      return absl::InvalidArgumentError("key 'where' of a grid: one option is allowed");
+    }
+    grid.where = std::move(where[0]);
+  }
+  return grid;
+}
+
+}  // namespace
+
+Candidates DefaultCandidates(const Registry& registry, bool quick) {
+  if (quick) {
+    return {Defaults(registry.mappings()),
+            Defaults(registry.dataflows()),
+            Defaults(registry.output_coords()),
+            {}};
+  }
+  return {registry.mappings().Variants(), WorkingVariants(registry.dataflows()),
+          registry.output_coords().Variants(), PaperGrids()};
+}
+
+absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registry& registry,
+                                           const Candidates& defaults) {
+  VOXCONV_ASSIGN_OR_RETURN(const Json object, measure::ParseJson(json));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckKeys(object, "the candidates", {"mappings", "dataflows", "output_coords", "grids"}));
+  Candidates candidates = defaults;
+  VOXCONV_RETURN_IF_ERROR(ParseSpecs(object, "mappings", registry.mappings(), candidates.mappings));
+  VOXCONV_RETURN_IF_ERROR(
+      ParseSpecs(object, "dataflows", registry.dataflows(), candidates.dataflows));
+  VOXCONV_RETURN_IF_ERROR(
+      ParseSpecs(object, "output_coords", registry.output_coords(), candidates.output_coords));
+  const auto grids = object.find("grids");
+  if (object.contains("dataflows") || grids != object.end()) candidates.grids.clear();
+  if (grids == object.end()) return candidates;
+  if (!grids->is_array()) return absl::InvalidArgumentError("key 'grids' is not a list");
+  for (const Json& grid : *grids) {
+    VOXCONV_ASSIGN_OR_RETURN(OptionGrid parsed, ParseGrid(grid, registry.dataflows()));
+    candidates.grids.push_back(std::move(parsed));
+  }
+  return candidates;
+}
+
+template <typename Plugin>
+absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Plugin>& family,
+                                                const std::vector<std::string>& candidates,
+                                                const std::vector<std::string>& wanted) {
+  std::vector<std::string> narrowed;
+  for (const std::string& spec : wanted) {
+    VOXCONV_RETURN_IF_ERROR(family.Create(spec).status());
+    VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(spec));
+    const size_t before = narrowed.size();
+    if (!absl::StrContains(spec, ':')) {
+      for (const std::string& candidate : candidates) {
+        if (candidate == spec || absl::StartsWith(candidate, absl::StrCat(spec, ":"))) {
+          AddOnce(narrowed, candidate);
+        }
+      }
+    }
+    if (narrowed.size() == before) AddOnce(narrowed, std::move(canonical));
+  }
+  return narrowed;
+}
+
+template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Mapping>&,
+                                                         const std::vector<std::string>&,
+                                                         const std::vector<std::string>&);
+template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Dataflow>&,
+                                                         const std::vector<std::string>&,
+                                                         const std::vector<std::string>&);
+template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<OutputCoords>&,
+                                                         const std::vector<std::string>&,
+                                                         const std::vector<std::string>&);
+
+std::vector<std::string> Expand(const OptionGrid& grid, const std::string& base, int64_t c_in,
+                                int64_t c_out, const PluginFamily<Dataflow>& family) {
+  const auto plugin = family.Create(base);
+  const absl::StatusOr<PluginSpec> parsed = ParsePluginSpec(base);
+  if (!plugin.ok() || !parsed.ok() || parsed->name != grid.dataflow) return {};
+  const OptionValues options = SplitOptions((*plugin)->options().ToString());
+  if (!grid.where.option.empty()) {
+    const bool applies = std::any_of(options.begin(), options.end(), [&](const auto& entry) {
+      const std::vector<std::string>& values = grid.where.values;
+      return entry.first == grid.where.option &&
+             std::find(values.begin(), values.end(), entry.second) != values.end();
+    });
+    if (!applies) return {};
+  }
+  std::vector<OptionValues> product = {options};
+  for (const GridAxis& axis : grid.axes) {
+    std::vector<OptionValues> longer;
+    for (const OptionValues& before : product) {
+      for (const std::string& value : ValuesOf(axis, c_in, c_out)) {
+        Set(longer.emplace_back(before), axis.option, value);
+      }
+    }
+    product = std::move(longer);
+  }
+  std::vector<std::string> specs;
+  for (const OptionValues& values : product) {
+    const std::string text =
+        absl::StrCat(grid.dataflow, ":", absl::StrJoin(values, ",", absl::PairFormatter("=")));
+    const auto canonical = family.Canonical(text);
+    // What the plugin refuses, such as a tile past its range, is no candidate.
+    if (canonical.ok() && family.Create(*canonical).ok()) AddOnce(specs, *canonical);
+  }
+  return specs;
+}
+
+}  // namespace voxconv::tune

@@ -1,0 +1,349 @@
+#include "tune/index_tuner.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/convolution.h"
+#include "measure/layer_work.h"
+
+namespace voxconv::tune {
+namespace {
+
+// Conversions do not compete with each other: all are needed as costs, roughly.
+constexpr int kConversionRepeats = 5;
+
+struct NamedMapping {
+  std::string spec;
+  std::unique_ptr<const Mapping> mapping;
+};
+
+// What of an emitted map decides the cost of converting it.
+struct MapForm {
+  LayoutRequest layout;
+  bool has_masks = false;
+  bool counts_known = true;
+  friend bool operator==(const MapForm&, const MapForm&) = default;
+};
+
+MapForm FormOf(const KernelMap& map) {
+  MapForm form{map.layout(), false, map.counts_known()};
+  if (map.layout().layout == MapLayout::kNeighbourTable) {
+    form.has_masks = !map.As<NeighbourTable>().masks.empty();
+  }
+  return form;
+}
+
+int PositionOf(const LayoutRequest& layout, std::vector<LayoutRequest>& layouts) {
+  const auto known = std::find(layouts.begin(), layouts.end(), layout);
+  if (known != layouts.end()) return static_cast<int>(known - layouts.begin());
+  layouts.push_back(layout);
+  return static_cast<int>(layouts.size()) - 1;
+}
+
+// One map: its queries, its layers, its conversions.
+class MapTuner {
+ public:
+  MapTuner(const SearchSetup& setup, const IndexGroup& index, const MapGroup& group,
+           absl::Span<const NamedMapping> mappings, absl::Span<const CoordinateSetPtr> coordinates,
+           const std::function<absl::Status()>& step, std::vector<Rejected>& rejected)
+      : setup_(setup),
+        group_(group),
+        node_(setup.graph.node(group.node)),
+        mappings_(mappings),
+        inputs_(*coordinates[index.coordinates]),
+        outputs_(*coordinates[group.outputs]),
+        step_(step),
+        rejected_(rejected) {
+    costs_.query_ms.assign(mappings.size(), kNoTime);
+    costs_.form.assign(mappings.size(), 0);
+  }
+
+  absl::Status Run() {
+    VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create(node_.geometry));
+    if (absl::Status status = MakeTrustedMap(); !status.ok()) {
+      return At(absl::StrCat("layer '", node_.name, "'"), status);
+    }
+    std::vector<int> passed;
+    for (int i = 0; i < static_cast<int>(mappings_.size()); ++i) {
+      if (Passes(i)) passed.push_back(i);
+    }
+    RaceQueries(passed);
+    VOXCONV_RETURN_IF_ERROR(step_());
+    VOXCONV_RETURN_IF_ERROR(TuneShapes(/*transposed=*/false, *trusted_, costs_.forward));
+    if (HasTransposed()) VOXCONV_RETURN_IF_ERROR(TuneTransposed());
+    if (group_.read_as_pairs) costs_.pairs_layout = PositionOf({}, layouts_);
+    return MeasureConversions();
+  }
+
+  MapCosts TakeCosts() { return std::move(costs_); }
+  std::vector<std::vector<TimedDataflow>> TakeDataflows() { return std::move(dataflows_); }
+
+ private:
+  const ExecutionContext& context() const { return setup_.context; }
+  MapProblem problem() const { return {inputs_, outputs_, *geometry_}; }
+  bool HasTransposed() const {
+    return std::any_of(group_.shapes.begin(), group_.shapes.end(),
+                       [](const ShapeGroup& shape) { return shape.transposed; });
+  }
+
+  absl::Status MakeTrustedMap() {
+    VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+                             setup_.registry.mappings().Create(setup_.trusted.mapping));
+    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                             setup_.registry.dataflows().Create(setup_.trusted.dataflow));
+    for (const ShapeGroup& shape : group_.shapes) {
+      VOXCONV_RETURN_IF_ERROR(CheckTrusted(*mapping, *dataflow, shape));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, BuildKernelMap(*mapping, problem(), {}, context()));
+    trusted_.emplace(std::move(pairs), context());
+    return absl::OkStatus();
+  }
+
+  // On the finer side's rows, where strided and inverse layers are the same problem.
+  absl::Status CheckTrusted(const Mapping& mapping, const Dataflow& dataflow,
+                            const ShapeGroup& shape) const {
+    const ConvShape conv{shape.c_in, shape.c_out, setup_.dtype};
+    const Support support = dataflow.Supports(conv, context().backend->kind());
+    if (!support.ok) {
+      return absl::UnimplementedError(
+          absl::StrCat("dataflow '", setup_.trusted.dataflow, "': ", support.reason));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
+                             CopyToHost(inputs_.rows(), context()));
+    const Node& node = setup_.graph.node(shape.layers[0]);
+    const absl::Status held = CheckOnCrop(mapping, dataflow, node.geometry, rows,
+                                          inputs_.tensor_stride(), conv, context());
+    if (held.ok()) return held;
+    return At(absl::StrCat("trusted ", setup_.trusted.mapping, "/", setup_.trusted.dataflow), held);
+  }
+
+  void Reject(int mapping, const absl::Status& why) {
+    rejected_.push_back({node_.name, mappings_[mapping].spec, std::string(why.message())});
+  }
+
+  absl::Status CheckMap(int i) {
+    const Mapping& mapping = *mappings_[i].mapping;
+    VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping.BuildIndex(inputs_, context()));
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapping.Query(*index, problem(), context()));
+    const MapForm form = FormOf(map);
+    std::optional<KernelMap> pairs;
+    if (map.layout() != LayoutRequest{}) {
+      VOXCONV_ASSIGN_OR_RETURN(pairs, context().backend->ConvertKernelMap(map, {}, context()));
+    }
+    VOXCONV_RETURN_IF_ERROR(
+        measure::ComparePairs(pairs.has_value() ? *pairs : map, trusted_->pairs(), context()));
+    const auto known = std::find(forms_.begin(), forms_.end(), form);
+    costs_.form[i] = static_cast<int>(known - forms_.begin());
+    if (known == forms_.end()) forms_.push_back(form);
+    return absl::OkStatus();
+  }
+
+  bool Passes(int i) {
+    const Support support = mappings_[i].mapping->Supports(*geometry_, context().backend->kind());
+    if (!support.ok) return false;
+    const absl::Status status = CheckMap(i);
+    if (!status.ok()) Reject(i, status);
+    return status.ok();
+  }
+
+  // Only one index lives at a time: some take gigabytes.
+  void RaceQueries(const std::vector<int>& passed) {
+    std::unique_ptr<MapIndex> index;
+    std::vector<Contestant> contestants;
+    for (int i : passed) {
+      const Mapping& mapping = *mappings_[i].mapping;
+      contestants.push_back({absl::StrCat(node_.name, "/query/", mappings_[i].spec),
+                             [&] { return mapping.Query(*index, problem(), context()).status(); },
+                             [&]() -> absl::Status {
+                               index = nullptr;
+                               VOXCONV_ASSIGN_OR_RETURN(index,
+                                                        mapping.BuildIndex(inputs_, context()));
+                               return absl::OkStatus();
+                             }});
+    }
+    const std::vector<Finish> finishes = Race(contestants, setup_.race, setup_.stopwatch);
+    for (size_t i = 0; i < passed.size(); ++i) {
+      if (!finishes[i].status.ok()) Reject(passed[i], finishes[i].status);
+      costs_.query_ms[passed[i]] = finishes[i].ms;
+    }
+  }
+
+  absl::Status TuneShapes(bool transposed, LayoutCache& maps, std::vector<ShapeCosts>& costs) {
+    dataflows_.resize(group_.shapes.size());
+    for (size_t i = 0; i < group_.shapes.size(); ++i) {
+      const ShapeGroup& shape = group_.shapes[i];
+      if (shape.transposed != transposed) continue;
+      const std::string& layer = setup_.graph.node(shape.layers[0]).name;
+      absl::StatusOr<std::vector<TimedDataflow>> timed =
+          TuneShape(setup_, shape, layer, maps, rejected_);
+      if (!timed.ok()) return At(absl::StrCat("layer '", layer, "'"), timed.status());
+      ShapeCosts& shape_costs = costs.emplace_back();
+      shape_costs.layers = static_cast<int64_t>(shape.layers.size());
+      for (const TimedDataflow& candidate : *timed) {
+        shape_costs.candidates.push_back(
+            {PositionOf(candidate.layout, layouts_), candidate.ms, candidate.plan_ms});
+      }
+      dataflows_[i] = *std::move(timed);
+      VOXCONV_RETURN_IF_ERROR(step_());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TuneTransposed() {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                             context().backend->TransposeKernelMap(trusted_->pairs(), context()));
+    transposed_.emplace(std::move(map), context());
+    return TuneShapes(/*transposed=*/true, *transposed_, costs_.transposed);
+  }
+
+  // A mapping that emits the form: the fastest, which is the likeliest to be taken.
+  int Representative(int form) const {
+    int fastest = -1;
+    for (int i = 0; i < static_cast<int>(mappings_.size()); ++i) {
+      if (costs_.query_ms[i] == kNoTime || costs_.form[i] != form) continue;
+      if (fastest < 0 || costs_.query_ms[i] < costs_.query_ms[fastest]) fastest = i;
+    }
+    return fastest;
+  }
+
+  // Median time of `convert` on a map as the mapping emits it, fresh every time: what a conversion
+  // finds out about a map, such as its counts, stays with it.
+  double TimeFresh(int mapping_index, const std::string& name,
+                   const std::function<absl::Status(const KernelMap&)>& convert) {
+    const Mapping& mapping = *mappings_[mapping_index].mapping;
+    std::unique_ptr<MapIndex> index;
+    KernelMap map;
+    const Contestant contestant{
+        name, [&] { return convert(map); },
+        [&]() -> absl::Status {
+          if (index == nullptr) {
+            VOXCONV_ASSIGN_OR_RETURN(index, mapping.BuildIndex(inputs_, context()));
+          }
+          VOXCONV_ASSIGN_OR_RETURN(map, mapping.Query(*index, problem(), context()));
+          return absl::OkStatus();
+        },
+        /*repeatable=*/false};
+    RaceOptions options = setup_.race;
+    options.repeats = std::min(options.repeats, kConversionRepeats);
+    return Race({contestant}, options, setup_.stopwatch)[0].ms;
+  }
+
+  absl::Status MeasureConversions() {
+    Backend& backend = *context().backend;
+    for (int form = 0; form < static_cast<int>(forms_.size()); ++form) {
+      costs_.convert_ms.emplace_back(layouts_.size(), kNoTime);
+      costs_.transpose_ms.push_back(kNoTime);
+      const int mapping = Representative(form);
+      if (mapping < 0) continue;
+      for (size_t layout = 0; layout < layouts_.size(); ++layout) {
+        const LayoutRequest& request = layouts_[layout];
+        costs_.convert_ms[form][layout] =
+            request == forms_[form].layout
+                ? 0
+                : TimeFresh(mapping, absl::StrCat(node_.name, "/convert"),
+                            [&](const KernelMap& map) {
+                              return backend.ConvertKernelMap(map, request, context()).status();
+                            });
+      }
+      if (!HasTransposed()) continue;
+      costs_.transpose_ms[form] =
+          TimeFresh(mapping, absl::StrCat(node_.name, "/transpose"), [&](const KernelMap& map) {
+            return backend.TransposeKernelMap(map, context()).status();
+          });
+    }
+    MeasureTransposedConversions();
+    return step_();
+  }
+
+  // A transposed map is canonical pairs, whatever it was made from.
+  void MeasureTransposedConversions() {
+    costs_.convert_transposed_ms.assign(layouts_.size(), kNoTime);
+    if (!HasTransposed()) return;
+    RaceOptions options = setup_.race;
+    options.repeats = std::min(options.repeats, kConversionRepeats);
+    for (size_t layout = 0; layout < layouts_.size(); ++layout) {
+      const LayoutRequest& request = layouts_[layout];
+      double& ms = costs_.convert_transposed_ms[layout];
+      if (request == transposed_->pairs().layout()) {
+        ms = 0;
+        continue;
+      }
+      const Contestant contestant{absl::StrCat(node_.name, "/convert transposed"), [&] {
+                                    return context()
+                                        .backend
+                                        ->ConvertKernelMap(transposed_->pairs(), request, context())
+                                        .status();
+                                  }};
+      ms = Race({contestant}, options, setup_.stopwatch)[0].ms;
+    }
+  }
+
+  const SearchSetup& setup_;
+  const MapGroup& group_;
+  const Node& node_;
+  absl::Span<const NamedMapping> mappings_;
+  const CoordinateSet& inputs_;
+  const CoordinateSet& outputs_;
+  const std::function<absl::Status()>& step_;
+  std::vector<Rejected>& rejected_;
+  std::optional<ConvGeometry> geometry_;
+  std::optional<LayoutCache> trusted_, transposed_;
+  std::vector<MapForm> forms_;
+  std::vector<LayoutRequest> layouts_;
+  MapCosts costs_;
+  std::vector<std::vector<TimedDataflow>> dataflows_;
+};
+
+// Whether the mapping serves any map of the group; the others have no time.
+bool Serves(const Mapping& mapping, const SearchSetup& setup, const IndexGroup& group) {
+  return std::any_of(group.maps.begin(), group.maps.end(), [&](const MapGroup& map) {
+    const auto geometry = ConvGeometry::Create(setup.graph.node(map.node).geometry);
+    return geometry.ok() && mapping.Supports(*geometry, setup.context.backend->kind()).ok;
+  });
+}
+
+std::vector<double> RaceBuilds(const SearchSetup& setup, const std::vector<NamedMapping>& mappings,
+                               const CoordinateSet& inputs) {
+  std::vector<Contestant> contestants;
+  contestants.reserve(mappings.size());
+  for (const NamedMapping& named : mappings) {
+    contestants.push_back({absl::StrCat("build/", named.spec), [&] {
+                             return named.mapping->BuildIndex(inputs, setup.context).status();
+                           }});
+  }
+  std::vector<double> ms;
+  ms.reserve(mappings.size());
+  for (const Finish& finish : Race(contestants, setup.race, setup.stopwatch)) {
+    ms.push_back(finish.ms);
+  }
+  return ms;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup& group,
+                                     absl::Span<const CoordinateSetPtr> coordinates,
+                                     const std::function<absl::Status()>& step,
+                                     std::vector<Rejected>& rejected) {
+  std::vector<NamedMapping> mappings;
+  IndexTimes times;
+  for (const std::string& spec : setup.candidates.mappings) {
+    VOXCONV_ASSIGN_OR_RETURN(auto mapping, setup.registry.mappings().Create(spec));
+    if (!Serves(*mapping, setup, group)) continue;
+    times.mappings.push_back(spec);
+    mappings.push_back({spec, std::move(mapping)});
+  }
+  times.costs.build_ms = RaceBuilds(setup, mappings, *coordinates[group.coordinates]);
+  for (const MapGroup& map : group.maps) {
+    MapTuner tuner(setup, group, map, mappings, coordinates, step, rejected);
+    VOXCONV_RETURN_IF_ERROR(tuner.Run());
+    times.costs.maps.push_back(tuner.TakeCosts());
+    times.dataflows.push_back(tuner.TakeDataflows());
+  }
+  return times;
+}
+
+}  // namespace voxconv::tune

@@ -1,0 +1,35 @@
+// Which case was running when the program died.
+#ifndef VOXCONV_VERIFY_CRASH_REPORT_H_
+#define VOXCONV_VERIFY_CRASH_REPORT_H_
+
+#include <signal.h>
+
+#include <array>
+#include <string>
+
+namespace voxconv::verify {
+
+// While it lives, a signal that ends the program (a segmentation fault, a failed check) first
+// writes one line with the case's id to standard error; then it is dealt with as before. One at a
+// time.
+class CrashReport {
+ public:
+  CrashReport();
+  ~CrashReport();
+  CrashReport(const CrashReport&) = delete;
+  CrashReport& operator=(const CrashReport&) = delete;
+
+  // `id` must live until the next call, or until this ends.
+  void SetCase(const std::string& id);
+
+ private:
+  static constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  static void Handle(int signal);
+
+  static const std::string* volatile case_id_;
+  static std::array<struct sigaction, kSignals.size()> before_;
+};
+
+}  // namespace voxconv::verify
+
+#endif  // VOXCONV_VERIFY_CRASH_REPORT_H_

@@ -1,0 +1,197 @@
+// Output coordinates, kernel maps and their layouts: exact or wrong.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "verify/matrix.h"
+
+namespace voxconv::verify {
+namespace {
+
+// What a set says of itself other than `expected` of the same rows does; null where nothing.
+const char* WrongProperty(const CoordinateSet& set, const CoordinateSet& expected) {
+  if (!set.sorted()) return "order";
+  if (set.tensor_stride() != expected.tensor_stride()) return "tensor stride";
+  if (set.num_batches() != expected.num_batches()) return "number of batches";
+  return set.bounds() == expected.bounds() ? nullptr : "bounds";
+}
+
+absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr outputs,
+      NonNull(plugin.Compute(*inputs, problem.geometry, context), "output_coords: Compute"));
+  VOXCONV_ASSIGN_OR_RETURN(auto rows, CopyToHost(outputs->rows(), context));
+  if (rows != problem.outputs) {
+    const auto differ =
+        std::mismatch(rows.begin(), rows.end(), problem.outputs.begin(), problem.outputs.end());
+    return absl::InternalError(
+        absl::StrCat(rows.size(), " output rows, the reference has ", problem.outputs.size(),
+                     "; row ", differ.first - rows.begin(), " is the first that differs"));
+  }
+  // What the set says of itself must hold: mappings rely on it.
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr checked,
+      CoordinateSet::Create(rows, problem.geometry.output_tensor_stride(), context));
+  if (const char* wrong = WrongProperty(*outputs, *checked); wrong != nullptr) {
+    return absl::InternalError(
+        absl::StrCat("the rows are right, but not what the output set says of its ", wrong));
+  }
+  return absl::OkStatus();
+}
+
+Outcome RunCoordsCase(const Environment& environment, const std::string& spec,
+                      const Problem& problem) {
+  const auto plugin = environment.registry->output_coords().Create(spec);
+  if (!plugin.ok()) return Outcome::From(plugin.status());
+  const Support support = (*plugin)->Supports(problem.geometry, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  return Outcome::From(CheckCoords(**plugin, problem, ContextOf(*environment.backend)));
+}
+
+absl::Status CheckMap(const absl::StatusOr<KernelMap>& queried, const Problem& problem,
+                      const ExecutionContext& context) {
+  if (!queried.ok()) return queried.status();
+  const KernelMap& map = *queried;
+  if (map.identity_offset() != problem.geometry.center() ||
+      map.symmetric() != problem.geometry.symmetric()) {
+    return absl::InternalError("identity offset or symmetry of the map are wrong");
+  }
+  return CompareMaps(map, problem.map, context);
+}
+
+Outcome RunMapCase(const Environment& environment, const std::string& spec,
+                   const Problem& problem) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
+  if (!support.ok) return Outcome::Skipped(support.reason);
+  const ExecutionContext context = ContextOf(*environment.backend);
+  return Outcome::From(CheckMap(QueryValidMap(**mapping, problem, context), problem, context),
+                       problem);
+}
+
+// The problems have the same inputs. What an index keeps of the geometry that it is asked with
+// first shows with the next one.
+absl::Status CheckReusedIndex(const Mapping& mapping, absl::Span<const Problem* const> problems,
+                              const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problems[0]->MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
+                           NonNull(mapping.BuildIndex(*inputs, context), "mapping: BuildIndex"));
+  for (const Problem* problem : problems) {
+    const absl::Status status =
+        CheckMap(QueryValidMap(mapping, *index, inputs, *problem, context), *problem, context);
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat(problem->id, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Outcome RunReusedIndexCase(const Environment& environment, const std::string& spec,
+                           const std::vector<const Problem*>& problems) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  std::vector<const Problem*> supported;
+  Support support;
+  for (const Problem* problem : problems) {
+    support = (*mapping)->Supports(problem->geometry, environment.backend->kind());
+    if (support.ok) supported.push_back(problem);
+  }
+  if (supported.empty()) return Outcome::Skipped(support.reason);
+  return Outcome::From(CheckReusedIndex(**mapping, supported, ContextOf(*environment.backend)));
+}
+
+absl::Status CheckLayout(const LayoutRequest& request, const Problem& problem,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, UploadReferenceMap(problem, context));
+  Backend& backend = *context.backend;
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, backend.ConvertKernelMap(pairs, request, context));
+  if (map.layout() != request) return absl::InternalError("the map has another layout");
+  VOXCONV_RETURN_IF_ERROR(map.Validate(context));
+  VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem.map, context));
+  // Transposing twice gives the map back, whatever layout it starts from.
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap once, backend.TransposeKernelMap(map, context));
+  VOXCONV_RETURN_IF_ERROR(once.Validate(context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap twice, backend.TransposeKernelMap(once, context));
+  return CompareMaps(twice, problem.map, context);
+}
+
+}  // namespace
+
+void AddCoordsCases(Environment& environment, std::vector<Case>& cases) {
+  for (const std::string& spec : environment.registry->output_coords().Variants()) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      const ConvKind kind = geometry.params.kind;
+      if (kind != ConvKind::kStrided && kind != ConvKind::kTransposed) continue;
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr) continue;
+        cases.push_back(
+            {absl::StrCat("coords/", spec, "/", problem->id),
+             [&environment, spec, problem] { return RunCoordsCase(environment, spec, *problem); }});
+      }
+    }
+  }
+}
+
+void AddMapCases(Environment& environment, std::vector<Case>& cases) {
+  // In both orders: the second geometry's offsets are fewer, or more, or others.
+  const Scene& reused = Scenes()[1];
+  const Problem* near = environment.problems.Get(GeometryNamed("submanifold_k3"), reused);
+  const Problem* strided = environment.problems.Get(GeometryNamed("quantize_k2_s2"), reused);
+  VOXCONV_CHECK(near != nullptr && strided != nullptr && near->inputs == strided->inputs);
+  for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const auto& problems : {std::vector{near, strided}, std::vector{strided, near}}) {
+      cases.push_back({absl::StrCat("map/", spec, "/reused_index/", problems[1]->id),
+                       [&environment, spec, problems] {
+                         return RunReusedIndexCase(environment, spec, problems);
+                       }});
+    }
+    for (const NamedGeometry& geometry : Geometries()) {
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr) continue;
+        cases.push_back(
+            {absl::StrCat("map/", spec, "/", problem->id),
+             [&environment, spec, problem] { return RunMapCase(environment, spec, *problem); }});
+      }
+    }
+  }
+}
+
+void AddLayoutCases(Environment& environment, std::vector<Case>& cases) {
+  const std::vector<LayoutRequest> requests = {
+      {MapLayout::kPairs},
+      {MapLayout::kNeighbourTable},
+      {MapLayout::kDenseTables},
+      {MapLayout::kCodedCsr},
+      {MapLayout::kMaskSorted},
+      {MapLayout::kMaskSorted, MaskOrder::kMask},
+      {MapLayout::kMaskSorted, MaskOrder::kGray},
+      {MapLayout::kMaskSorted, MaskOrder::kGray, 2},
+      {MapLayout::kMaskSorted, MaskOrder::kRarest},
+      {MapLayout::kMaskSorted, MaskOrder::kRarest, 3},
+  };
+  for (const LayoutRequest& request : requests) {
+    for (const NamedGeometry& geometry : Geometries()) {
+      for (const Scene& scene : Scenes()) {
+        const Problem* problem = environment.problems.Get(geometry, scene);
+        if (problem == nullptr || problem->geometry.num_offsets() < request.splits) continue;
+        const std::string name = absl::StrCat(ToString(request.layout), "-",
+                                              ToString(request.mask_order), "-", request.splits);
+        cases.push_back(
+            {absl::StrCat("layout/", name, "/", problem->id), [&environment, request, problem] {
+               return Outcome::From(
+                   CheckLayout(request, *problem, ContextOf(*environment.backend)));
+             }});
+      }
+    }
+  }
+}
+
+}  // namespace voxconv::verify

@@ -1,0 +1,122 @@
+// The verify matrix: every combination of what is registered, each checked against the reference.
+#ifndef VOXCONV_VERIFY_MATRIX_H_
+#define VOXCONV_VERIFY_MATRIX_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/convolution.h"
+#include "core/registry.h"
+#include "verify/problem.h"
+
+namespace voxconv::verify {
+
+// What the cases run on. `backend` has the default thread count of the session; `serial` and
+// `parallel` differ in the number of threads only, for the determinism cases.
+struct Environment {
+  const Registry* registry;
+  Backend* backend;
+  Backend* serial;
+  Backend* parallel;
+  ProblemCache problems;
+};
+
+enum class Verdict { kPassed, kFailed, kSkipped };
+
+struct Outcome {
+  Verdict verdict = Verdict::kPassed;
+  std::string detail;  // why it failed or was skipped
+
+  static Outcome Passed() { return {}; }
+  static Outcome Failed(std::string why) { return {Verdict::kFailed, std::move(why)}; }
+  static Outcome Skipped(std::string why) { return {Verdict::kSkipped, std::move(why)}; }
+  static Outcome From(const absl::Status& status) {
+    return status.ok() ? Passed() : Failed(std::string(status.message()));
+  }
+  // The same, but a refusal for lack of memory is a skip where the problem's bounds invite it.
+  static Outcome From(const absl::Status& status, const Problem& problem) {
+    if (problem.huge_bounds && absl::IsResourceExhausted(status)) {
+      return Skipped("the index over the bounds of this scene is past the memory limit");
+    }
+    return From(status);
+  }
+};
+
+struct Case {
+  std::string id;  // "map/<mapping>/<geometry>/<scene>", ...
+  std::function<Outcome()> run;
+  bool always = false;  // also among the quick ones
+};
+
+// Runs the case. What plugins throw fails it, and its detail is one line.
+Outcome RunCase(const Case& test);
+
+struct Selection {
+  // Only variants of this plugin, or the one variant of a spec with a colon ("hash:" is the default
+  // one); "" = all.
+  std::string mapping;
+  std::string dataflow;
+  std::string filter;  // an id, or part of one; "*" matches anything
+  bool quick = false;  // about one case in twenty, the same ones every time
+};
+
+// Cases in a fixed order. `environment` must outlive them.
+//   coords/<output_coords>/<problem>     output coordinates, row by row
+//   map/<mapping>/<problem>              the canonical pairs, exactly; under the problem
+//   reused_index,
+//                                        of one index that is asked with two geometries
+//   layout/<layout>/<problem>            conversion there and back, Validate()
+//   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, norm-wise; the mapping `reference`
+//                                        stands for the oracle's own map
+//   repeat/...                           bitwise equality over repeats and thread counts
+//   pool/<mode>/<problem>                pooling and unpooling
+// A plugin whose factory refuses all its options has one case with the factory's words, skipped
+// where they are kUnimplemented: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/...
+std::vector<Case> MakeCases(Environment& environment, const Selection& selection);
+
+// Those of `cases` that are selected, in their order; the only one where the filter is its id.
+std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selection);
+
+// One "<plugin spec> | <geometry kind or shape> | <reason>" line for each refusal, sorted: the
+// support table.
+std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend);
+
+// The parts of MakeCases, in the files of the same names.
+void AddCoordsCases(Environment& environment, std::vector<Case>& cases);
+void AddMapCases(Environment& environment, std::vector<Case>& cases);
+void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
+void AddConvCases(Environment& environment, std::vector<Case>& cases);
+void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
+void AddPoolCases(Environment& environment, std::vector<Case>& cases);
+
+// Deterministic values in [-1, 1), without a zero among the first few thousand.
+std::vector<float> Values(int64_t count, uint64_t seed);
+
+// The bound on the norm-wise error of one convolution with `reduction` products an output.
+double ErrorBound(DType dtype, int64_t reduction);
+
+// The oracle's map of the problem, in the backend's memory.
+absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
+                                             const ExecutionContext& context);
+
+// The mapping's map of the problem, as pairs. It is validated in the layout that the mapping emits
+// before anything else touches it.
+// The second one asks an index that was built of these inputs before.
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,
+                                        const ExecutionContext& context);
+absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& index,
+                                        const CoordinateSetPtr& inputs, const Problem& problem,
+                                        const ExecutionContext& context);
+
+// Compares a map with the reference's, pair by pair.
+absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
+                         const ExecutionContext& context);
+
+inline ExecutionContext ContextOf(Backend& backend) { return {&backend, &backend.main_stream()}; }
+
+}  // namespace voxconv::verify
+
+#endif  // VOXCONV_VERIFY_MATRIX_H_

@@ -1,0 +1,176 @@
+#include "verify/network_cases.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "builtin/backends.h"
+#include "builtin/default_layers.h"
+#include "io/voxelize.h"
+#include "networks/executor.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "networks/reference_network.h"
+#include "reference_cpu/layers.h"
+#include "verify/network_bound.h"
+
+namespace voxconv::verify {
+namespace {
+
+// Sums of some forty layers in f32 that were added up in other orders; layer by layer, the bounds
+// of the matrix would let a lost pair through.
+constexpr double kF32Bound = 2e-5;
+
+struct Frame {
+  std::vector<Coordinate> rows;
+  std::vector<float> features;  // [rows, in_channels]
+};
+
+struct Output {
+  std::vector<Coordinate> rows;
+  std::vector<float> features;
+};
+
+struct Expectation {
+  std::vector<Coordinate> rows;
+  std::vector<double> features;
+};
+
+// The middle of the cloud, so that its voxels keep their neighbours.
+Frame CropOf(const Frame& frame, int64_t channels, int64_t limit) {
+  Frame crop;
+  for (int64_t i : CropRows(frame.rows, limit)) {
+    crop.rows.push_back(frame.rows[i]);
+    const auto first = frame.features.begin() + i * channels;
+    crop.features.insert(crop.features.end(), first, first + channels);
+  }
+  return crop;
+}
+
+absl::StatusOr<Output> RunFrame(NetworkRunner& runner, const Frame& frame, Backend& backend) {
+  const ExecutionContext context = ContextOf(backend);
+  const auto num_rows = static_cast<int64_t>(frame.rows.size());
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
+                           CoordinateSet::Create(frame.rows, {1, 1, 1}, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor features,
+      Tensor::FromHost(frame.features, num_rows, runner.graph().in_channels(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner.Run(coordinates, features.view()));
+  Output output;
+  VOXCONV_ASSIGN_OR_RETURN(output.features, result.features.ToHost(context));
+  if (result.coordinates != nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(output.rows, CopyToHost(result.coordinates->rows(), context));
+  }
+  return output;
+}
+
+// A memory limit that leaves room for an array over all cells of a real scan.
+std::string WithRoom(const std::string& spec, const PluginDescription& description) {
+  if (description.options.Find("memory_limit_mib") == nullptr) return spec;
+  return absl::StrCat(spec, spec.find(':') == std::string::npos ? ":" : ",",
+                      "memory_limit_mib=65536");
+}
+
+// What all cases share.
+class NetworkCheck {
+ public:
+  NetworkCheck(Environment& environment, NetworkGraph graph, const NetworkRequest& request)
+      : environment_(environment), graph_(std::move(graph)), dtype_(request.dtype) {
+    for (const auto& c : request.cloud.coords) frame_.rows.push_back({c[0], c[1], c[2], c[3]});
+    frame_.features = FeaturesWithChannels(request.cloud, graph_.in_channels());
+    crop_ = CropOf(frame_, graph_.in_channels(), request.crop_voxels);
+  }
+
+  absl::Status Run(const std::string& mapping, const std::string& dataflow) {
+    VOXCONV_RETURN_IF_ERROR(MakeExpectations());
+    Backend& backend = *environment_.backend;
+    VOXCONV_ASSIGN_OR_RETURN(
+        const std::unique_ptr<NetworkRunner> runner,
+        MakeRunner({mapping, dataflow, DefaultLayerChoice(backend.kind()).output_coords}, dtype_,
+                   backend));
+    VOXCONV_ASSIGN_OR_RETURN(const Output on_crop, RunFrame(*runner, crop_, backend));
+    VOXCONV_RETURN_IF_ERROR(Compare("crop", on_crop, *of_crop_));
+    VOXCONV_ASSIGN_OR_RETURN(const Output whole, RunFrame(*runner, frame_, backend));
+    return Compare("whole frame", whole, *of_frame_);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(const LayerChoice& choice, DType dtype,
+                                                            Backend& backend) const {
+    const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice),
+                           .dtype = dtype,
+                           .fold_batch_norm = true,
+                           .profile_stages = false};
+    return NetworkRunner::Create(graph_, config, *environment_.registry, backend);
+  }
+
+  absl::Status MakeExpectations() {
+    if (!of_crop_.has_value()) {
+      VOXCONV_ASSIGN_OR_RETURN(ReferenceResult result,
+                               RunReferenceNetwork(graph_, crop_.rows, crop_.features));
+      of_crop_ = {std::move(result.coordinates), std::move(result.features)};
+    }
+    if (of_frame_.has_value()) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu,
+                             MakeBackend({.kind = BackendKind::kCpu}));
+    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
+                             MakeRunner(DefaultLayerChoice(BackendKind::kCpu), DType::kF32, *cpu));
+    VOXCONV_ASSIGN_OR_RETURN(Output output, RunFrame(*runner, frame_, *cpu));
+    of_frame_ = {std::move(output.rows), {output.features.begin(), output.features.end()}};
+    return absl::OkStatus();
+  }
+
+  absl::Status Compare(absl::string_view what, const Output& output,
+                       const Expectation& expected) const {
+    if (output.rows != expected.rows) {
+      return absl::InternalError(absl::StrCat(what, ": output coordinates differ (",
+                                              output.rows.size(), " and ", expected.rows.size(),
+                                              " rows)"));
+    }
+    const double error = reference::RelativeError(output.features, expected.features);
+    const double bound = dtype_ == DType::kF32 ? kF32Bound : verify::NetworkBound(graph_, dtype_);
+    if (error <= bound) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(what, ": norm-wise error ", error, " is past ", bound));
+  }
+
+  Environment& environment_;
+  NetworkGraph graph_;
+  DType dtype_;
+  Frame frame_, crop_;
+  std::optional<Expectation> of_crop_, of_frame_;
+};
+
+Outcome OutcomeOf(const absl::Status& status) {
+  if (absl::IsUnimplemented(status)) return Outcome::Skipped(std::string(status.message()));
+  return Outcome::From(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
+                                                   const NetworkRequest& request,
+                                                   const Selection& selection) {
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeModel(request.network, {.width = request.width}));
+  InitializeParameters(graph, /*seed=*/1);
+  const std::string tail =
+      absl::StrCat(request.network, "/", ToString(request.dtype), "/", request.input);
+  const auto check = std::make_shared<NetworkCheck>(environment, std::move(graph), request);
+  const PluginFamily<Mapping>& mappings = environment.registry->mappings();
+  std::vector<Case> cases;
+  for (const std::string& mapping : mappings.EnumVariants()) {
+    VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(mapping));
+    const std::string roomy =
+        WithRoom(mapping, mappings.entries().find(spec.name)->second.description);
+    for (const std::string& dataflow : environment.registry->dataflows().EnumVariants()) {
+      cases.push_back(
+          {absl::StrCat("network/", mapping, "/", dataflow, "/", tail),
+           [check, roomy, dataflow] { return OutcomeOf(check->Run(roomy, dataflow)); }});
+    }
+  }
+  return SelectCases(std::move(cases), selection);
+}
+
+}  // namespace voxconv::verify

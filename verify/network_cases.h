@@ -1,0 +1,37 @@
+// Whole networks on a given cloud: every mapping with every dataflow.
+#ifndef VOXCONV_VERIFY_NETWORK_CASES_H_
+#define VOXCONV_VERIFY_NETWORK_CASES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "io/voxelize.h"
+#include "verify/matrix.h"
+
+namespace voxconv::verify {
+
+struct NetworkRequest {
+  std::string network;  // networks/models.h
+  double width = 1;
+  DType dtype = DType::kF32;
+  std::string input;  // as ids name the cloud
+  VoxelizedCloud cloud;
+  // Of the cloud's voxels, those nearest to the middle one: what the fp64 reference computes.
+  int64_t crop_voxels = 1000;
+};
+
+// One case for each mapping and dataflow in each of their ways of working:
+//   network/<mapping>/<dataflow>/<network>/<dtype>/<input>
+// The network with folded batch norm gives, on a crop, the rows of the fp64 reference and its
+// features within a norm-wise bound; on the whole cloud, those of the CPU backend in f32. Both
+// expectations are computed by the first case that runs. `environment` must outlive the cases.
+// Errors: of the network and its width.
+absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
+                                                   const NetworkRequest& request,
+                                                   const Selection& selection);
+
+}  // namespace voxconv::verify
+
+#endif  // VOXCONV_VERIFY_NETWORK_CASES_H_
