@@ -47,7 +47,7 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOpt
     return check.status();
   }
   VoxelizedCloud voxels = std::get<VoxelizedCloud>(*std::move(scene));
-  for (std::array<int32_t, 4>& coord : voxels.coords) coord[0] = options.voxelize.batch;
+  for (Coordinate& coord : voxels.coords) coord.b = options.voxelize.batch;
   return voxels;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/coordinate_key.h"
 #include "io/random.h"
 #include "io/scene_makers.h"
 
@@ -40,7 +41,7 @@ int64_t CubeEdge(int64_t cells) {
   return edge;
 }
 
-std::array<int32_t, 4> CellCoordinates(uint64_t cell, int64_t edge, int64_t pitch) {
+Coordinate CellCoordinates(uint64_t cell, int64_t edge, int64_t pitch) {
   const uint64_t e = static_cast<uint64_t>(edge);
   const auto axis = [&](uint64_t index) {
     return static_cast<int32_t>(static_cast<int64_t>(index) * pitch);
@@ -62,7 +63,7 @@ absl::Status CheckSize(const SceneSpec& spec, int64_t voxels) {
 }
 
 // Orders the voxels and gives each its features.
-Scene Finish(std::vector<std::array<int32_t, 4>> coords, const SceneSpec& spec, Random& random) {
+Scene Finish(std::vector<Coordinate> coords, const SceneSpec& spec, Random& random) {
   const int64_t voxels = static_cast<int64_t>(coords.size());
   const int64_t channels = spec.Integer("channels");
   VoxelizedCloud cloud;
@@ -79,10 +80,10 @@ Scene Finish(std::vector<std::array<int32_t, 4>> coords, const SceneSpec& spec, 
 }
 
 absl::Status CheckExtent(const SceneSpec& spec, int64_t extent) {
-  if (extent - 1 <= kMaxVoxelCoordinate) return absl::OkStatus();
+  if (extent - 1 <= kMaxCoordinate) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("scene:", spec.name, ": needs ", extent,
                                                  " voxels along an axis; allowed are ",
-                                                 kMaxVoxelCoordinate + 1));
+                                                 kMaxCoordinate + 1));
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ absl::StatusOr<Scene> MakeUniform(const SceneSpec& spec) {
                                                    box * box * box, " cells"));
   }
   Random random(spec.Seed());
-  std::vector<std::array<int32_t, 4>> coords;
+  std::vector<Coordinate> coords;
   coords.reserve(static_cast<size_t>(count));
   for (const uint64_t cell : DistinctBelow(static_cast<uint64_t>(box * box * box), count, random)) {
     coords.push_back(CellCoordinates(cell, box, 1));
@@ -114,12 +115,14 @@ absl::StatusOr<Scene> MakeIsolated(const SceneSpec& spec) {
   const int64_t edge = CubeEdge(4 * count);
   if (absl::Status status = CheckExtent(spec, edge * kPitch); !status.ok()) return status;
   Random random(spec.Seed());
-  std::vector<std::array<int32_t, 4>> coords;
+  std::vector<Coordinate> coords;
   coords.reserve(static_cast<size_t>(count));
   for (const uint64_t cell :
        DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random)) {
-    std::array<int32_t, 4> voxel = CellCoordinates(cell, edge, kPitch);
-    for (size_t axis = 1; axis < 4; ++axis) voxel[axis] += static_cast<int32_t>(random.Below(3));
+    Coordinate voxel = CellCoordinates(cell, edge, kPitch);
+    for (int32_t* axis : {&voxel.x, &voxel.y, &voxel.z}) {
+      *axis += static_cast<int32_t>(random.Below(3));
+    }
     coords.push_back(voxel);
   }
   return Finish(std::move(coords), spec, random);
@@ -134,15 +137,15 @@ absl::StatusOr<Scene> MakeBlocks(const SceneSpec& spec) {
   const int64_t voxels = count * block * block * block;
   if (absl::Status status = CheckSize(spec, voxels); !status.ok()) return status;
   Random random(spec.Seed());
-  std::vector<std::array<int32_t, 4>> coords;
+  std::vector<Coordinate> coords;
   coords.reserve(static_cast<size_t>(voxels));
   for (const uint64_t cell :
        DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random)) {
-    const std::array<int32_t, 4> corner = CellCoordinates(cell, edge, pitch);
+    const Coordinate corner = CellCoordinates(cell, edge, pitch);
     for (int32_t x = 0; x < block; ++x) {
       for (int32_t y = 0; y < block; ++y) {
         for (int32_t z = 0; z < block; ++z) {
-          coords.push_back({0, corner[1] + x, corner[2] + y, corner[3] + z});
+          coords.push_back({0, corner.x + x, corner.y + y, corner.z + z});
         }
       }
     }

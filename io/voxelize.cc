@@ -4,16 +4,13 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/coordinate_key.h"
 
 namespace voxconv {
 namespace {
 
-constexpr int kAxisBits = 18;
-constexpr uint64_t kAxisMask = (uint64_t{1} << kAxisBits) - 1;
-constexpr absl::string_view kAxisNames[3] = {"x", "y", "z"};
-
 struct KeyedPoint {
-  uint64_t key;  // biased coordinates, x in the highest bits: integer order is (x, y, z) order
+  uint64_t key;  // PackKey of the point's voxel
   int64_t point;
 
   bool operator<(const KeyedPoint& other) const {
@@ -21,21 +18,23 @@ struct KeyedPoint {
   }
 };
 
+absl::string_view AxisName(size_t axis) { return {&kAxisNames[axis], 1}; }
+
 absl::Status CheckOptions(const VoxelizeOptions& options) {
   for (size_t axis = 0; axis < 3; ++axis) {
     if (!(options.size[axis] > 0) || !std::isfinite(options.size[axis])) {
-      return absl::InvalidArgumentError(absl::StrCat("voxel size along ", kAxisNames[axis], " = ",
+      return absl::InvalidArgumentError(absl::StrCat("voxel size along ", AxisName(axis), " = ",
                                                      options.size[axis],
                                                      ": must be positive and finite"));
     }
     if (!std::isfinite(options.origin[axis])) {
-      return absl::InvalidArgumentError(absl::StrCat("origin along ", kAxisNames[axis], " = ",
+      return absl::InvalidArgumentError(absl::StrCat("origin along ", AxisName(axis), " = ",
                                                      options.origin[axis], ": must be finite"));
     }
   }
-  if (options.batch < 0 || options.batch > kMaxBatchIndex) {
+  if (options.batch < 0 || options.batch > kMaxBatch) {
     return absl::InvalidArgumentError(
-        absl::StrCat("batch index = ", options.batch, ": allowed are 0 to ", kMaxBatchIndex));
+        absl::StrCat("batch index = ", options.batch, ": allowed are 0 to ", kMaxBatch));
   }
   return absl::OkStatus();
 }
@@ -44,30 +43,23 @@ absl::StatusOr<std::vector<KeyedPoint>> SortedPoints(const PointCloud& cloud,
                                                      const VoxelizeOptions& options) {
   std::vector<KeyedPoint> keyed(static_cast<size_t>(cloud.size()));
   for (size_t i = 0; i < keyed.size(); ++i) {
-    uint64_t key = 0;
+    Coordinate voxel{.b = options.batch};
+    int32_t* const axes[3] = {&voxel.x, &voxel.y, &voxel.z};
     for (size_t axis = 0; axis < 3; ++axis) {
       const double position = cloud.xyz[3 * i + axis];
-      const double voxel = std::floor((position - options.origin[axis]) / options.size[axis]);
-      if (!(voxel >= kMinVoxelCoordinate && voxel <= kMaxVoxelCoordinate)) {
-        return absl::OutOfRangeError(absl::StrCat(
-            "point ", i, ": ", kAxisNames[axis], " = ", position, " falls into voxel ", voxel,
-            " at size ", options.size[axis], "; allowed are ", kMinVoxelCoordinate, " to ",
-            kMaxVoxelCoordinate, ": use a larger voxel size or another origin"));
+      const double index = std::floor((position - options.origin[axis]) / options.size[axis]);
+      if (!(index >= kMinCoordinate && index <= kMaxCoordinate)) {
+        return absl::OutOfRangeError(
+            absl::StrCat("point ", i, ": ", AxisName(axis), " = ", position, " falls into voxel ",
+                         index, " at size ", options.size[axis], "; allowed are ", kMinCoordinate,
+                         " to ", kMaxCoordinate, ": use a larger voxel size or another origin"));
       }
-      const int64_t biased = static_cast<int64_t>(voxel) - kMinVoxelCoordinate;
-      key = (key << kAxisBits) | static_cast<uint64_t>(biased);
+      *axes[axis] = static_cast<int32_t>(index);
     }
-    keyed[i] = {key, static_cast<int64_t>(i)};
+    keyed[i] = {PackKey(voxel), static_cast<int64_t>(i)};
   }
   std::sort(keyed.begin(), keyed.end());
   return keyed;
-}
-
-std::array<int32_t, 4> CoordinatesOf(uint64_t key, int32_t batch) {
-  const auto axis = [&](int shift) {
-    return static_cast<int32_t>((key >> shift) & kAxisMask) + kMinVoxelCoordinate;
-  };
-  return {batch, axis(2 * kAxisBits), axis(kAxisBits), axis(0)};
 }
 
 // Adds one point's features (its position first, if asked for) to the voxel's sums.
@@ -105,7 +97,7 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
     }
     const double count = static_cast<double>(end - begin);
     for (const double sum : sums) out.features.push_back(static_cast<float>(sum / count));
-    out.coords.push_back(CoordinatesOf(begin->key, options.batch));
+    out.coords.push_back(UnpackKey(begin->key));
     begin = end;
   }
   return out;
@@ -113,10 +105,7 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
 
 absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
                                                  const ExecutionContext& context) {
-  std::vector<Coordinate> rows;
-  rows.reserve(cloud.coords.size());
-  for (const auto& c : cloud.coords) rows.push_back({c[0], c[1], c[2], c[3]});
-  return CoordinateSet::Create(rows, {1, 1, 1}, context);
+  return CoordinateSet::Create(cloud.coords, {1, 1, 1}, context);
 }
 
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels) {

@@ -9,16 +9,16 @@
 
 namespace voxconv::measure {
 
-InputDensity MeasureDensity(absl::Span<const std::array<int32_t, 4>> rows) {
+InputDensity MeasureDensity(absl::Span<const Coordinate> rows) {
   absl::flat_hash_set<uint64_t> keys;
   keys.reserve(rows.size());
-  for (const auto& c : rows) keys.insert(PackKey({c[0], c[1], c[2], c[3]}));
+  for (const Coordinate& c : rows) keys.insert(PackKey(c));
   int64_t pairs = 0;
   // A neighbour's neighbour is the voxel itself, so half of the 26 offsets are enough.
-  for (const auto& c : rows) {
+  for (const Coordinate& c : rows) {
     for (int offset = 14; offset < 27; ++offset) {
-      const Int3 p{c[1] + offset / 9 - 1, c[2] + offset / 3 % 3 - 1, c[3] + offset % 3 - 1};
-      if (InRange(p) && keys.contains(PackKey({c[0], p.x, p.y, p.z}))) pairs += 2;
+      const Int3 p{c.x + offset / 9 - 1, c.y + offset / 3 % 3 - 1, c.z + offset % 3 - 1};
+      if (InRange(p) && keys.contains(PackKey({c.b, p.x, p.y, p.z}))) pairs += 2;
     }
   }
   const auto voxels = static_cast<int64_t>(rows.size());

@@ -2,11 +2,11 @@
 #ifndef VOXCONV_MEASURE_INPUT_CLASS_H_
 #define VOXCONV_MEASURE_INPUT_CLASS_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "absl/types/span.h"
+#include "core/types.h"
 
 namespace voxconv::measure {
 
@@ -26,7 +26,7 @@ struct InputDensity {
 };
 
 // Of distinct (batch, x, y, z) rows in the coordinate range. O(N), on the host.
-InputDensity MeasureDensity(absl::Span<const std::array<int32_t, 4>> rows);
+InputDensity MeasureDensity(absl::Span<const Coordinate> rows);
 InputClass Classify(const InputDensity& density);
 
 // "2^16 voxels with 2^1 neighbours".

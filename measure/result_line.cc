@@ -108,11 +108,10 @@ Json DescribeProvenance(const Backend& backend) {
           {"time_utc", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())}};
 }
 
-std::string HashInput(absl::Span<const std::array<int32_t, 4>> coordinates,
-                      absl::Span<const float> features) {
+std::string HashInput(absl::Span<const Coordinate> coordinates, absl::Span<const float> features) {
   uint64_t hash = 0xcbf29ce484222325;
-  for (const std::array<int32_t, 4>& row : coordinates) {
-    for (int32_t value : row) HashWord(static_cast<uint32_t>(value), hash);
+  for (const Coordinate& c : coordinates) {
+    for (int32_t value : {c.b, c.x, c.y, c.z}) HashWord(static_cast<uint32_t>(value), hash);
   }
   for (float value : features) HashWord(std::bit_cast<uint32_t>(value), hash);
   return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));

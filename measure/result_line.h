@@ -2,7 +2,6 @@
 #ifndef VOXCONV_MEASURE_RESULT_LINE_H_
 #define VOXCONV_MEASURE_RESULT_LINE_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "absl/types/span.h"
 #include "core/backend.h"
 #include "core/profile.h"
+#include "core/types.h"
 #include "measure/paired.h"
 #include "nlohmann/json.hpp"
 
@@ -23,10 +23,9 @@ using Json = nlohmann::ordered_json;
 // "cpu_clock_mhz", "time_utc"}. What cannot be read is null.
 Json DescribeProvenance(const Backend& backend);
 
-// FNV-1a, 64 bits, over the coordinates as 32-bit and the bits of the features as 32-bit little-
-// endian words, as 16 hex digits: the same on every platform.
-std::string HashInput(absl::Span<const std::array<int32_t, 4>> coordinates,
-                      absl::Span<const float> features);
+// FNV-1a, 64 bits, over the coordinates b, x, y, z as 32-bit and the bits of the features as 32-bit
+// little- endian words, as 16 hex digits: the same on every platform.
+std::string HashInput(absl::Span<const Coordinate> coordinates, absl::Span<const float> features);
 
 Json ToJson(const Counters& counters);
 // {"ratio", "low", "high"}.

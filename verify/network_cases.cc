@@ -78,7 +78,7 @@ class NetworkCheck {
  public:
   NetworkCheck(Environment& environment, NetworkGraph graph, const NetworkRequest& request)
       : environment_(environment), graph_(std::move(graph)), dtype_(request.dtype) {
-    for (const auto& c : request.cloud.coords) frame_.rows.push_back({c[0], c[1], c[2], c[3]});
+    frame_.rows = request.cloud.coords;
     frame_.features = FeaturesWithChannels(request.cloud, graph_.in_channels());
     crop_ = CropOf(frame_, graph_.in_channels(), request.crop_voxels);
   }

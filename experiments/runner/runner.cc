@@ -38,11 +38,11 @@ struct LoadedInput {
 double Occupied(const VoxelizedCloud& cloud) {
   if (cloud.coords.empty()) return 0;
   double cells = 1;
-  for (int axis = 1; axis < 4; ++axis) {
-    const auto [least, most] =
-        std::minmax_element(cloud.coords.begin(), cloud.coords.end(),
-                            [axis](const auto& p, const auto& q) { return p[axis] < q[axis]; });
-    cells *= static_cast<double>((*most)[axis]) - (*least)[axis] + 1;
+  for (int32_t Coordinate::*axis : {&Coordinate::x, &Coordinate::y, &Coordinate::z}) {
+    const auto [least, most] = std::minmax_element(
+        cloud.coords.begin(), cloud.coords.end(),
+        [axis](const Coordinate& p, const Coordinate& q) { return p.*axis < q.*axis; });
+    cells *= static_cast<double>((*most).*axis) - (*least).*axis + 1;
   }
   return static_cast<double>(cloud.size()) / cells;
 }

@@ -48,20 +48,13 @@ std::string DTypesOf(const Request& request) {
   return absl::StrCat(a, " and ", ToString(request.dtype_b));
 }
 
-std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud) {
-  std::vector<Coordinate> rows;
-  rows.reserve(cloud.coords.size());
-  for (const auto& c : cloud.coords) rows.push_back({c[0], c[1], c[2], c[3]});
-  return rows;
-}
-
 absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
                                    const Registry& registry, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
                            registry.output_coords().Create(request.a.choice.output_coords));
   VOXCONV_ASSIGN_OR_RETURN(
       const measure::LayerProblem problem,
-      measure::MakeLayerProblem(shape.geometry, RowsOf(request.cloud), *output_coords, context));
+      measure::MakeLayerProblem(shape.geometry, request.cloud.coords, *output_coords, context));
   VOXCONV_ASSIGN_OR_RETURN(
       auto a, MakeRunner(problem, request.a, request.dtype_a, request, shape, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(

@@ -71,7 +71,7 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
                            registry.output_coords().Create(request.a.choice.output_coords));
   VOXCONV_ASSIGN_OR_RETURN(
       const measure::LayerProblem problem,
-      measure::MakeLayerProblem(geometry, RowsOf(request.cloud), *output_coords, context));
+      measure::MakeLayerProblem(geometry, request.cloud.coords, *output_coords, context));
   VOXCONV_ASSIGN_OR_RETURN(auto a, MapRunner::Create(problem, request.a, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(auto b, MapRunner::Create(problem, request.b, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());

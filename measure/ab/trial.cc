@@ -28,7 +28,7 @@ absl::StatusOr<CropCheck> Verifier::Check(const measure::Configuration& configur
   auto reference = references_.find(layer);
   if (reference == references_.end()) {
     VOXCONV_ASSIGN_OR_RETURN(CropReference made,
-                             MakeCropReference(shape, RowsOf(request.cloud), crop_voxels_));
+                             MakeCropReference(shape, request.cloud.coords, crop_voxels_));
     reference = references_.emplace(layer, std::move(made)).first;
   }
   VOXCONV_ASSIGN_OR_RETURN(const CropCheck check, CheckAgainst(reference->second, configuration,

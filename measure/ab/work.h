@@ -70,7 +70,6 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
 
 // "f32", or "f16 and f32" where the sides differ.
 std::string DTypesOf(const Request& request);
-std::vector<Coordinate> RowsOf(const VoxelizedCloud& cloud);
 
 }  // namespace voxconv::ab
 

@@ -34,8 +34,7 @@ Crop MakeCrop(int64_t channels) {
   if (!std::filesystem::exists(input)) input = "scene:lidar64";
   const auto cloud = LoadInput(input, {});
   VOXCONV_CHECK(cloud.ok() && cloud->size() >= kVoxels);
-  std::vector<Coordinate> rows;
-  for (const auto& c : cloud->coords) rows.push_back({c[0], c[1], c[2], c[3]});
+  const std::vector<Coordinate>& rows = cloud->coords;
   const std::vector<float> features = FeaturesWithChannels(*cloud, channels);
   Crop crop;
   for (int64_t i : verify::CropRows(rows, kVoxels)) {

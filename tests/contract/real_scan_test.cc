@@ -26,10 +26,8 @@ TEST(RealScanTest, MappingVariantsGiveTheSameMaps) {
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing (VOXCONV_DATA_DIR)";
   const auto cloud = LoadInput(path, {});
   ASSERT_TRUE(cloud.ok()) << cloud.status();
-  std::vector<Coordinate> rows;
-  for (const auto& c : cloud->coords) rows.push_back({c[0], c[1], c[2], c[3]});
   const ExecutionContext context = CpuContext();
-  const auto set = CoordinateSet::Create(rows, {1, 1, 1}, context);
+  const auto set = CoordinateSet::Create(cloud->coords, {1, 1, 1}, context);
   ASSERT_TRUE(set.ok()) << set.status();
   const auto geometry = ConvGeometry::Create({});
   std::vector<int64_t> offset_ptr;

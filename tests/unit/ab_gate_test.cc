@@ -88,7 +88,7 @@ TEST_F(GateTest, CropTakesTheNearestInOrder) {
 
 TEST_F(GateTest, RightConfigurationPasses) {
   const auto check =
-      CheckAgainstReference(Configured("hash"), shape_, RowsOf(cloud_), registry_, context());
+      CheckAgainstReference(Configured("hash"), shape_, cloud_.coords, registry_, context());
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_EQ(check->voxels, 400);
   EXPECT_LE(check->error, check->bound);
@@ -96,7 +96,7 @@ TEST_F(GateTest, RightConfigurationPasses) {
 
 TEST_F(GateTest, LostPairIsFoundByTheReferenceAndByTheOtherSide) {
   const auto check =
-      CheckAgainstReference(Configured("lossy"), shape_, RowsOf(cloud_), registry_, context());
+      CheckAgainstReference(Configured("lossy"), shape_, cloud_.coords, registry_, context());
   EXPECT_EQ(check.status().code(), absl::StatusCode::kInternal) << check.status();
   const Request request{Configured("hash"), Configured("lossy"), cloud_};
   const auto work = MakeLayerWork(request, shape_, registry_, context());

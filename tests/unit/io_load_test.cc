@@ -14,12 +14,12 @@ TEST(LoadInput, ReadsFilesAndScenes) {
   const std::string path = folder.Write("a.bin", BytesOf<float>({1.5, 2.5, 3.5, 0.5}));
   const absl::StatusOr<VoxelizedCloud> file = LoadInput(path, options);
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_THAT(file->coords, testing::ElementsAre(std::array<int32_t, 4>{2, 1, 2, 3}));
+  EXPECT_THAT(file->coords, testing::ElementsAre(Coordinate{2, 1, 2, 3}));
   EXPECT_THAT(file->names, testing::ElementsAre("x", "y", "z", "intensity"));
   const absl::StatusOr<VoxelizedCloud> scene = LoadInput("scene:blocks?n=1&edge=2", options);
   ASSERT_TRUE(scene.ok()) << scene.status();
   EXPECT_EQ(scene->size(), 8);
-  EXPECT_EQ(scene->coords[0][0], 2);
+  EXPECT_EQ(scene->coords[0].b, 2);
   options.voxelize.batch = -1;
   EXPECT_THAT(LoadInput("scene:blocks?n=1", options), FailsWith(kInvalid, "batch index = -1"));
 }

@@ -19,8 +19,8 @@ int64_t CountNeighbourPairs(const VoxelizedCloud& cloud) {
   int64_t pairs = 0;
   for (const auto& coord : cloud.coords) {
     for (int offset = 0; offset < 27; ++offset) {
-      pairs += static_cast<int64_t>(present.count(key(
-          coord[1] + offset / 9 - 1, coord[2] + offset / 3 % 3 - 1, coord[3] + offset % 3 - 1)));
+      pairs += static_cast<int64_t>(present.count(
+          key(coord.x + offset / 9 - 1, coord.y + offset / 3 % 3 - 1, coord.z + offset % 3 - 1)));
     }
   }
   return pairs;
@@ -29,7 +29,6 @@ int64_t CountNeighbourPairs(const VoxelizedCloud& cloud) {
 namespace {
 
 using testing::ElementsAre;
-using Coord = std::array<int32_t, 4>;
 
 PointCloud Points(std::vector<double> xyz) {
   PointCloud cloud;
@@ -51,7 +50,7 @@ TEST(Voxelize, FloorsSortsAndAverages) {
   options.batch = 3;
   const absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
   ASSERT_TRUE(voxels.ok()) << voxels.status();
-  EXPECT_THAT(voxels->coords, ElementsAre(Coord{3, -1, 0, 0}, Coord{3, 1, 0, 0}));
+  EXPECT_THAT(voxels->coords, ElementsAre(Coordinate{3, -1, 0, 0}, Coordinate{3, 1, 0, 0}));
   EXPECT_THAT(voxels->names, ElementsAre("x", "y", "z", "intensity"));
   EXPECT_EQ(voxels->channels, 4);
   EXPECT_EQ(voxels->points, 3);
@@ -64,7 +63,8 @@ TEST(Voxelize, SizesPerAxisAndOrigin) {
   VoxelizeOptions options;
   options.size = {1, 2, 0.5};
   options.origin = {-10, 1, 0};
-  EXPECT_THAT(Voxelize(Points({0.5, 0.5, 0.5}), options)->coords, ElementsAre(Coord{0, 10, -1, 1}));
+  EXPECT_THAT(Voxelize(Points({0.5, 0.5, 0.5}), options)->coords,
+              ElementsAre(Coordinate{0, 10, -1, 1}));
 }
 
 TEST(Voxelize, EmptyAndChannelless) {
@@ -79,7 +79,7 @@ TEST(Voxelize, EmptyAndChannelless) {
 
 TEST(Voxelize, RangeIsEighteenBits) {
   EXPECT_THAT(Voxelize(Points({-131072, 131071, 0}), Size(1))->coords,
-              ElementsAre(Coord{0, -131072, 131071, 0}));
+              ElementsAre(Coordinate{0, -131072, 131071, 0}));
   EXPECT_THAT(Voxelize(Points({0, 131072, 0}), Size(1)),
               FailsWith(kOutOfRange, "y = 131072 falls into voxel 131072"));
   EXPECT_THAT(Voxelize(Points({0, 0, -131072.5}), Size(1)),

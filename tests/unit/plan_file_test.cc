@@ -124,13 +124,12 @@ TEST(PlanFileTest, ConfigurationPlansEveryLayer) {
 }
 
 TEST(InputClassTest, CountsVoxelsAndNeighboursByPowersOfTwo) {
-  const std::vector<std::array<int32_t, 4>> cube = {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0},
-                                                    {0, 0, 1, 1}, {0, 1, 0, 0}, {0, 1, 0, 1},
-                                                    {0, 1, 1, 0}, {0, 1, 1, 1}};
+  const std::vector<Coordinate> cube = {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 0, 1, 1},
+                                        {0, 1, 0, 0}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 1, 1}};
   EXPECT_EQ(MeasureDensity(cube).neighbours, 8);
   EXPECT_EQ(Classify(MeasureDensity(cube)), (InputClass{3, 3}));
   // Another sample is nobody's neighbour.
-  const std::vector<std::array<int32_t, 4>> apart = {{0, 0, 0, 0}, {1, 0, 0, 1}};
+  const std::vector<Coordinate> apart = {{0, 0, 0, 0}, {1, 0, 0, 1}};
   EXPECT_EQ(Classify(MeasureDensity(apart)), (InputClass{1, 0}));
   EXPECT_EQ(Classify(MeasureDensity({})), (InputClass{0, 0}));
   EXPECT_EQ(Distance({16, 1}, {14, 4}), 5);

@@ -9,6 +9,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "io/load_input.h"
 
 namespace voxconv::measure {
 namespace {
@@ -25,13 +26,20 @@ std::vector<std::string> ReadLines(const std::string& path) {
 TEST(ResultLineTest, HashIsFnv1aOverLittleEndianWords) {
   EXPECT_EQ(HashInput({}, {}), "cbf29ce484222325") << "the offset basis";
   // The 16 bytes 'a', fifteen times 0; computed with an independent implementation.
-  const std::array<int32_t, 4> row = {'a', 0, 0, 0};
+  const Coordinate row = {'a', 0, 0, 0};
   uint64_t expected = 0xcbf29ce484222325;
   for (int i = 0; i < 16; ++i) expected = (expected ^ (i == 0 ? 'a' : 0)) * 1099511628211u;
   char text[17];
   std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(expected));
   EXPECT_EQ(HashInput({row}, {}), text);
   EXPECT_NE(HashInput({row}, {1.0f}), HashInput({row}, {-1.0f}));
+}
+
+// Result files are keyed by it: another value makes every finished cell a new one.
+TEST(ResultLineTest, HashOfAnInputStaysWhatItWas) {
+  const auto cloud = LoadInput("scene:blocks?n=20&edge=4", {});
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  EXPECT_EQ(HashInput(cloud->coords, cloud->features), "cb36643df96e391a");
 }
 
 TEST(ResultLineTest, ProvenanceSaysWhatRanWhere) {
