@@ -4,7 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "io/random.h"
+#include "core/random.h"
+#include "io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/half.h"
 #include "io/file_bytes.h"
-#include "io/half.h"
 #include "io/npy_header.h"
 
 namespace voxconv {
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<To>> ToFloats(const NpyArray& array, absl::string_vie
   switch (array.dtype) {
     case NpyDtype::kFloat16:
       for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = io_internal::HalfBitsToFloat(Load<uint16_t>(array, static_cast<int64_t>(i)));
+        out[i] = HalfBitsToFloat(Load<uint16_t>(array, static_cast<int64_t>(i)));
       }
       break;
     case NpyDtype::kFloat32:

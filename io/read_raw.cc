@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "io/half.h"
+#include "core/half.h"
 
 namespace voxconv {
 namespace {
@@ -26,7 +26,7 @@ double LoadItem(const char* item, RawDtype dtype) {
     case RawDtype::kFloat16: {
       uint16_t bits;
       std::memcpy(&bits, item, sizeof(bits));
-      return io_internal::HalfBitsToFloat(bits);
+      return HalfBitsToFloat(bits);
     }
     case RawDtype::kFloat32: {
       float value;

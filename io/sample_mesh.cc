@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "io/random.h"
+#include "core/random.h"
 
 namespace voxconv {
 namespace {
@@ -95,7 +95,7 @@ absl::StatusOr<PointCloud> SampleMesh(const Mesh& mesh, int64_t samples, uint64_
   PointCloud cloud;
   cloud.feature_names = {"nx", "ny", "nz"};
   if (!mesh.colors.empty()) cloud.feature_names.insert(cloud.feature_names.end(), {"r", "g", "b"});
-  io_internal::Random random(seed);
+  Random random(seed);
   for (int64_t i = 0; i < samples; ++i) {
     // upper_bound never lands on a triangle without area: it adds nothing to the running sum.
     const auto after =

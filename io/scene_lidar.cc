@@ -7,9 +7,10 @@
 #include <limits>
 #include <vector>
 
+#include "core/random.h"
 #include "io/lidar_world.h"
-#include "io/random.h"
 #include "io/scene_makers.h"
+#include "io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

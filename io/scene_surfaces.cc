@@ -3,8 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include "io/random.h"
+#include "core/random.h"
 #include "io/scene_makers.h"
+#include "io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

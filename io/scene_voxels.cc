@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/coordinate_key.h"
-#include "io/random.h"
+#include "core/random.h"
 #include "io/scene_makers.h"
 
 namespace voxconv::io_internal {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/fnv.h"
 #include "core/status_macros.h"
 #include "measure/build_info.h"
 
@@ -47,12 +48,6 @@ Json Machine() {
   utsname name{};
   if (uname(&name) != 0) return nullptr;
   return absl::StrCat(name.nodename, ", ", name.sysname, " ", name.release, " ", name.machine);
-}
-
-void HashWord(uint32_t word, uint64_t& hash) {
-  for (int shift = 0; shift < 32; shift += 8) {
-    hash = (hash ^ (word >> shift & 0xff)) * 0x100000001b3;
-  }
 }
 
 Json SummaryToJson(const Summary& summary) {
@@ -109,12 +104,12 @@ Json DescribeProvenance(const Backend& backend) {
 }
 
 std::string HashInput(absl::Span<const Coordinate> coordinates, absl::Span<const float> features) {
-  uint64_t hash = 0xcbf29ce484222325;
+  Fnv1a hash;
   for (const Coordinate& c : coordinates) {
-    for (int32_t value : {c.b, c.x, c.y, c.z}) HashWord(static_cast<uint32_t>(value), hash);
+    for (int32_t value : {c.b, c.x, c.y, c.z}) hash.AddWord(static_cast<uint32_t>(value));
   }
-  for (float value : features) HashWord(std::bit_cast<uint32_t>(value), hash);
-  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+  for (float value : features) hash.AddWord(std::bit_cast<uint32_t>(value));
+  return absl::StrCat(absl::Hex(hash.value(), absl::kZeroPad16));
 }
 
 Json ToJson(const Counters& c) {

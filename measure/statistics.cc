@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/check.h"
+#include "core/random.h"
 
 namespace voxconv::measure {
 namespace {
@@ -77,13 +77,11 @@ absl::StatusOr<Ratio> BootstrapRatio(absl::Span<const double> a, absl::Span<cons
                                      const BootstrapOptions& options) {
   if (absl::Status status = CheckArguments(a, b, options); !status.ok()) return status;
   const size_t n = a.size();
-  // The engine's sequence is fixed by the standard, that of its distributions is not; the modulo's
-  // bias is below n / 2^64.
-  std::mt19937_64 engine(options.seed);
+  Random random(options.seed);
   std::vector<double> drawn_a(n), drawn_b(n), ratios(options.resamples);
   for (double& ratio : ratios) {
     for (size_t i = 0; i < n; ++i) {
-      const size_t pair = engine() % n;
+      const size_t pair = random.Below(n);
       drawn_a[i] = a[pair];
       drawn_b[i] = b[pair];
     }

@@ -1,35 +1,14 @@
 #include "networks/initialize.h"
 
 #include <cmath>
-#include <random>
-#include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "core/fnv.h"
+#include "core/random.h"
 
 namespace voxconv {
 namespace {
-
-// 64-bit FNV-1a; std::hash may differ from library to library.
-uint64_t HashName(const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (unsigned char c : name) hash = (hash ^ c) * 0x100000001b3;
-  return hash;
-}
-
-// Uniform in [lo, hi). The engine is fixed by the C++ standard, the distributions of <random> are
-// not.
-class Uniform {
- public:
-  explicit Uniform(uint64_t seed) : engine_(seed) {}
-  float operator()(double lo, double hi) {
-    const double unit = static_cast<double>(engine_() >> 11) * 0x1.0p-53;
-    return static_cast<float>(lo + (hi - lo) * unit);
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Inputs that one output channel sums up: all axes of the weights but the last.
 int64_t FanIn(const Parameter& weights) { return weights.size() / weights.shape.back(); }
@@ -60,10 +39,10 @@ Range RangeOf(const Parameter& parameter) {
 
 void InitializeParameters(NetworkGraph& graph, uint64_t seed) {
   for (const Parameter& parameter : graph.parameters()) {
-    Uniform uniform(seed ^ HashName(parameter.name));
+    Random random(seed ^ HashFnv1a(parameter.name));
     const Range range = RangeOf(parameter);
     std::vector<float> values(parameter.size());
-    for (float& value : values) value = uniform(range.lo, range.hi);
+    for (float& value : values) value = static_cast<float>(random.Uniform(range.lo, range.hi));
     VOXCONV_CHECK(graph.SetParameter(parameter.name, values).ok());
   }
 }

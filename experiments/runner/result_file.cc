@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/fnv.h"
 #include "core/status_macros.h"
 
 namespace voxconv::experiment {
@@ -54,9 +55,7 @@ Json ResultFile::VerifiedOf(const std::string& key) const {
 absl::Status ResultFile::Append(const Json& line) { return measure::AppendLine(path_, line); }
 
 std::string HashText(absl::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+  return absl::StrCat(absl::Hex(HashFnv1a(text), absl::kZeroPad16));
 }
 
 }  // namespace voxconv::experiment

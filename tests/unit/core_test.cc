@@ -5,8 +5,10 @@
 #include "backends/cpu/cpu_backend.h"
 #include "core/coordinate_key.h"
 #include "core/coordinate_set.h"
+#include "core/fnv.h"
 #include "core/geometry.h"
 #include "core/options.h"
+#include "core/random.h"
 #include "core/registry.h"
 
 namespace voxconv {
@@ -23,6 +25,23 @@ OptionSchema Schema() {
       .Int("block", 256, 1, 4096, "")
       .Float("epsilon", 0.1, 0, 1, "");
   return schema;
+}
+
+// The published test vectors.
+TEST(FnvTest, HashesAreFnv1a) {
+  EXPECT_EQ(HashFnv1a(""), 0xcbf29ce484222325);
+  EXPECT_EQ(HashFnv1a("a"), 0xaf63dc4c8601ec8c);
+  EXPECT_EQ(HashFnv1a("foobar"), 0x85944171f73967e8);
+  Fnv1a words;
+  words.AddWord(0x00636261);
+  EXPECT_EQ(words.value(), HashFnv1a(absl::string_view("abc\0", 4)));
+}
+
+// The 10,000th draw of mt19937_64 is fixed by the C++ standard, and with it what is made of draws.
+TEST(RandomTest, DrawsAreTheStandardEngines) {
+  Random random(std::mt19937_64::default_seed);
+  for (int i = 1; i < 10000; ++i) random.Uniform();
+  EXPECT_EQ(random.Uniform(), static_cast<double>(9981545732273789042u >> 11) * 0x1p-53);
 }
 
 std::string ErrorOf(absl::string_view text) {

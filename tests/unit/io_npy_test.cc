@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "io/half.h"
+#include "core/half.h"
 #include "io/npy.h"
 #include "io_test_util.h"
 
@@ -112,7 +112,6 @@ TEST(Npy, ConvertsWithinRangeOnly) {
 }
 
 TEST(Half, CoversEveryClass) {
-  using io_internal::HalfBitsToFloat;
   EXPECT_EQ(HalfBitsToFloat(0x0001), 0x1p-24f);
   EXPECT_EQ(HalfBitsToFloat(0x03ff), 1023 * 0x1p-24f);
   EXPECT_EQ(HalfBitsToFloat(0x0400), 0x1p-14f);

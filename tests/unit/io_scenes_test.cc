@@ -1,9 +1,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/random.h"
 #include "io/load_input.h"
-#include "io/random.h"
 #include "io/scenes.h"
+#include "io/sin_cos.h"
 #include "io_test_util.h"
 
 namespace voxconv {
@@ -143,7 +144,7 @@ TEST(Random, SinCosIsAccurate) {
 }
 
 TEST(Random, BelowCoversItsRangeEvenly) {
-  io_internal::Random random(5);
+  Random random(5);
   int counts[3] = {0, 0, 0};
   for (int i = 0; i < 30'000; ++i) ++counts[random.Below(3)];
   for (const int count : counts) EXPECT_NEAR(count, 10'000, 400);

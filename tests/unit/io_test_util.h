@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/fnv.h"
 #include "io/voxelize.h"
 
 namespace voxconv {
@@ -91,14 +93,12 @@ inline std::string DataFile(const std::string& name) {
 
 // FNV-1a over the voxels' coordinates and features, bit by bit.
 inline uint64_t Checksum(const VoxelizedCloud& cloud) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](const void* data, size_t size) {
-    const unsigned char* bytes = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  };
-  add(cloud.coords.data(), cloud.coords.size() * sizeof(cloud.coords[0]));
-  add(cloud.features.data(), cloud.features.size() * sizeof(float));
-  return hash;
+  Fnv1a hash;
+  for (const Coordinate& c : cloud.coords) {
+    for (const int32_t value : {c.b, c.x, c.y, c.z}) hash.AddWord(static_cast<uint32_t>(value));
+  }
+  for (const float value : cloud.features) hash.AddWord(std::bit_cast<uint32_t>(value));
+  return hash.value();
 }
 
 // Pairs (p, q) of voxels with |p - q| <= 1 along every axis, itself included.

@@ -3,7 +3,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "io/random.h"
+#include "core/random.h"
 #include "io/voxelize.h"
 #include "io_test_util.h"
 
@@ -107,7 +107,7 @@ TEST(Voxelize, RefusesOptionsByName) {
 }
 
 TEST(Voxelize, CoordinatesDoNotDependOnTheOrderOfPoints) {
-  io_internal::Random random(1);
+  Random random(1);
   std::vector<std::array<double, 3>> rows(20'000);
   for (auto& row : rows) {
     for (double& value : row) value = random.Uniform(-2, 2);

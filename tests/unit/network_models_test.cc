@@ -1,10 +1,12 @@
 // Graphs, models, initialisation and planners: all that needs no backend.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/fnv.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "networks/fold_batch_norm.h"
@@ -35,6 +37,17 @@ std::vector<std::string> LayerTable(const NetworkGraph& graph) {
 
 std::string BuildError(GraphBuilder&& builder, int output) {
   return std::string(std::move(builder).Build(output).status().message());
+}
+
+// Published times and outputs belong to these weights.
+TEST(InitializeParametersTest, WeightsStayWhatTheyWere) {
+  NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
+  InitializeParameters(graph, 11);
+  Fnv1a hash;
+  for (const Parameter& parameter : graph.parameters()) {
+    for (const float value : parameter.values) hash.AddWord(std::bit_cast<uint32_t>(value));
+  }
+  EXPECT_EQ(hash.value(), 0x9b7aa793771e88ed);
 }
 
 TEST(GraphBuilderTest, RefusesChannelsThatDoNotFit) {
