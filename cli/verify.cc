@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -16,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
+#include "measure/timer.h"
 #include "networks/models.h"
 #include "verify/crash_report.h"
 #include "verify/matrix.h"
@@ -198,7 +198,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
 absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string& repro,
                       const std::string& device) {
   Tally tally;
-  const auto begin = std::chrono::steady_clock::now();
+  const measure::Timer timer;
   {
     Progress progress("verify", cases.size());
     verify::CrashReport crash;
@@ -212,9 +212,8 @@ absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string&
   for (const auto& [reason, count] : tally.skip_reasons) {
     std::cout << "skipped " << count << ": " << reason << "\n";
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n", device, cases.size(),
-                               seconds.count());
+                               timer.Seconds());
   std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed,
                                tally.skipped)
             << std::flush;

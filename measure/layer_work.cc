@@ -1,10 +1,10 @@
 #include "measure/layer_work.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/coordinate_key.h"
+#include "measure/timer.h"
 
 namespace voxconv::measure {
 namespace {
@@ -56,11 +56,10 @@ absl::StatusOr<Measurement> Measure(
   Measurement measurement;
   ExecutionContext profiled = context;
   profiled.profile = &measurement.profile;
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   VOXCONV_RETURN_IF_ERROR(work(profiled));
   VOXCONV_RETURN_IF_ERROR(profiled.stream->Synchronize());
-  measurement.wall_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  measurement.wall_ms = timer.Milliseconds();
   VOXCONV_RETURN_IF_ERROR(profiled.backend->FlushStages());
   return measurement;
 }

@@ -1,10 +1,10 @@
 #include "measure/network_frame.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "measure/timer.h"
 #include "reference_cpu/layers.h"
 #include "verify/network_bound.h"
 
@@ -14,18 +14,14 @@ namespace {
 // Times `queue`, and then until what it queued is done.
 template <typename Queue>
 absl::StatusOr<FrameTime> Time(const Queue& queue, const ExecutionContext& context) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  };
   FrameTime time;
   const int64_t waits_before = context.backend->synchronisations();
-  const Clock::time_point start = Clock::now();
+  const Timer timer;
   VOXCONV_RETURN_IF_ERROR(queue());
-  time.queued_ms = since(start);
+  time.queued_ms = timer.Milliseconds();
   time.synchronisations = context.backend->synchronisations() - waits_before;
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  time.wall_ms = since(start);
+  time.wall_ms = timer.Milliseconds();
   return time;
 }
 

@@ -1,12 +1,12 @@
 #include "tune/race.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include "core/check.h"
 #include "measure/statistics.h"
+#include "measure/timer.h"
 
 namespace voxconv::tune {
 namespace {
@@ -17,11 +17,10 @@ constexpr int kMostRuns = 20;
 absl::StatusOr<double> TimeRuns(const Contestant& contestant, int runs,
                                 const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  const auto begin = std::chrono::steady_clock::now();
+  const measure::Timer timer;
   for (int i = 0; i < runs; ++i) VOXCONV_RETURN_IF_ERROR(contestant.run());
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - begin;
-  return wall.count() / runs;
+  return timer.Milliseconds() / runs;
 }
 
 double Median(const std::vector<double>& samples) { return measure::Quantile(samples, 0.5); }

@@ -1,7 +1,6 @@
 #include "experiments/runner/runner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "measure/build_info.h"
 #include "measure/input_class.h"
 #include "measure/interrupt.h"
+#include "measure/timer.h"
 
 namespace voxconv::experiment {
 namespace {
@@ -81,16 +81,13 @@ class Runner {
         options_(options),
         registry_(registry),
         context_(context),
-        file_(std::move(file)),
-        start_(Clock::now()) {}
+        file_(std::move(file)) {}
 
   absl::Status Resolve(const std::vector<Cell>& cells);
   absl::StatusOr<Tally> Run(const std::vector<Cell>& cells);
   absl::Status RunForProfiler(const Cell& cell, char side);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   absl::Status LoadFor(const Cell& cell);
   Json Describe(const Cell& cell) const;
   std::string KeyOf(const Json& description, int round) const;
@@ -107,7 +104,7 @@ class Runner {
   const Registry& registry_;
   const ExecutionContext context_;
   std::optional<ResultFile> file_;  // of runs that measure
-  Clock::time_point start_;
+  measure::Timer since_start_;
   int64_t run_ = 0;  // cells of this run, for the time left
   std::map<std::string, measure::Configuration> configurations_;
   std::string loaded_;  // which input `input_` is
@@ -289,8 +286,8 @@ absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary)
 
 std::string Runner::TimeLeft(int64_t done, int64_t total) const {
   if (run_ == 0 || done == total) return "";
-  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count() /
-                         static_cast<double>(run_) * static_cast<double>(total - done);
+  const double seconds =
+      since_start_.Seconds() / static_cast<double>(run_) * static_cast<double>(total - done);
   if (seconds < 90) return absl::StrFormat("; %.0f s left", seconds);
   return absl::StrFormat("; %.0f min left", seconds / 60);
 }

@@ -2,6 +2,7 @@
 #include "backends/cpu/sgemm.h"
 #include "benchmark/benchmark.h"
 #include "measure/bench/benchmarks.h"
+#include "measure/timer.h"
 #include "reference_cpu/layers.h"
 #include "verify/matrix.h"
 
@@ -30,9 +31,9 @@ class DenseProduct {
   }
   // Seconds of one product.
   double Run(const ExecutionContext& context) {
-    const auto start = std::chrono::steady_clock::now();
+    const measure::Timer timer;
     Sgemm(context, rows_, channels_.out, channels_.in, a_.data(), b_.data(), 0, c_.data());
-    return SecondsSince(start);
+    return timer.Seconds();
   }
 
  private:
@@ -57,9 +58,9 @@ class ConvBenchmark {
     if (status.ok()) status = Prepare(dense);
     std::vector<double> seconds, dense_seconds;
     for (auto _ : state) {
-      const auto start = std::chrono::steady_clock::now();
+      const measure::Timer timer;
       if (status.ok()) status = Convolve().status();
-      const double taken = SecondsSince(start);
+      const double taken = timer.Seconds();
       state.SetIterationTime(taken);
       if (!status.ok()) break;
       seconds.push_back(taken);

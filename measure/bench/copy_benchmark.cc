@@ -5,6 +5,7 @@
 #include "backends/cpu/parallel.h"
 #include "benchmark/benchmark.h"
 #include "measure/bench/benchmarks.h"
+#include "measure/timer.h"
 
 namespace voxconv::bench {
 namespace {
@@ -23,12 +24,12 @@ void RunCopy(int threads, benchmark::State& state) {
   std::vector<char> to(kCopyBytes, 2);  // touched, so that no page is first written while timed
   std::vector<double> seconds;
   for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
+    const measure::Timer timer;
     ParallelRanges(context, kCopyBytes, kBytesPerTask, [&](int64_t begin, int64_t end) {
       std::memcpy(to.data() + begin, from.data() + begin, end - begin);
     });
     benchmark::ClobberMemory();
-    seconds.push_back(SecondsSince(start));
+    seconds.push_back(timer.Seconds());
     state.SetIterationTime(seconds.back());
   }
   state.counters["GB/s"] = 1e-9 * 2 * static_cast<double>(kCopyBytes) / Median(seconds);

@@ -2,6 +2,7 @@
 #include "benchmark/benchmark.h"
 #include "measure/bench/benchmarks.h"
 #include "measure/layer_work.h"
+#include "measure/timer.h"
 
 namespace voxconv::bench {
 namespace {
@@ -22,9 +23,9 @@ class MapBenchmark {
     Profile profile;
     std::vector<double> seconds, baseline_seconds, serial_seconds;
     for (auto _ : state) {
-      const auto start = std::chrono::steady_clock::now();
+      const measure::Timer timer;
       if (status.ok()) status = BuildAndQuery(scenario_->Context(&profile)).status();
-      const double taken = SecondsSince(start);
+      const double taken = timer.Seconds();
       state.SetIterationTime(taken);
       if (!status.ok()) break;
       seconds.push_back(taken);
@@ -33,10 +34,10 @@ class MapBenchmark {
       status = baseline.status();
       if (!status.ok()) break;
       baseline_seconds.push_back(*baseline);
-      const auto serial_start = std::chrono::steady_clock::now();
+      const measure::Timer serial_timer;
       status = BuildAndQuery(scenario_->SerialContext()).status();
       if (!status.ok()) break;
-      serial_seconds.push_back(SecondsSince(serial_start));
+      serial_seconds.push_back(serial_timer.Seconds());
     }
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());

@@ -4,6 +4,7 @@
 #include "builtin/backends.h"
 #include "io/voxelize.h"
 #include "measure/statistics.h"
+#include "measure/timer.h"
 #include "verify/matrix.h"
 
 namespace voxconv::bench {
@@ -29,10 +30,10 @@ absl::Status Scenario::Load() {
 }
 
 absl::StatusOr<double> Scenario::TimeBaseline() {
-  const auto start = std::chrono::steady_clock::now();
+  const measure::Timer timer;
   VOXCONV_ASSIGN_OR_RETURN(const auto index, baseline_->BuildIndex(*coordinates_, Context()));
   VOXCONV_RETURN_IF_ERROR(baseline_->Query(*index, problem(), Context()).status());
-  return SecondsSince(start);
+  return timer.Seconds();
 }
 
 absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {

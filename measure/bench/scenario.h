@@ -2,7 +2,6 @@
 #ifndef VOXCONV_MEASURE_BENCH_SCENARIO_H_
 #define VOXCONV_MEASURE_BENCH_SCENARIO_H_
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -118,10 +117,6 @@ inline constexpr char kBaselineMapping[] = "hash:variant=std";
 
 // Not empty. Medians, since one disturbed iteration spoils a mean.
 double Median(const std::vector<double>& values);
-
-inline double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace voxconv::bench
 

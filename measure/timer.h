@@ -1,0 +1,24 @@
+// Wall time that has gone by.
+#ifndef VOXCONV_MEASURE_TIMER_H_
+#define VOXCONV_MEASURE_TIMER_H_
+
+#include <chrono>
+
+namespace voxconv::measure {
+
+// Starts when it is made. It waits for no stream: synchronise before it is read.
+class Timer {
+ public:
+  double Seconds() const { return std::chrono::duration<double>(Since()).count(); }
+  double Milliseconds() const { return std::chrono::duration<double, std::milli>(Since()).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::duration Since() const { return Clock::now() - start_; }
+
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace voxconv::measure
+
+#endif  // VOXCONV_MEASURE_TIMER_H_
