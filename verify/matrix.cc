@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "core/fnv.h"
+#include "core/random.h"
 
 namespace voxconv::verify {
 namespace {
@@ -29,10 +31,9 @@ bool MatchesPlugin(absl::string_view spec, absl::string_view wanted) {
   return absl::StartsWith(spec, absl::StrCat(wanted, ":"));
 }
 
-// FNV-1a, so that the quick subset is the same on every machine.
+// The quick subset is the same on every machine.
 uint64_t StableHash(absl::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+  const uint64_t hash = HashFnv1a(text);
   return hash ^ hash >> 29;
 }
 
@@ -154,11 +155,8 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
 
 std::vector<float> Values(int64_t count, uint64_t seed) {
   std::vector<float> values(count);
-  uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
-  for (float& value : values) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    value = static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
-  }
+  Random random(seed);
+  for (float& value : values) value = static_cast<float>(random.Uniform(-1, 1));
   return values;
 }
 

@@ -6,26 +6,11 @@
 #include <set>
 
 #include "core/coordinate_key.h"
+#include "core/random.h"
 #include "networks/reference_network.h"
 
 namespace voxconv::verify {
 namespace {
-
-// splitmix64: the same scenes on every machine, whatever its standard library.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-  }
-  int32_t Below(int32_t n) { return static_cast<int32_t>(Next() % n); }
-
- private:
-  uint64_t state_;
-};
 
 // The greatest difference on any axis.
 int64_t Distance(const Coordinate& a, const Coordinate& b) {
@@ -37,10 +22,10 @@ int64_t Distance(const Coordinate& a, const Coordinate& b) {
 std::vector<Coordinate> Cluster(uint64_t seed, int32_t batch, int count, const Int3& lo,
                                 const Int3& extent) {
   Random random(seed);
+  const auto below = [&](int32_t n) { return static_cast<int32_t>(random.Below(n)); };
   std::set<Coordinate> rows;
   for (int i = 0; i < count; ++i) {
-    rows.insert({batch, lo.x + random.Below(extent.x), lo.y + random.Below(extent.y),
-                 lo.z + random.Below(extent.z)});
+    rows.insert({batch, lo.x + below(extent.x), lo.y + below(extent.y), lo.z + below(extent.z)});
   }
   return {rows.begin(), rows.end()};
 }
