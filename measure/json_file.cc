@@ -10,8 +10,6 @@
 namespace voxconv::measure {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 absl::Status SyntaxError(absl::string_view text, size_t byte) {
   // The byte is counted from 1, and one past the text where that ends too early.
   const absl::string_view before = text.substr(0, std::min(byte == 0 ? 0 : byte - 1, text.size()));

@@ -8,10 +8,13 @@
 
 namespace voxconv::measure {
 
+// Keys keep the order in which they were written.
+using Json = nlohmann::ordered_json;
+
 // kInvalidArgument: no JSON, with line and column, both from 1, or an object with a key twice, of
 // which one would be lost. Files are read with ReadFileBytes, which refuses devices and pipes: they
 // need not end.
-absl::StatusOr<nlohmann::ordered_json> ParseJson(absl::string_view text);
+absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 }  // namespace voxconv::measure
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "core/status_macros.h"
 #include "io/file_bytes.h"
 #include "measure/json_file.h"
+#include "measure/json_reader.h"
 
 namespace voxconv::measure {
 namespace {
@@ -25,54 +27,33 @@ absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
 }
 
-// object[key], which must be there and satisfy `is`.
-absl::StatusOr<const Json*> Member(const Json& object, const char* key, const char* type,
-                                   bool (Json::*is)() const noexcept) {
-  if (!object.is_object()) return absl::InvalidArgumentError("not an object");
-  const auto found = object.find(key);
-  if (found == object.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("key '", key, "' is missing"));
-  }
-  if (!((*found).*is)()) {
-    return absl::InvalidArgumentError(absl::StrCat("key '", key, "' must be ", type));
-  }
-  return &*found;
+InputClass ReadInputClass(const Json& object, const std::string& path, absl::Status& error) {
+  JsonReader reader(object, path, error);
+  return {static_cast<int>(reader.Integer("log2_voxels", 0, 62)),
+          static_cast<int>(reader.Integer("log2_neighbours", 0, 62))};
 }
 
-absl::StatusOr<std::string> Text(const Json& object, const char* key) {
-  VOXCONV_ASSIGN_OR_RETURN(const Json* text, Member(object, key, "a text", &Json::is_string));
-  return text->get<std::string>();
+// The one of `allowed` that the key's text names.
+template <typename T>
+T ReadWord(JsonReader& reader, const char* key, const std::vector<T>& allowed) {
+  std::vector<std::string> words;
+  for (const T value : allowed) words.emplace_back(ToString(value));
+  const auto found = std::find(words.begin(), words.end(), reader.OneOf(key, words));
+  return found == words.end() ? allowed[0] : allowed[found - words.begin()];
 }
 
-absl::StatusOr<int64_t> Integer(const Json& object, const char* key) {
-  VOXCONV_ASSIGN_OR_RETURN(const Json* number,
-                           Member(object, key, "a whole number", &Json::is_number_integer));
-  return number->get<int64_t>();
-}
-
-absl::StatusOr<InputClass> ParseInputClass(const Json& object) {
-  VOXCONV_ASSIGN_OR_RETURN(const int64_t voxels, Integer(object, "log2_voxels"));
-  VOXCONV_ASSIGN_OR_RETURN(const int64_t neighbours, Integer(object, "log2_neighbours"));
-  if (voxels < 0 || voxels > 62 || neighbours < 0 || neighbours > 62) {
-    return absl::InvalidArgumentError("key 'input_class': allowed are 0 .. 62");
-  }
-  return InputClass{static_cast<int>(voxels), static_cast<int>(neighbours)};
-}
-
-absl::StatusOr<PlanKey> ParseKey(const Json& object) {
+PlanKey ReadKey(const Json& object, const std::string& path, absl::Status& error) {
+  JsonReader reader(object, path, error);
   PlanKey key;
-  VOXCONV_ASSIGN_OR_RETURN(const std::string backend, Text(object, "backend"));
-  VOXCONV_ASSIGN_OR_RETURN(key.backend, ParseBackendKind(backend));
-  VOXCONV_ASSIGN_OR_RETURN(key.device, Text(object, "device"));
-  VOXCONV_ASSIGN_OR_RETURN(key.network, Text(object, "network"));
-  VOXCONV_ASSIGN_OR_RETURN(const Json* width,
-                           Member(object, "width", "a number", &Json::is_number));
-  key.width = width->get<double>();
-  VOXCONV_ASSIGN_OR_RETURN(const std::string dtype, Text(object, "dtype"));
-  VOXCONV_ASSIGN_OR_RETURN(key.dtype, ParseDType(dtype));
-  VOXCONV_ASSIGN_OR_RETURN(const Json* input,
-                           Member(object, "input_class", "an object", &Json::is_object));
-  VOXCONV_ASSIGN_OR_RETURN(key.input, ParseInputClass(*input));
+  key.backend = ReadWord<BackendKind>(reader, "backend", {BackendKind::kCpu, BackendKind::kCuda});
+  key.device = reader.Text("device");
+  key.network = reader.Text("network");
+  const std::optional<double> width = reader.Number("width");
+  if (!width.has_value()) reader.Refuse("width", "are numbers");
+  key.width = width.value_or(0);
+  key.dtype =
+      ReadWord<DType>(reader, "dtype", {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16});
+  key.input = ReadInputClass(reader.Object("input_class"), reader.PathOf("input_class"), error);
   return key;
 }
 
@@ -87,30 +68,27 @@ Json ToJson(const PlanKey& key) {
        {{"log2_voxels", key.input.log2_voxels}, {"log2_neighbours", key.input.log2_neighbours}}}};
 }
 
-absl::StatusOr<PlannedLayer> ParseLayer(const Json& object) {
+PlannedLayer ReadLayer(const Json& object, const std::string& path, absl::Status& error) {
+  constexpr int64_t kMostChannels = INT32_MAX;
+  JsonReader reader(object, path, error);
   PlannedLayer layer;
-  VOXCONV_ASSIGN_OR_RETURN(layer.name, Text(object, "name"));
-  VOXCONV_ASSIGN_OR_RETURN(layer.c_in, Integer(object, "c_in"));
-  VOXCONV_ASSIGN_OR_RETURN(layer.c_out, Integer(object, "c_out"));
-  VOXCONV_ASSIGN_OR_RETURN(layer.choice.mapping, Text(object, "mapping"));
-  VOXCONV_ASSIGN_OR_RETURN(layer.choice.dataflow, Text(object, "dataflow"));
-  VOXCONV_ASSIGN_OR_RETURN(layer.choice.output_coords, Text(object, "output_coords"));
+  layer.name = reader.Text("name");
+  layer.c_in = reader.Integer("c_in", 1, kMostChannels);
+  layer.c_out = reader.Integer("c_out", 1, kMostChannels);
+  layer.choice.mapping = reader.Text("mapping");
+  layer.choice.dataflow = reader.Text("dataflow");
+  layer.choice.output_coords = reader.Text("output_coords");
   return layer;
 }
 
-absl::StatusOr<TunedPlan> ParsePlan(const Json& object) {
+TunedPlan ReadPlan(const Json& object, const std::string& path, absl::Status& error) {
+  JsonReader reader(object, path, error);
   TunedPlan plan;
-  VOXCONV_ASSIGN_OR_RETURN(const Json* key, Member(object, "key", "an object", &Json::is_object));
-  VOXCONV_ASSIGN_OR_RETURN(plan.key, ParseKey(*key));
-  VOXCONV_ASSIGN_OR_RETURN(const Json* layers, Member(object, "layers", "a list", &Json::is_array));
-  if (layers->empty()) return absl::InvalidArgumentError("key 'layers' is empty");
-  for (const Json& layer : *layers) {
-    absl::StatusOr<PlannedLayer> parsed = ParseLayer(layer);
-    if (!parsed.ok()) {
-      return Prefix(absl::StrCat("layer ", plan.layers.size()), parsed.status());
-    }
-    plan.layers.push_back(*std::move(parsed));
-  }
+  plan.key = ReadKey(reader.Object("key"), reader.PathOf("key"), error);
+  reader.Each("layers", [&](const Json& layer, const std::string& layer_path) {
+    plan.layers.push_back(ReadLayer(layer, layer_path, error));
+  });
+  if (plan.layers.empty()) reader.Refuse("layers", "is an array of one layer or more");
   plan.record = object;
   return plan;
 }
@@ -161,23 +139,17 @@ TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, co
 
 absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json) {
   VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
-  const absl::StatusOr<std::string> format = Text(object, "format");
-  if (!format.ok() || *format != kFormat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("not a plan file: key 'format' must be '", kFormat, "'"));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(const int64_t version, Integer(object, "version"));
-  if (version != kPlanVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version ", version, "; this program reads version ", kPlanVersion));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(const Json* list, Member(object, "plans", "a list", &Json::is_array));
+  absl::Status error;
+  JsonReader reader(object, "", error);
+  reader.OneOf("format", {kFormat});
+  if (!error.ok()) return Prefix("not a plan file", error);
+  reader.Integer("version", kPlanVersion, kPlanVersion);
+  if (!reader.Has("plans")) reader.Refuse("plans", "is an array");
   std::vector<TunedPlan> plans;
-  for (const Json& entry : *list) {
-    absl::StatusOr<TunedPlan> plan = ParsePlan(entry);
-    if (!plan.ok()) return Prefix(absl::StrCat("plan ", plans.size()), plan.status());
-    plans.push_back(*std::move(plan));
-  }
+  reader.Each("plans", [&](const Json& plan, const std::string& path) {
+    plans.push_back(ReadPlan(plan, path, error));
+  });
+  if (!error.ok()) return error;
   return plans;
 }
 

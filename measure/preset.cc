@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <initializer_list>
 #include <set>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "io/file_bytes.h"
 #include "measure/data_files.h"
 #include "measure/json_file.h"
+#include "measure/json_reader.h"
 
 namespace voxconv::measure {
 namespace {
@@ -22,69 +22,29 @@ namespace fs = std::filesystem;
 
 constexpr char kPresetVariable[] = "VOXCONV_PRESET_DIR";
 
-absl::Status CheckKeys(const Json& object, absl::string_view what,
-                       std::initializer_list<absl::string_view> allowed) {
-  if (!object.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " is not an object"));
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "key '", key, "' of ", what, " is unknown; allowed are ", absl::StrJoin(allowed, ", ")));
-  }
-  return absl::OkStatus();
-}
-
-// Reads object[key] into `value`; a key that is absent is an error only if `required`.
-absl::Status ReadString(const Json& object, const char* key, bool required, std::string& value) {
-  const auto found = object.find(key);
-  if (found == object.end()) {
-    if (!required) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("key '", key, "' is missing"));
-  }
-  if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key '", key, "' is ", found->dump(), "; it must be a text, not empty"));
-  }
-  value = found->get<std::string>();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<HeuristicPlanner::Config> ParsePlanner(const Json& object) {
-  VOXCONV_RETURN_IF_ERROR(CheckKeys(
-      object, "planner", {"kind", "threshold", "fetch_on_demand", "gather_gemm_scatter"}));
-  std::string kind;
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "kind", true, kind));
-  if (kind != "heuristic") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("planner kind '", kind, "' is unknown; allowed is heuristic"));
-  }
+HeuristicPlanner::Config ReadPlanner(const Json& object, absl::Status& error) {
+  JsonReader reader(object, "planner",
+                    {"kind", "threshold", "fetch_on_demand", "gather_gemm_scatter"}, error);
+  reader.OneOf("kind", {"heuristic"});
   HeuristicPlanner::Config planner;
-  if (const auto threshold = object.find("threshold"); threshold != object.end()) {
-    if (!threshold->is_number_unsigned() || threshold->get<uint64_t>() > (uint64_t{1} << 40)) {
-      return absl::InvalidArgumentError(absl::StrCat("planner threshold ", threshold->dump(),
-                                                     ": allowed are whole numbers 0 .. 2^40"));
-    }
-    planner.channel_threshold = threshold->get<int64_t>();
-  }
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "fetch_on_demand", true, planner.fetch_on_demand));
-  VOXCONV_RETURN_IF_ERROR(
-      ReadString(object, "gather_gemm_scatter", true, planner.gather_gemm_scatter));
+  planner.channel_threshold =
+      reader.Integer("threshold", 0, int64_t{1} << 40, planner.channel_threshold);
+  planner.fetch_on_demand = reader.Text("fetch_on_demand");
+  planner.gather_gemm_scatter = reader.Text("gather_gemm_scatter");
   return planner;
 }
 
-absl::StatusOr<std::vector<LayerOverride>> ParseLayers(const Json& object) {
-  if (!object.is_object()) return absl::InvalidArgumentError("layers is not an object");
-  std::vector<LayerOverride> layers;
+std::vector<LayerOverride> ReadLayers(const Json& object, absl::Status& error) {
+  const JsonReader layers(object, "layers", error);
+  std::vector<LayerOverride> overrides;
   for (const auto& [name, specs] : object.items()) {
-    VOXCONV_RETURN_IF_ERROR(
-        CheckKeys(specs, absl::StrCat("layer '", name, "'"), {"mapping", "dataflow"}));
+    JsonReader reader(specs, layers.PathOf(name.c_str()), {"mapping", "dataflow"}, error);
     LayerOverride layer{name, {}};
-    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "mapping", false, layer.choice.mapping));
-    VOXCONV_RETURN_IF_ERROR(ReadString(specs, "dataflow", false, layer.choice.dataflow));
-    layers.push_back(std::move(layer));
+    layer.choice.mapping = reader.Text("mapping", "");
+    layer.choice.dataflow = reader.Text("dataflow", "");
+    overrides.push_back(std::move(layer));
   }
-  return layers;
+  return overrides;
 }
 
 absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
@@ -142,25 +102,24 @@ std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
 
 absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
-  VOXCONV_RETURN_IF_ERROR(CheckKeys(
-      object, "the preset",
-      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"}));
+  absl::Status error;
+  JsonReader reader(
+      object, "",
+      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"},
+      error);
   Preset preset;
   Configuration& configuration = preset.configuration;
-  configuration.choice.output_coords = kDefaultOutputCoords;
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "name", true, preset.name));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "summary", true, preset.summary));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "source", true, preset.source));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "mapping", true, configuration.choice.mapping));
-  VOXCONV_RETURN_IF_ERROR(ReadString(object, "dataflow", true, configuration.choice.dataflow));
-  VOXCONV_RETURN_IF_ERROR(
-      ReadString(object, "output_coords", false, configuration.choice.output_coords));
-  if (const auto planner = object.find("planner"); planner != object.end()) {
-    VOXCONV_ASSIGN_OR_RETURN(configuration.heuristic, ParsePlanner(*planner));
+  preset.name = reader.Text("name");
+  preset.summary = reader.Text("summary");
+  preset.source = reader.Text("source");
+  configuration.choice.mapping = reader.Text("mapping");
+  configuration.choice.dataflow = reader.Text("dataflow");
+  configuration.choice.output_coords = reader.Text("output_coords", kDefaultOutputCoords);
+  if (reader.Has("planner")) {
+    configuration.heuristic = ReadPlanner(reader.Object("planner"), error);
   }
-  if (const auto layers = object.find("layers"); layers != object.end()) {
-    VOXCONV_ASSIGN_OR_RETURN(configuration.layers, ParseLayers(*layers));
-  }
+  if (reader.Has("layers")) configuration.layers = ReadLayers(reader.Object("layers"), error);
+  if (!error.ok()) return error;
   return preset;
 }
 

@@ -10,13 +10,10 @@
 #include "core/backend.h"
 #include "core/profile.h"
 #include "core/types.h"
+#include "measure/json_file.h"
 #include "measure/paired.h"
-#include "nlohmann/json.hpp"
 
 namespace voxconv::measure {
-
-// Keys keep the order in which they were written.
-using Json = nlohmann::ordered_json;
 
 // Commit, compiler, machine, device, driver, clocks seen and the time: {"commit", "dirty",
 // "compiler", "build_type", "machine", "device", "backend", "driver", "cpu_governor",

@@ -1,20 +1,19 @@
 #include "tune/candidates.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "measure/json_file.h"
-#include "nlohmann/json.hpp"
+#include "measure/json_reader.h"
 
 namespace voxconv::tune {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using measure::Json;
+using measure::JsonReader;
 using OptionValues = std::vector<std::pair<std::string, std::string>>;
 
 void AddOnce(std::vector<std::string>& specs, std::string spec) {
@@ -90,41 +89,24 @@ std::vector<std::string> ValuesOf(const GridAxis& axis, int64_t c_in, int64_t c_
   return values;
 }
 
-absl::StatusOr<std::vector<std::string>> ParseTexts(const Json& array, absl::string_view what) {
-  std::vector<std::string> texts;
-  if (array.is_array()) {
-    for (const Json& entry : array) {
-      if (entry.is_string()) texts.push_back(entry.get<std::string>());
-      if (entry.is_number()) texts.push_back(entry.dump());
-      if (entry.is_boolean()) texts.push_back(entry.dump());
-    }
-  }
-  if (!array.is_array() || texts.empty() || texts.size() != array.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key '", what, "' must be a list of one or more texts or numbers"));
-  }
-  return texts;
-}
-
-absl::Status CheckKeys(const Json& object, absl::string_view what,
-                       std::initializer_list<absl::string_view> allowed) {
-  if (!object.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " is not an object"));
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "key '", key, "' of ", what, " is unknown; allowed are ", absl::StrJoin(allowed, ", ")));
-  }
-  return absl::OkStatus();
+// The array under `key`: texts, and numbers and flags as they are written.
+std::vector<std::string> ReadValues(JsonReader& reader, const char* key) {
+  std::vector<std::string> values;
+  reader.Each(key, [&](const Json& element, const std::string& path) {
+    if (element.is_string()) return values.push_back(element.get<std::string>());
+    if (element.is_number() || element.is_boolean()) return values.push_back(element.dump());
+    measure::RefuseValue(path, element, "are texts, numbers, true and false", reader.error());
+  });
+  if (values.empty()) reader.Refuse(key, "is an array that is not empty");
+  return values;
 }
 
 template <typename Plugin>
-absl::Status ParseSpecs(const Json& object, const char* key, const PluginFamily<Plugin>& family,
-                        std::vector<std::string>& specs) {
-  const auto found = object.find(key);
-  if (found == object.end()) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<std::string> texts, ParseTexts(*found, key));
+absl::Status ReadSpecs(JsonReader& reader, const char* key, const PluginFamily<Plugin>& family,
+                       std::vector<std::string>& specs) {
+  if (!reader.Has(key)) return absl::OkStatus();
+  const std::vector<std::string> texts = ReadValues(reader, key);
+  if (!reader.error().ok()) return reader.error();
   specs.clear();
   for (const std::string& text : texts) {
     VOXCONV_RETURN_IF_ERROR(family.Create(text).status());
@@ -150,31 +132,30 @@ absl::Status CheckValues(const GridAxis& axis, const PluginFamily<Dataflow>& fam
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<GridAxis>> ParseAxes(const Json& object, const char* what,
-                                                const PluginFamily<Dataflow>& family,
-                                                const PluginDescription& dataflow) {
-  if (!object.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat("key '", what, "' of a grid is not an object"));
-  }
+absl::StatusOr<std::vector<GridAxis>> ReadAxes(JsonReader& grid, const char* key,
+                                               const PluginFamily<Dataflow>& family,
+                                               const PluginDescription& dataflow) {
+  const Json& object = grid.Object(key);
+  JsonReader reader(object, grid.PathOf(key), grid.error());
   std::vector<GridAxis> axes;
   for (const auto& [option, values] : object.items()) {
     if (dataflow.options.Find(option) == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("grid: ", dataflow.name, " has no option '", option, "'"));
     }
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> texts, ParseTexts(values, option));
-    axes.push_back({option, std::move(texts)});
+    axes.push_back({option, ReadValues(reader, option.c_str())});
     VOXCONV_RETURN_IF_ERROR(CheckValues(axes.back(), family, dataflow));
   }
+  if (!grid.error().ok()) return grid.error();
   return axes;
 }
 
-absl::StatusOr<OptionGrid> ParseGrid(const Json& object, const PluginFamily<Dataflow>& family) {
-  VOXCONV_RETURN_IF_ERROR(CheckKeys(object, "a grid", {"dataflow", "where", "axes"}));
-  if (!object.contains("dataflow") || !object["dataflow"].is_string() || !object.contains("axes")) {
-    return absl::InvalidArgumentError("a grid needs the keys 'dataflow', a text, and 'axes'");
-  }
-  OptionGrid grid{object["dataflow"].get<std::string>(), {}, {}};
+absl::StatusOr<OptionGrid> ReadGrid(const Json& object, const std::string& path,
+                                    const PluginFamily<Dataflow>& family) {
+  absl::Status error;
+  JsonReader reader(object, path, {"dataflow", "where", "axes"}, error);
+  OptionGrid grid{reader.Text("dataflow"), {}, {}};
+  if (!error.ok()) return error;
   VOXCONV_RETURN_IF_ERROR(family.Create(grid.dataflow).status());
   const auto entry = family.entries().find(grid.dataflow);
   if (entry == family.entries().end()) {
@@ -182,12 +163,13 @@ absl::StatusOr<OptionGrid> ParseGrid(const Json& object, const PluginFamily<Data
         absl::StrCat("grid: dataflow '", grid.dataflow, "': a name without options is needed"));
   }
   const PluginDescription& description = entry->second.description;
-  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ParseAxes(object["axes"], "axes", family, description));
-  if (object.contains("where")) {
+  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ReadAxes(reader, "axes", family, description));
+  if (reader.Has("where")) {
     VOXCONV_ASSIGN_OR_RETURN(std::vector<GridAxis> where,
-                             ParseAxes(object["where"], "where", family, description));
+                             ReadAxes(reader, "where", family, description));
     if (where.size() != 1) {
-      return absl::InvalidArgumentError("key 'where' of a grid: one option is allowed");
+      reader.Refuse("where", "is an object with one option");
+      return error;
     }
     grid.where = std::move(where[0]);
   }
@@ -210,22 +192,22 @@ Candidates DefaultCandidates(const Registry& registry, bool quick) {
 absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registry& registry,
                                            const Candidates& defaults) {
   VOXCONV_ASSIGN_OR_RETURN(const Json object, measure::ParseJson(json));
-  VOXCONV_RETURN_IF_ERROR(
-      CheckKeys(object, "the candidates", {"mappings", "dataflows", "output_coords", "grids"}));
+  absl::Status error;
+  JsonReader reader(object, "", {"mappings", "dataflows", "output_coords", "grids"}, error);
+  if (!error.ok()) return error;
   Candidates candidates = defaults;
-  VOXCONV_RETURN_IF_ERROR(ParseSpecs(object, "mappings", registry.mappings(), candidates.mappings));
+  VOXCONV_RETURN_IF_ERROR(ReadSpecs(reader, "mappings", registry.mappings(), candidates.mappings));
   VOXCONV_RETURN_IF_ERROR(
-      ParseSpecs(object, "dataflows", registry.dataflows(), candidates.dataflows));
+      ReadSpecs(reader, "dataflows", registry.dataflows(), candidates.dataflows));
   VOXCONV_RETURN_IF_ERROR(
-      ParseSpecs(object, "output_coords", registry.output_coords(), candidates.output_coords));
-  const auto grids = object.find("grids");
-  if (object.contains("dataflows") || grids != object.end()) candidates.grids.clear();
-  if (grids == object.end()) return candidates;
-  if (!grids->is_array()) return absl::InvalidArgumentError("key 'grids' is not a list");
-  for (const Json& grid : *grids) {
-    VOXCONV_ASSIGN_OR_RETURN(OptionGrid parsed, ParseGrid(grid, registry.dataflows()));
-    candidates.grids.push_back(std::move(parsed));
-  }
+      ReadSpecs(reader, "output_coords", registry.output_coords(), candidates.output_coords));
+  if (reader.Has("dataflows") || reader.Has("grids")) candidates.grids.clear();
+  reader.Each("grids", [&](const Json& element, const std::string& path) {
+    absl::StatusOr<OptionGrid> grid = ReadGrid(element, path, registry.dataflows());
+    error.Update(grid.status());
+    if (grid.ok()) candidates.grids.push_back(*std::move(grid));
+  });
+  if (!error.ok()) return error;
   return candidates;
 }
 

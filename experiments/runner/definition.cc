@@ -10,9 +10,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/parse.h"
-#include "experiments/runner/json_reader.h"
 #include "experiments/runner/published.h"
 #include "measure/json_file.h"
+#include "measure/json_reader.h"
 #include "networks/models.h"
 
 namespace voxconv::experiment {

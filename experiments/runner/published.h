@@ -7,9 +7,12 @@
 
 #include "core/types.h"
 #include "experiments/runner/definition.h"
-#include "experiments/runner/json_reader.h"
+#include "measure/json_reader.h"
 
 namespace voxconv::experiment {
+
+using measure::JsonReader;
+using measure::RefuseValue;
 
 // Stages that are published as one: "mapping" (coordinates, index, query, conversion), "movement"
 // (gather, scatter) and "convolution" (gather, GEMM, scatter or the fused stage).

@@ -47,9 +47,10 @@ TEST(PlanFileTest, RefusesWhatIsNoPlan) {
   const std::string good = FormatPlans({Plan(Key())});
   for (const auto& [from, to, word] : std::vector<std::array<std::string, 3>>{
            {"voxconv-plan", "voxconv-map", "not a plan file"},
-           {"\"version\": 1", "\"version\": 2", "version 2"},
-           {"\"device\"", "\"devise\"", "'device' is missing"},
-           {"\"c_in\": 16", "\"c_in\": \"16\"", "layer 1: key 'c_in' must be a whole number"},
+           {"\"version\": 1", "\"version\": 2", "'version' is 2"},
+           {"\"device\"", "\"devise\"", "'plans[0].key.device' is missing"},
+           {"\"c_in\": 16", "\"c_in\": \"16\"",
+            "key 'plans[0].layers[1].c_in' is \"16\"; allowed are whole numbers"},
            {"\"f16\"", "\"f17\"", "f17"},
            {"\"log2_voxels\": 16", "\"log2_voxels\": -1", "input_class"}}) {
     const auto plans = ParsePlans(absl::StrReplaceAll(good, {{from, to}}));

@@ -65,16 +65,17 @@ TEST(ParsePresetTest, FullPresetIsReadEntirely) {
 
 TEST(ParsePresetTest, MistakesAreNamed) {
   EXPECT_THAT(Message("{"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(Message("[]"), HasSubstr("not an object"));
+  EXPECT_THAT(Message("[]"), HasSubstr("the file is []; allowed is an object"));
   EXPECT_THAT(Message(R"({"name": "x"})"), HasSubstr("key 'summary' is missing"));
   EXPECT_THAT(Message(R"({"name": 3})"), HasSubstr("key 'name' is 3"));
   const std::string open = std::string(kMinimal).substr(0, sizeof(kMinimal) - 2);
   EXPECT_THAT(Message(open + R"(, "datafow": "d"})"), HasSubstr("key 'datafow'"));
-  EXPECT_THAT(Message(open + R"(, "planner": {"kind": "best"}})"), HasSubstr("kind 'best'"));
+  EXPECT_THAT(Message(open + R"(, "planner": {"kind": "best"}})"),
+              HasSubstr("'planner.kind' is \"best\""));
   EXPECT_THAT(Message(open + R"(, "planner": {"kind": "heuristic", "threshold": -1}})"),
-              HasSubstr("threshold -1"));
+              HasSubstr("'planner.threshold' is -1; allowed"));
   EXPECT_THAT(Message(open + R"(, "layers": {"stem": {"mappping": "m"}}})"),
-              HasSubstr("'mappping' of layer 'stem'"));
+              HasSubstr("'layers.stem.mappping' is unknown"));
 }
 
 TEST(PresetFilesTest, EveryPresetResolvesAndPlansEveryNetwork) {

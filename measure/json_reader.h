@@ -1,6 +1,6 @@
 // Reads checked values out of JSON that people write.
-#ifndef VOXCONV_EXPERIMENTS_RUNNER_JSON_READER_H_
-#define VOXCONV_EXPERIMENTS_RUNNER_JSON_READER_H_
+#ifndef VOXCONV_MEASURE_JSON_READER_H_
+#define VOXCONV_MEASURE_JSON_READER_H_
 
 #include <functional>
 #include <optional>
@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "measure/result_line.h"
+#include "measure/json_file.h"
 
-namespace voxconv::experiment {
+namespace voxconv::measure {
 
 // One object of a document. What is wrong is kept in `error`, the first thing only, as "key
 // 'inputs[2].x' is "far"; allowed are numbers"; values read after that are the fallbacks. A key
@@ -21,26 +21,31 @@ class JsonReader {
  public:
   // Refuses a value that is no object and keys that are not among `keys`. `path` is the object's
   // own key, empty for the document.
-  JsonReader(const measure::Json& object, std::string path, absl::Span<const char* const> keys,
+  JsonReader(const Json& object, std::string path, absl::Span<const char* const> keys,
              absl::Status& error);
+  // The same, and any key is allowed.
+  JsonReader(const Json& object, std::string path, absl::Status& error);
 
   bool Has(const char* key) const { return Find(key) != nullptr; }
-  const measure::Json* Find(const char* key) const;
+  const Json* Find(const char* key) const;
 
   // Without a fallback the key is required.
   std::string Text(const char* key, const std::optional<std::string>& fallback = std::nullopt);
   std::string OneOf(const char* key, absl::Span<const std::string> allowed,
                     const std::optional<std::string>& fallback = std::nullopt);
-  int64_t Integer(const char* key, int64_t least, int64_t most, int64_t fallback);
+  int64_t Integer(const char* key, int64_t least, int64_t most,
+                  const std::optional<int64_t>& fallback = std::nullopt);
   std::optional<double> Number(const char* key);
   bool Flag(const char* key, bool fallback);
   std::vector<std::string> Texts(const char* key);
   // One integer or three.
   std::optional<std::string> Triple(const char* key);
+  // The object under a required key; an empty one where it is missing.
+  const Json& Object(const char* key);
   // Calls `each` with every element of an array and the element's path; "an array" is required
   // where the key is there.
   void Each(const char* key,
-            const std::function<void(const measure::Json& element, const std::string& path)>& each);
+            const std::function<void(const Json& element, const std::string& path)>& each);
 
   std::string PathOf(const char* key) const;
   // Keeps "key 'PATH' is VALUE; allowed ...".
@@ -48,15 +53,16 @@ class JsonReader {
   absl::Status& error() { return error_; }
 
  private:
-  const measure::Json& object_;
+  const Json& object_;
   std::string path_;
   absl::Status& error_;
 };
 
-// The first error of all, as Refuse keeps it, for a value that is no key of an object.
-void RefuseValue(const std::string& path, const measure::Json& value, absl::string_view allowed,
+// The first error of all, as Refuse keeps it, for a value that is no key of an object; an empty
+// path is the document's.
+void RefuseValue(const std::string& path, const Json& value, absl::string_view allowed,
                  absl::Status& error);
 
-}  // namespace voxconv::experiment
+}  // namespace voxconv::measure
 
-#endif  // VOXCONV_EXPERIMENTS_RUNNER_JSON_READER_H_
+#endif  // VOXCONV_MEASURE_JSON_READER_H_

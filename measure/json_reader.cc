@@ -1,4 +1,4 @@
-#include "experiments/runner/json_reader.h"
+#include "measure/json_reader.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,9 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace voxconv::experiment {
-
-using measure::Json;
+namespace voxconv::measure {
 
 void RefuseValue(const std::string& path, const Json& value, absl::string_view allowed,
                  absl::Status& error) {
@@ -16,17 +14,19 @@ void RefuseValue(const std::string& path, const Json& value, absl::string_view a
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr size_t kLongest = 60;
   if (text.size() > kLongest) text = absl::StrCat(text.substr(0, kLongest), "...");
-  error =
-      absl::InvalidArgumentError(absl::StrCat("key '", path, "' is ", text, "; allowed ", allowed));
+  const std::string what = path.empty() ? "the file" : absl::StrCat("key '", path, "'");
+  error = absl::InvalidArgumentError(absl::StrCat(what, " is ", text, "; allowed ", allowed));
+}
+
+JsonReader::JsonReader(const Json& object, std::string path, absl::Status& error)
+    : object_(object), path_(std::move(path)), error_(error) {
+  if (!object.is_object()) RefuseValue(path_, object, "is an object", error_);
 }
 
 JsonReader::JsonReader(const Json& object, std::string path, absl::Span<const char* const> keys,
                        absl::Status& error)
-    : object_(object), path_(std::move(path)), error_(error) {
-  if (!object.is_object()) {
-    RefuseValue(path_.empty() ? "the file" : path_, object, "is an object", error_);
-    return;
-  }
+    : JsonReader(object, std::move(path), error) {
+  if (!object.is_object()) return;
   for (const auto& [key, value] : object.items()) {
     const bool known = std::any_of(keys.begin(), keys.end(),
                                    [&key = key](const char* name) { return key == name; });
@@ -75,10 +75,11 @@ std::string JsonReader::OneOf(const char* key, absl::Span<const std::string> all
   return fallback.value_or("");
 }
 
-int64_t JsonReader::Integer(const char* key, int64_t least, int64_t most, int64_t fallback) {
+int64_t JsonReader::Integer(const char* key, int64_t least, int64_t most,
+                            const std::optional<int64_t>& fallback) {
   const Json* value = Find(key);
-  if (value == nullptr) return fallback;
-  if (value->is_number_integer()) {
+  if (value == nullptr && fallback.has_value()) return *fallback;
+  if (value != nullptr && value->is_number_integer()) {
     // An unsigned number past the signed range must not wrap into it.
     const bool fits =
         !value->is_number_unsigned() || value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
@@ -87,7 +88,7 @@ int64_t JsonReader::Integer(const char* key, int64_t least, int64_t most, int64_
     }
   }
   Refuse(key, absl::StrCat("are whole numbers ", least, " .. ", most));
-  return fallback;
+  return fallback.value_or(least);
 }
 
 std::optional<double> JsonReader::Number(const char* key) {
@@ -128,6 +129,14 @@ std::optional<std::string> JsonReader::Triple(const char* key) {
   return std::nullopt;
 }
 
+const Json& JsonReader::Object(const char* key) {
+  static const Json* const nothing = new Json(Json::object());
+  const Json* value = Find(key);
+  if (value != nullptr && value->is_object()) return *value;
+  Refuse(key, "is an object");
+  return *nothing;
+}
+
 void JsonReader::Each(const char* key,
                       const std::function<void(const Json&, const std::string&)>& each) {
   const Json* value = Find(key);
@@ -138,4 +147,4 @@ void JsonReader::Each(const char* key,
   }
 }
 
-}  // namespace voxconv::experiment
+}  // namespace voxconv::measure
