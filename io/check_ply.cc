@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@
 namespace voxconv::io_internal {
 namespace {
 
+// Open3D's parser copies words into 256 bytes and lines of the header into 1024.
+constexpr size_t kLongestWord = 200;
+constexpr size_t kLongestLine = 1000;
+
 enum class PlyFormat { kAscii, kLittleEndian, kBigEndian };
 
 struct PlyType {
@@ -26,6 +31,7 @@ struct PlyType {
 };
 
 struct PlyProperty {
+  std::string name;
   std::optional<PlyType> list_count;  // set for lists
   PlyType value;
 };
@@ -86,9 +92,12 @@ bool ParseHeaderLine(const std::vector<std::string>& words, PlyHeader& header) {
   if (is_list) property.list_count = ParseType(words[2]);
   if (!value.has_value() || (is_list && !property.list_count.has_value())) return false;
   property.value = *value;
+  property.name = words.back();
   header.elements.back().properties.push_back(property);
   return true;
 }
+
+bool IsTooLong(absl::string_view word) { return word.size() > kLongestWord; }
 
 absl::StatusOr<PlyHeader> TakeHeader(absl::string_view& text, absl::string_view name) {
   if (TakeLine(text) != "ply") {
@@ -100,6 +109,13 @@ absl::StatusOr<PlyHeader> TakeHeader(absl::string_view& text, absl::string_view 
     if (line == "end_header") return header;
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    const bool too_long =
+        line.size() > kLongestLine || std::any_of(words.begin(), words.end(), IsTooLong);
+    if (too_long) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": PLY header has a line of ", line.size(), " bytes; allowed are lines up to ",
+          kLongestLine, " and words up to ", kLongestWord, " bytes"));
+    }
     if (!words.empty() && !ParseHeaderLine(words, header)) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ": PLY header line '", absl::CEscape(line), "' is not understood"));
@@ -124,6 +140,7 @@ class BodyCursor {
     const auto* end = std::find_if(body_.begin(), body_.end(), absl::ascii_isspace);
     const absl::string_view word(body_.data(), static_cast<size_t>(end - body_.begin()));
     body_.remove_prefix(word.size());
+    if (IsTooLong(word)) return std::nullopt;
     double real = 0;
     if (type.is_float) {
       return absl::SimpleAtod(word, &real) ? std::optional<int64_t>(0) : std::nullopt;
@@ -147,19 +164,65 @@ class BodyCursor {
   PlyFormat format_;
 };
 
-bool TakeRow(BodyCursor& cursor, const PlyElement& element) {
+bool IsFaceList(const PlyElement& element, const PlyProperty& property) {
+  return element.name == "face" &&
+         (property.name == "vertex_indices" || property.name == "vertex_index");
+}
+
+absl::Status CheckElements(const PlyHeader& header, absl::string_view name) {
+  std::set<std::string> names;
+  for (const PlyElement& element : header.elements) {
+    const auto refused = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": PLY element '", element.name, "' ", why));
+    };
+    if (!names.insert(element.name).second) return refused("stands twice; allowed is once");
+    if (element.properties.empty() && element.rows > 0) return refused("has no properties");
+    std::set<std::string> properties;
+    for (const PlyProperty& property : element.properties) {
+      const bool is_list = property.list_count.has_value();
+      const std::string what = absl::StrCat("has the property '", property.name, "' ");
+      if (!properties.insert(property.name).second) return refused(absl::StrCat(what, "twice"));
+      if (is_list && property.list_count->is_float) {
+        return refused(absl::StrCat(what, "with lengths that are no integers"));
+      }
+      if (element.name == "vertex" && is_list) {
+        return refused(absl::StrCat(what, "as a list; allowed is one value"));
+      }
+      if (IsFaceList(element, property) && (!is_list || property.value.is_float)) {
+        return refused(absl::StrCat(what, "that is no list of integers"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Passes one row. `vertices` is the number that a face may name. An error has no file's name.
+absl::Status TakeRow(BodyCursor& cursor, const PlyElement& element, int64_t vertices) {
+  const absl::Status truncated = absl::DataLossError("truncated or damaged");
   for (const PlyProperty& property : element.properties) {
+    const bool is_face = IsFaceList(element, property);
     int64_t count = 1;
     if (property.list_count.has_value()) {
       const std::optional<int64_t> listed = cursor.Take(*property.list_count);
-      if (!listed.has_value() || *listed < 0) return false;
+      if (!listed.has_value() || *listed < 0) return truncated;
       count = *listed;
     }
+    if (is_face && count < 3) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a face of ", count, " vertices; allowed are 3 or more"));
+    }
     for (int64_t i = 0; i < count; ++i) {
-      if (!cursor.Take(property.value).has_value()) return false;
+      const std::optional<int64_t> value = cursor.Take(property.value);
+      if (!value.has_value()) return truncated;
+      // A negative index of a binary file was read as a large one.
+      if (is_face && (*value < 0 || *value >= vertices)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a face with vertex ", *value, "; there are ", vertices));
+      }
     }
   }
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -168,14 +231,19 @@ absl::Status CheckPly(absl::string_view bytes, absl::string_view name) {
   absl::string_view text = bytes;
   const absl::StatusOr<PlyHeader> header = TakeHeader(text, name);
   if (!header.ok()) return header.status();
+  if (absl::Status status = CheckElements(*header, name); !status.ok()) return status;
+  int64_t vertices = 0;
+  for (const PlyElement& element : header->elements) {
+    if (element.name == "vertex") vertices = element.rows;
+  }
   BodyCursor cursor(text, header->format);
   for (const PlyElement& element : header->elements) {
-    if (element.properties.empty()) continue;
     for (int64_t row = 0; row < element.rows; ++row) {
-      if (!TakeRow(cursor, element)) {
-        return absl::DataLossError(absl::StrCat(name, ": truncated or damaged at '", element.name,
-                                                "' row ", row, " of ", element.rows));
-      }
+      const absl::Status status = TakeRow(cursor, element, vertices);
+      if (status.ok()) continue;
+      return absl::Status(
+          status.code(), absl::StrCat(name, ": ", status.message(), " at '", element.name, "' row ",
+                                      row, " of ", element.rows));
     }
   }
   return absl::OkStatus();

@@ -118,7 +118,62 @@ TEST_F(Open3dFormats, RefusesDamagedPly) {
   EXPECT_THAT(Read("a.ply", Ply(both, absl::StrCat(kSquare, "3 0 1 2\n3 0 2"))),
               FailsWith(kDataLoss, "'face' row 1 of 2"));
   EXPECT_THAT(Read("a.ply", Ply(both, absl::StrCat(kSquare, "3 0 1 2\n3 0 2 9\n"))),
-              FailsWith(kInvalid, "vertex 9"));
+              FailsWith(kInvalid, "vertex 9; there are 4 at 'face' row 1 of 2"));
+}
+
+// Each of these ends Open3D with a signal, or makes it read past its buffers.
+TEST_F(Open3dFormats, RefusesPlyThatOpen3dDiesOf) {
+  const std::string both = absl::StrCat(kVertices, kFaces);
+  const auto faces = [&](const std::string& rows) {
+    return Read("a.ply", Ply(both, absl::StrCat(kSquare, rows)));
+  };
+  EXPECT_THAT(faces("0\n3 0 1 2\n"), FailsWith(kInvalid, "a face of 0 vertices"));
+  EXPECT_THAT(faces("2 0 1\n3 0 1 2\n"), FailsWith(kInvalid, "a face of 2 vertices"));
+  EXPECT_THAT(faces("4 0 1 2 -1\n3 0 1 2\n"), FailsWith(kInvalid, "vertex -1; there are 4"));
+  EXPECT_THAT(faces("4 0 1 2 4\n3 0 1 2\n"), FailsWith(kInvalid, "vertex 4; there are 4"));
+  EXPECT_THAT(Read("a.ply", Ply("element vertex 0\nproperty float x\nproperty float y\n"
+                                "property float z\nelement face 1\n"
+                                "property list uchar int vertex_indices\n",
+                                "3 0 1 2\n")),
+              FailsWith(kInvalid, "vertex 0; there are 0"));
+  EXPECT_THAT(Read("a.ply", Ply(both, absl::StrCat(kSquare, "3 0 1 ", std::string(5000, '1')))),
+              FailsWith(kDataLoss, "'face' row 0"));
+  for (const size_t length : {300, 1100, 100000}) {
+    const std::string word(length, 'x');
+    EXPECT_THAT(Read("a.ply", Ply(absl::StrCat("comment ", word, "\n", kVertices), kSquare)),
+                FailsWith(kInvalid, "PLY header has a line of"));
+    EXPECT_THAT(Read("a.ply", Ply(absl::StrCat(kVertices, "property float ", word, "\n"), "")),
+                FailsWith(kInvalid, "PLY header has a line of"));
+  }
+  EXPECT_THAT(Read("a.ply", Ply(absl::StrCat(kVertices, kVertices), "")),
+              FailsWith(kInvalid, "'vertex' stands twice"));
+  EXPECT_THAT(Read("a.ply", Ply("element vertex 9000000000000000000\n", "")),
+              FailsWith(kInvalid, "has no properties"));
+  EXPECT_THAT(Read("a.ply", Ply("element vertex 1\nproperty list uchar float x\n"
+                                "property float y\nproperty float z\n",
+                                "0 1 2\n")),
+              FailsWith(kInvalid, "'x' as a list"));
+  EXPECT_THAT(Read("a.ply", Ply(absl::StrCat(kVertices,
+                                             "element face 1\n"
+                                             "property int vertex_indices\n"),
+                                absl::StrCat(kSquare, "1\n"))),
+              FailsWith(kInvalid, "no list of integers"));
+}
+
+TEST_F(Open3dFormats, ReadsAndRefusesBinaryPly) {
+  const auto ply = [](const std::string& format, const std::string& face) {
+    return absl::StrCat("ply\nformat ", format, " 1.0\nelement vertex 3\nproperty float x\n",
+                        "property float y\nproperty float z\nelement face 1\n",
+                        "property list uchar int vertex_indices\nend_header\n",
+                        BytesOf<float>({0, 0, 0, 1, 0, 0, 0, 1, 0}), face);
+  };
+  const std::string little = "binary_little_endian";
+  EXPECT_TRUE(Read("a.ply", ply(little, absl::StrCat("\x03", BytesOf<int32_t>({0, 1, 2})))).ok());
+  EXPECT_THAT(Read("a.ply", ply(little, std::string(1, '\0'))), FailsWith(kInvalid, "face of 0"));
+  EXPECT_THAT(Read("a.ply", ply(little, absl::StrCat("\x03", BytesOf<int32_t>({0, 1, -2})))),
+              FailsWith(kInvalid, "a face with vertex"));
+  EXPECT_THAT(Read("a.ply", ply(little, absl::StrCat("\x04", BytesOf<int32_t>({0, 1, 2})))),
+              FailsWith(kDataLoss, "'face' row 0"));
 }
 
 Mesh Square() {
