@@ -20,13 +20,19 @@ absl::Status SystemError(const char* call) {
   return absl::InternalError(absl::StrCat(call, ": ", std::strerror(errno)));
 }
 
-[[noreturn]] void Become(const std::vector<std::string>& argv, int output) {
-  if (output >= 0) dup2(output, STDOUT_FILENO);
+// As execvp takes them. Made before the fork: between fork and exec a child of a program with
+// threads must not allocate.
+std::vector<char*> Pointers(const std::vector<std::string>& argv) {
   std::vector<char*> pointers;
   pointers.reserve(argv.size() + 1);
   for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
+  return pointers;
+}
+
+[[noreturn]] void Become(const std::vector<char*>& argv, int output) {
+  if (output >= 0) dup2(output, STDOUT_FILENO);
+  execvp(argv[0], argv.data());
   _exit(127);
 }
 
@@ -51,11 +57,12 @@ int ExitStatus(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 12
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, bool capture) {
   std::array<int, 2> ends = {-1, -1};
   if (capture && pipe(ends.data()) != 0) return SystemError("pipe");
+  const std::vector<char*> pointers = Pointers(argv);
   const pid_t child = fork();
   if (child < 0) return SystemError("fork");
   if (child == 0) {
     if (capture) close(ends[0]);
-    Become(argv, ends[1]);
+    Become(pointers, ends[1]);
   }
   ProgramResult result;
   absl::Status read_status;
@@ -75,12 +82,13 @@ absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, b
 
 absl::StatusOr<ProgramResult> RunProgramInterruptibly(const std::vector<std::string>& argv,
                                                       const measure::InterruptGuard& interrupt) {
+  const std::vector<char*> pointers = Pointers(argv);
   const pid_t child = fork();
   if (child < 0) return SystemError("fork");
   if (child == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGINT);
-    Become(argv, /*output=*/-1);
+    Become(pointers, /*output=*/-1);
   }
   // Asked now and then: a signal between a look at the guard and a wait for the child would be
   // missed.
