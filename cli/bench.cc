@@ -1,11 +1,15 @@
 // `voxconv bench`: Google Benchmark over everything that is registered.
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "benchmark/benchmark.h"
 #include "builtin/default_layers.h"
 #include "cli/command.h"
@@ -15,7 +19,7 @@
 #include "io/scene_spec.h"
 #include "measure/bench/benchmarks.h"
 #include "measure/bench/device_benchmarks.h"
-#include "measure/bench/flags.h"
+#include "measure/bench/run_benchmarks.h"
 #include "measure/build_info.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
@@ -274,6 +278,28 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
   return RegisterNetworks(values, choice, request, registry, failures);
 }
 
+// Google Benchmark calls this for a value that it does not know, and would then end the program
+// with status 0.
+void RefuseValueOfLibrary() {
+  std::cerr
+      << "voxconv bench: a --benchmark flag has a value that Google Benchmark does not take\n";
+  std::exit(2);
+}
+
+// kInvalidArgument for a flag that the library did not take; ReportUnrecognizedArguments would
+// print of it what the status says again.
+absl::Status InitializeLibrary(Strings flags) {
+  static std::string program = "voxconv bench";  // the library keeps a pointer to it
+  std::vector<char*> argv = {program.data()};
+  for (std::string& flag : flags) argv.push_back(flag.data());
+  int argc = static_cast<int>(argv.size());
+  argv.push_back(nullptr);
+  benchmark::Initialize(&argc, argv.data(), RefuseValueOfLibrary);
+  if (argc == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(argv[1], ": Google Benchmark does not take this flag or its value"));
+}
+
 }  // namespace
 
 absl::Status RunBench(const std::vector<std::string>& args) {
@@ -284,32 +310,24 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("bench [OPTIONS] [--benchmark_...]", BenchOptions(), {}, ours));
-  VOXCONV_ASSIGN_OR_RETURN(bench::Flags flags, bench::ParseFlags(theirs));
-  if (!flags.out.empty()) {
+  for (const std::string& flag : theirs) {
+    absl::string_view out = flag;
+    if (!absl::ConsumePrefix(&out, "--benchmark_out=") || out.empty()) continue;
     VOXCONV_RETURN_IF_ERROR(
-        CheckOutputs(GivenPaths(values, {"input"}), {{"--benchmark_out", flags.out}}));
+        CheckOutputs(GivenPaths(values, {"input"}), {{"--benchmark_out", std::string(out)}}));
   }
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(RegisterAllPlugins(values["plugin"].as<Strings>(), registry));
 
-  std::string program = "voxconv bench";
-  std::vector<char*> argv = {program.data()};
-  for (std::string& arg : flags.library) argv.push_back(arg.data());
-  int argc = static_cast<int>(argv.size());
-  argv.push_back(nullptr);
-  benchmark::Initialize(&argc, argv.data());
-  if (argc > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(argv[1], " is no flag of Google Benchmark (see --help)"));
-  }
+  VOXCONV_RETURN_IF_ERROR(InitializeLibrary(std::move(theirs)));
   benchmark::AddCustomContext("voxconv_commit", measure::GetBuildInfo().commit);
   const auto failures = std::make_shared<bench::GateFailures>();
   VOXCONV_RETURN_IF_ERROR(Register(values, registry, failures));
-  const absl::Status run = bench::RunBenchmarks(flags);
+  const absl::Status run = bench::RunBenchmarks();
   // They hold references to the registry.
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
-  if (absl::IsDataLoss(run) || failures->count == 0) return run;
+  if (failures->count == 0) return run;
   return absl::InternalError(
       absl::StrCat(failures->count, " benchmarks gave wrong results and were not timed"));
 }
