@@ -37,30 +37,30 @@ bool IsInverted(ConvKind kind) {
 
 absl::Status CheckSupported(Convention convention, const LayerArguments& a) {
   if (convention != Convention::kSpconv && a.spatial_shape.has_value()) {
-    return absl::InvalidArgumentError("--spatial-shape: only the spconv convention has one");
+    return absl::InvalidArgumentError("spatial_shape: only the spconv convention has one");
   }
   if (convention == Convention::kSpconv && a.kind == ConvKind::kTransposed) {
     return absl::UnimplementedError(
-        "--kind transposed with --convention spconv: SpConv's generative layers are not covered");
+        "kind transposed with convention spconv: SpConv's generative layers are not covered");
   }
   if (convention == Convention::kSpconv && a.output_bounds.has_value()) {
     return absl::InvalidArgumentError(
-        "--bounds: has no meaning with --convention spconv, which bounds by --spatial-shape");
+        "bounds: has no meaning with convention spconv, which bounds by spatial_shape");
   }
   for (int axis = 0; axis < 3; ++axis) {
     if (convention == Convention::kSpconv && a.padding[axis] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--padding ", ToString(a.padding),
-                                                     ": with --convention spconv allowed are whole "
+      return absl::InvalidArgumentError(absl::StrCat("padding ", ToString(a.padding),
+                                                     ": with convention spconv allowed are whole "
                                                      "numbers from 0"));
     }
     const int32_t k = a.kernel[axis];
     if (convention == Convention::kSpconv && a.kind == ConvKind::kSubmanifold && k % 2 == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--kernel ", ToString(a.kernel), ": SpConv has submanifold kernels of odd size only"));
+          "kernel ", ToString(a.kernel), ": SpConv has submanifold kernels of odd size only"));
     }
     if (convention == Convention::kTorchsparse && k % 2 == 0 && k > 2) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--kernel ", ToString(a.kernel),
+          absl::StrCat("kernel ", ToString(a.kernel),
                        ": TorchSparse's even kernels above 2 have offsets that voxconv has not"));
     }
   }
@@ -75,7 +75,7 @@ absl::StatusOr<Box> SpconvBounds(const Int3& shape, const Int3& kernel, const In
     const int64_t room = int64_t{shape[axis]} + 2 * int64_t{padding[axis]} -
                          int64_t{dilation[axis]} * (kernel[axis] - 1) - 1;
     if (shape[axis] < 1 || room < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--spatial-shape: ", shape[axis], " along ",
+      return absl::InvalidArgumentError(absl::StrCat("spatial_shape: ", shape[axis], " along ",
                                                      std::string(1, kAxisNames[axis]),
                                                      " is smaller than the kernel"));
     }
@@ -91,7 +91,7 @@ absl::StatusOr<Convention> ParseConvention(absl::string_view text) {
     if (text == name) return convention;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--convention '", text,
+      absl::StrCat("convention '", text,
                    "' is unknown; allowed are voxconv, spconv, torchsparse and minkowski"));
 }
 
@@ -127,7 +127,7 @@ absl::StatusOr<ConvGeometry> MakeGeometry(Convention convention, const LayerArgu
       if (a.kind == ConvKind::kStrided) {
         if (!a.spatial_shape.has_value()) {
           return absl::InvalidArgumentError(
-              "--spatial-shape is missing: SpConv bounds a strided layer's outputs by it");
+              "spatial_shape is missing: SpConv bounds a strided layer's outputs by it");
         }
         absl::StatusOr<Box> bounds =
             SpconvBounds(AxesToXyz(convention, *a.spatial_shape), params.kernel, params.stride,

@@ -17,10 +17,10 @@ absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, const Poi
 }
 
 absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& read) {
-  const char* given = !read.fields.empty()     ? "--fields"
-                      : !read.dtype_in.empty() ? "--dtype-in"
-                      : !read.array.empty()    ? "--array"
-                      : read.into_unit_sphere  ? "--unit-sphere"
+  const char* given = !read.fields.empty()     ? "fields"
+                      : !read.dtype_in.empty() ? "dtype_in"
+                      : !read.array.empty()    ? "array"
+                      : read.into_unit_sphere  ? "unit_sphere"
                                                : nullptr;
   if (given == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(

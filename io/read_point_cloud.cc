@@ -38,13 +38,13 @@ absl::Status CheckOptions(Format format, const std::string& path, const ReadOpti
         absl::StrCat(path, ": ", option, " ", value, " has no meaning here; it is for ", formats));
   };
   if (!options.dtype_in.empty() && !raw) {
-    return refused("--dtype-in", options.dtype_in, ".bin and .pcd.bin");
+    return refused("dtype_in", options.dtype_in, ".bin and .pcd.bin");
   }
   if (!options.fields.empty() && format == Format::kOpen3d) {
-    return refused("--fields", options.fields, ".bin, .pcd.bin, .npy and .npz");
+    return refused("fields", options.fields, ".bin, .pcd.bin, .npy and .npz");
   }
   if (!options.array.empty() && format != Format::kNpz) {
-    return refused("--array", options.array, ".npz");
+    return refused("array", options.array, ".npz");
   }
   return absl::OkStatus();
 }
@@ -94,7 +94,7 @@ absl::StatusOr<RawFormat> FormatOfArray(const NpyArray& array, const std::string
   absl::StatusOr<std::vector<std::string>> fields = ParseRawFields(options.fields);
   if (!fields.ok()) return fields.status();
   if (static_cast<int64_t>(fields->size()) != array.shape[1]) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": --fields ", options.fields, " names ",
+    return absl::InvalidArgumentError(absl::StrCat(name, ": fields ", options.fields, " names ",
                                                    fields->size(), " columns, but the array has ",
                                                    array.shape[1]));
   }
@@ -129,7 +129,7 @@ absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::strin
         absl::StrAppend(out, array.first);
       });
   return absl::NotFoundError(
-      absl::StrCat(name, ": --array ", options.array, ": no such array; it holds ", names));
+      absl::StrCat(name, ": array ", options.array, ": no such array; it holds ", names));
 }
 
 }  // namespace

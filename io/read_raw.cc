@@ -94,7 +94,7 @@ double ImplausibleShare(absl::string_view bytes, const RawFormat& format) {
 // dtypes under which the very same bytes are plausible are named. Most bits make a plausible f16;
 // the wider ones come first where both do.
 std::string Suggestion(absl::string_view bytes, const RawFormat& format) {
-  if (format.dtype_known) return "; try another --fields";
+  if (format.dtype_known) return "; try other fields";
   double least = 0.5;
   std::string best;
   for (const RawDtype dtype : {RawDtype::kFloat64, RawDtype::kFloat32, RawDtype::kFloat16}) {
@@ -102,23 +102,23 @@ std::string Suggestion(absl::string_view bytes, const RawFormat& format) {
     const double share = ImplausibleShare(bytes, {format.fields, dtype});
     if (share > least || (share == least && !best.empty())) continue;
     least = share;
-    best = absl::StrCat("; the bytes are plausible as --dtype-in ", RawDtypeName(dtype));
+    best = absl::StrCat("; the bytes are plausible as dtype_in ", RawDtypeName(dtype));
   }
-  return best.empty() ? "; try --dtype-in f16 or another --fields" : best;
+  return best.empty() ? "; try dtype_in f16 or other fields" : best;
 }
 
 absl::Status CheckFields(const std::vector<std::string>& fields) {
   std::set<absl::string_view> seen;
   for (const std::string& field : fields) {
     if (field.empty() || (field != kSkippedField && !seen.insert(field).second)) {
-      return absl::InvalidArgumentError(absl::StrCat("--fields ", absl::StrJoin(fields, ","),
+      return absl::InvalidArgumentError(absl::StrCat("fields ", absl::StrJoin(fields, ","),
                                                      ": name '", field, "' is empty or repeated"));
     }
   }
   for (const absl::string_view axis : {"x", "y", "z"}) {
     if (seen.count(axis) == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--fields ", absl::StrJoin(fields, ","), ": has no '", axis, "'"));
+          absl::StrCat("fields ", absl::StrJoin(fields, ","), ": has no '", axis, "'"));
     }
   }
   return absl::OkStatus();
@@ -133,7 +133,7 @@ absl::Status CheckContent(absl::string_view bytes, const RawFormat& format,
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": ", size, " bytes is not a multiple of the ", row_size, "-byte row (",
         format.fields.size(), " x ", RawDtypeName(format.dtype), " ",
-        absl::StrJoin(format.fields, ","), "): truncated, or give --fields and --dtype-in"));
+        absl::StrJoin(format.fields, ","), "): truncated, or give fields and dtype_in"));
   }
   const int64_t implausible = CountImplausibleRows(bytes, format);
   if (implausible * 2 > size / row_size) {
@@ -182,7 +182,7 @@ absl::StatusOr<RawDtype> ParseRawDtype(absl::string_view text) {
     if (RawDtypeName(dtype) == text) return dtype;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--dtype-in ", text, ": unknown; allowed: f16, f32, f64"));
+      absl::StrCat("dtype_in ", text, ": unknown; allowed: f16, f32, f64"));
 }
 
 absl::StatusOr<PointCloud> ParseRawPoints(absl::string_view bytes, const RawFormat& format,

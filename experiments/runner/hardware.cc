@@ -69,7 +69,7 @@ absl::StatusOr<std::string> FindNcu() {
     if (!folder.empty() && std::filesystem::is_regular_file(file, ignored)) return file.string();
   }
   return absl::NotFoundError(
-      "--counters: ncu is not installed; it is Nsight Compute, a part of the CUDA toolkit");
+      "counters: ncu is not installed; it is Nsight Compute, a part of the CUDA toolkit");
 }
 
 std::string ToString(const ProfiledSide& side) {
@@ -82,7 +82,7 @@ absl::StatusOr<ProfiledSide> ParseProfiledSide(absl::string_view text) {
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &cell) ||
       (parts[1] != "a" && parts[1] != "b")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--profiled-side '", text, "': allowed is CELL:a|b:EXPERIMENT"));
+        absl::StrCat("profiled side '", text, "': allowed is CELL:a|b:EXPERIMENT"));
   }
   return ProfiledSide{cell, parts[1][0], parts[2]};
 }
@@ -96,7 +96,7 @@ absl::Status RunForProfiler(const measure::RunOnce& once) {
   return status;
 #else
   (void)once;
-  return absl::UnimplementedError("--profiled-side: this program was built without CUDA");
+  return absl::UnimplementedError("profiled side: this program was built without CUDA");
 #endif
 }
 

@@ -354,7 +354,7 @@ absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cel
                              const ProfiledSide& side, const RunnerOptions& options,
                              const Registry& registry, const ExecutionContext& context) {
   if (side.cell >= cells.size()) {
-    return absl::OutOfRangeError(absl::StrCat("--profiled-side: cell ", side.cell, " of ",
+    return absl::OutOfRangeError(absl::StrCat("profiled side: cell ", side.cell, " of ",
                                               cells.size(), " in ", definition.name));
   }
   Runner runner(definition, options, registry, context, std::nullopt);

@@ -146,7 +146,7 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
   ExpectRefused("ab --a minuet --b hcnn --network minkunet42 --kernel 2 " + scene, {"--kernel"});
   ExpectRefused("ab --a minuet --b hcnn --width 0.5 " + scene, {"--width", "--network"});
   ExpectRefused("ab --a minuet --b hcnn --rule dilate " + scene, {"--rule", "submanifold"});
-  ExpectRefused("info --fields x,y,z " + scene, {"--fields", "files"});
+  ExpectRefused("info --fields x,y,z " + scene, {"fields", "files"});
   ExpectRefused("info --voxel-size nan " + scene, {"voxel size", "nan"});
   ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
   ExpectRefused("verify --mapping hash:load_factor=0.3", {"load_factor=0.3", "variant=cuckoo"});
@@ -308,10 +308,10 @@ TEST_F(BadInputTest, ConvOptions) {
   const std::string dilate = "--kind strided --stride 2 --rule dilate ";
   ExpectConvRefused(arrays, dilate + "--bounds 5,0,0,4,9,9", {"--bounds", "5", "4"});
   const std::string spconv = "--convention spconv ";
-  ExpectConvRefused(arrays, spconv + "--bounds 0,0,0,9,9,9", {"--bounds", "--spatial-shape"});
+  ExpectConvRefused(arrays, spconv + "--bounds 0,0,0,9,9,9", {"bounds", "spatial_shape"});
   ExpectConvRefused(arrays, spconv + "--spatial-shape=-5", {"--spatial-shape", "-5", "from 1"});
   ExpectConvRefused(arrays, spconv + "--kind strided --spatial-shape 9 --padding=-5",
-                    {"--padding", "-5", "from 0"});
+                    {"padding", "-5", "from 0"});
 }
 
 TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {

@@ -76,7 +76,7 @@ TEST(RealData, HalfPrecisionReadAsFloatIsRefused) {
   EXPECT_THAT(ReadPointCloud(path, {}), FailsWith(kInvalid, "not a multiple of the 16-byte row"));
   ReadOptions fields;
   fields.fields = "x,y,z,intensity,dt";  // with these the size does divide
-  EXPECT_THAT(ReadPointCloud(path, fields), FailsWith(kInvalid, "plausible as --dtype-in f16"));
+  EXPECT_THAT(ReadPointCloud(path, fields), FailsWith(kInvalid, "plausible as dtype_in f16"));
   const std::string bytes = FileBytes(path);
   EXPECT_THAT(ParsePointCloud(bytes.substr(0, bytes.size() / 16 * 16), "cut.bin", {}),
               FailsWith(kInvalid, "is not a table of f32"));

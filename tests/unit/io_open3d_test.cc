@@ -121,7 +121,7 @@ TEST_F(Open3dFormats, RefusesDamagedPly) {
               FailsWith(kInvalid, "vertex 9; there are 4 at 'face' row 1 of 2"));
 }
 
-// Each of these ends Open3D with a signal, or makes it read past its buffers.
+// Open3D ends with a signal at most of these, and misreads the others.
 TEST_F(Open3dFormats, RefusesPlyThatOpen3dDiesOf) {
   const std::string both = absl::StrCat(kVertices, kFaces);
   const auto faces = [&](const std::string& rows) {

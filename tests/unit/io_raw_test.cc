@@ -63,7 +63,7 @@ TEST(ReadRaw, RefusesBitsOfAnotherDtype) {
   for (int i = 1; i <= 100; ++i) doubles.insert(doubles.end(), {i * 0.3, i * 0.7, -1.7, 0.1 * i});
   const absl::StatusOr<PointCloud> as_f32 = ParsePointCloud(BytesOf(doubles), "d.bin", {});
   EXPECT_THAT(as_f32, FailsWith(kInvalid, "d.bin: is not a table of f32 x,y,z,intensity"));
-  EXPECT_THAT(as_f32, FailsWith(kInvalid, "--dtype-in f"));
+  EXPECT_THAT(as_f32, FailsWith(kInvalid, "dtype_in f"));
   EXPECT_THAT(
       ParsePointCloud(BytesOf<float>({NAN, 1, 1, 1, 2e6, 1, 1, 1, 1, 2, 3, 4}), "h.bin", {}),
       FailsWith(kInvalid, "2 of 3 rows"));
@@ -77,16 +77,16 @@ TEST(ReadRaw, RefusesOptionsByName) {
     options.dtype_in = dtype;
     return ParsePointCloud(std::string(32, '\0'), name, options);
   };
-  EXPECT_THAT(parse("", "f8"), FailsWith(kInvalid, "--dtype-in f8: unknown; allowed: f16"));
+  EXPECT_THAT(parse("", "f8"), FailsWith(kInvalid, "dtype_in f8: unknown; allowed: f16"));
   EXPECT_THAT(parse("x,y,i", ""), FailsWith(kInvalid, "has no 'z'"));
   EXPECT_THAT(parse("x,y,z,x", ""), FailsWith(kInvalid, "'x' is empty or repeated"));
   EXPECT_THAT(parse("x,y,z,", ""), FailsWith(kInvalid, "'' is empty or repeated"));
-  EXPECT_THAT(parse("", "f16", "a.npy"), FailsWith(kInvalid, "--dtype-in f16 has no meaning"));
-  EXPECT_THAT(parse("x,y,z", "", "a.ply"), FailsWith(kInvalid, "--fields x,y,z has no meaning"));
+  EXPECT_THAT(parse("", "f16", "a.npy"), FailsWith(kInvalid, "dtype_in f16 has no meaning"));
+  EXPECT_THAT(parse("x,y,z", "", "a.ply"), FailsWith(kInvalid, "fields x,y,z has no meaning"));
   EXPECT_THAT(parse("", "", "a.laz"), FailsWith(kInvalid, "unknown extension; allowed: .bin"));
   ReadOptions array;
   array.array = "points";
-  EXPECT_THAT(ParsePointCloud("", "a.bin", array), FailsWith(kInvalid, "--array"));
+  EXPECT_THAT(ParsePointCloud("", "a.bin", array), FailsWith(kInvalid, "array"));
 }
 
 TEST(ReadFile, RefusesWhatIsNotAReadableFile) {
@@ -159,13 +159,13 @@ TEST(ReadRaw, SuggestsTheNumberTypeThatFitsBest) {
   const std::string bytes = BytesOf<double>(rows);
   const std::vector<std::string> fields = {"x", "y", "z", "intensity"};
   EXPECT_THAT(ParseRawPoints(bytes, {fields, RawDtype::kFloat32}, "a.bin"),
-              FailsWith(kInvalid, "plausible as --dtype-in f64"));
+              FailsWith(kInvalid, "plausible as dtype_in f64"));
   // An array's file says what its numbers are.
   const absl::Status known =
       ParseRawPoints(BytesOf<double>(std::vector<double>(40, 1e30)),
                      {fields, RawDtype::kFloat64, /*dtype_known=*/true}, "a.npy")
           .status();
-  EXPECT_THAT(std::string(known.message()), testing::Not(testing::HasSubstr("--dtype-in")));
+  EXPECT_THAT(std::string(known.message()), testing::Not(testing::HasSubstr("dtype_in")));
   EXPECT_THAT(ParseRawPoints(BytesOf<double>({1, 2, 3, 1e300}), {fields, RawDtype::kFloat64}, "b"),
               FailsWith(kInvalid, "past the range of float32"));
 }
