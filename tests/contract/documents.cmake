@@ -5,3 +5,7 @@ if(VOXCONV_PYTHON)
            COMMAND ${VOXCONV_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/performance_page --check)
   set_tests_properties(performance_page_test PROPERTIES LABELS contract)
 endif()
+
+add_test(NAME command_reference_test
+         COMMAND ${PROJECT_SOURCE_DIR}/scripts/make_reference --check $<TARGET_FILE:voxconv>)
+set_tests_properties(command_reference_test PROPERTIES LABELS contract)
