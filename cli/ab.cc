@@ -25,29 +25,40 @@ po::options_description AbOptions() {
   po::options_description options("Comparison");
   options.add_options()  //
       ("a", po::value<std::string>(),
-       "a preset, plan:FILE, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")    //
-      ("b", po::value<std::string>(), "the same for the other side")  //
+       "side A: a preset, plan:FILE with --network, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
+      ("b", po::value<std::string>(), "side B; written as --a")                            //
       ("network", po::value<std::string>(),
-       "minkunet42, sparseresnet21 or centerpoint; without it a single layer runs")      //
-      ("width", po::value<double>()->default_value(1), "scales the network's channels")  //
+       "run this network: minkunet42, sparseresnet21 or centerpoint; without it one layer runs")  //
+      ("width", po::value<double>()->default_value(1),
+       "factor on every channel count of the network")  //
       ("kind", po::value<std::string>()->default_value("submanifold"),
-       "of the layer: submanifold, strided, inverse, transposed or generative")  //
+       "kind of the layer: submanifold, strided, inverse, transposed or generative (the same as "
+       "transposed)")  //
       ("rule", po::value<std::string>()->default_value("quantize"),
-       "output rule of strided and inverse layers: quantize or dilate")                          //
-      ("kernel", po::value<std::string>()->default_value("3"), "one or three values")            //
-      ("stride", po::value<std::string>()->default_value("1"), "one or three values")            //
-      ("dilation", po::value<std::string>()->default_value("1"), "one or three values")          //
-      ("padding", po::value<std::string>()->default_value("0"), "one or three values; dilate")   //
-      ("channels", po::value<std::string>()->default_value("32,32"), "C_IN,C_OUT of the layer")  //
+       "output rule of strided and inverse layers: quantize or dilate")  //
+      ("kernel", po::value<std::string>()->default_value("3"),
+       "kernel size; one or three values")                                                     //
+      ("stride", po::value<std::string>()->default_value("1"), "stride; one or three values")  //
+      ("dilation", po::value<std::string>()->default_value("1"),
+       "dilation; one or three values")  //
+      ("padding", po::value<std::string>()->default_value("0"),
+       "padding of rule dilate; one or three values")  //
+      ("channels", po::value<std::string>()->default_value("32,32"),
+       "input and output channels of the layer, as C_IN,C_OUT")  //
       ("pairs", po::value<int>()->default_value(measure::kMinPairs),
-       "measured pairs, 20 or more")                                                   //
-      ("warmup", po::value<int>()->default_value(2), "runs of each side before them")  //
+       "number of measured pairs, 20 or more")  //
+      ("warmup", po::value<int>()->default_value(2),
+       "runs of each side before the measured pairs")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
-       "f32, tf32, f16 or bf16 (CUDA); both sides are held against the reference in f32")  //
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; the check of both sides "
+       "against the reference is always in f32")  //
       ("rebuild-maps", po::value<bool>()->default_value(true),
-       "true: coordinates and maps are part of each run; false: made once")                   //
-      ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features")  //
-      ("out", po::value<std::string>(), "append the result to this file as one JSON line");
+       "true: each run makes coordinates and maps; false: they are made once and not timed")  //
+      ("seed", po::value<uint64_t>()->default_value(1),
+       "seed of the weights and of a layer's features")  //
+      ("out", po::value<std::string>(),
+       "append the result to this file as one JSON line, with all that is needed to repeat the "
+       "run");
   return options;
 }
 
@@ -119,7 +130,7 @@ absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values
                                                  Session& session) {
   if (values.count(name) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--", name, " is missing: a preset or MAPPING/DATAFLOW"));
+        absl::StrCat("--", name, " is missing: a preset or MAPPING/DATAFLOW is needed"));
   }
   if (absl::StartsWith(values[name].as<std::string>(), kPlanPrefix)) {
     return ParsePlanSide(values, name, cloud, dtype, session);
@@ -176,8 +187,8 @@ std::string VerdictLine(const measure::Comparison& comparison) {
     case measure::Verdict::kTooFewPairs:
       break;
   }
-  return absl::StrFormat("too few pairs for a verdict: %d, and %d are needed", comparison.pairs,
-                         measure::kMinPairsForVerdict);
+  return absl::StrFormat("too few pairs for a verdict: there are %d, and a verdict needs %d",
+                         comparison.pairs, measure::kMinPairsForVerdict);
 }
 
 measure::PairedOptions ParsePairedOptions(const po::variables_map& values) {

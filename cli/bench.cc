@@ -32,36 +32,43 @@ using Strings = std::vector<std::string>;
 
 po::options_description BenchOptions() {
   po::options_description options(
-      "What is measured (--benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE "
-      "and all other --benchmark_* flags are Google Benchmark's)");
+      "What is measured (all --benchmark_* flags, such as --benchmark_filter=REGEX, "
+      "--benchmark_list_tests and --benchmark_out=FILE, are those of Google Benchmark)");
   options.add_options()  //
       ("input",
        po::value<Strings>()->default_value({"scene:lidar64", "scene:uniform"},
                                            "scene:lidar64 scene:uniform"),
-       "a point cloud or scene; may be repeated")                                               //
-      ("voxel-size", po::value<std::string>()->default_value("0.05"), "one or three values")    //
-      ("mapping", po::value<Strings>()->default_value({}, "all variants"), "may be repeated")   //
-      ("dataflow", po::value<Strings>()->default_value({}, "all variants"), "may be repeated")  //
+       "a point cloud's path or a scene; may be repeated")  //
+      ("voxel-size", po::value<std::string>()->default_value("0.05"),
+       "edge of a voxel; one or three values")  //
+      ("mapping", po::value<Strings>()->default_value({}, "all variants"),
+       "spec of a mapping; may be repeated")  //
+      ("dataflow", po::value<Strings>()->default_value({}, "all variants"),
+       "spec of a dataflow; may be repeated")  //
       ("channels", po::value<Strings>()->default_value({"64x64"}, "64x64"),
-       "C_INxC_OUT; may be repeated")  //
+       "input and output channels of a layer, as C_INxC_OUT; may be repeated")  //
       ("threads", po::value<std::string>()->default_value("0"),
-       "CPU thread counts, separated by commas; 0: all cores")                    //
-      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")  //
-      ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")    //
+       "CPU thread counts, separated by commas; 0: all cores")                                 //
+      ("backend", po::value<std::string>()->default_value("cpu"), "the backend: cpu or cuda")  //
+      ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")                 //
       ("dtype", po::value<Strings>()->default_value({"f16"}, "f16"),
-       "CUDA: f32, tf32, f16 or bf16; may be repeated")  //
+       "CUDA: dtype of features and weights: f32, tf32, f16 or bf16; may be repeated")  //
       ("output-coords", po::value<Strings>()->default_value({}, "all variants"),
-       "CUDA: of strided maps; may be repeated")  //
+       "CUDA: spec of the output coordinates of strided maps; may be repeated")  //
       ("network", po::value<Strings>()->default_value({}, "none"),
-       absl::StrCat("whole frames; may be repeated: ", absl::StrJoin(ModelNames(), ", "))
+       absl::StrCat("also time whole frames of this network; may be repeated: ",
+                    absl::StrJoin(ModelNames(), ", "))
            .c_str())  //
       ("config", po::value<Strings>()->default_value({}, "the backend's usual one"),
-       "of networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be repeated")  //
+       "configuration of the networks: a preset or MAPPING/DATAFLOW[/OUTPUT_COORDS]; may be "
+       "repeated")  //
       ("serial-maps", po::bool_switch(),
-       "networks build maps one by one, not ahead of their layers on further streams (CUDA)")  //
+       "CUDA: networks build each map when its first layer needs it, not ahead on further "
+       "streams")  //
       ("graph", po::bool_switch(),
-       "frames of networks whose maps are kept also as replays of a CUDA graph (CUDA)")  //
-      ("plugin", po::value<Strings>()->default_value({}, ""), "shared library with plugins");
+       "CUDA: also replay frames with kept maps as a CUDA graph")  //
+      ("plugin", po::value<Strings>()->default_value({}, ""),
+       "a shared library with plugins; may be repeated");
   return options;
 }
 

@@ -4,18 +4,19 @@ namespace voxconv::cli {
 
 absl::Span<const Command> Commands() {
   static constexpr Command kCommands[] = {
-      {"list", "plugins, their options, what they support and why not", RunList},
-      {"info", "counts, density and neighbours of a point cloud, scene or saved kernel map",
+      {"list", "show plugins, their options, what they support and what they refuse", RunList},
+      {"info", "show counts, density and neighbours of a point cloud, scene or saved kernel map",
        RunInfo},
-      {"run", "a network on a point cloud, with a table of its layers", RunRun},
-      {"conv", "one layer on arrays from and to .npz files", RunConv},
-      {"verify", "every combination against the reference", RunVerify},
-      {"ab", "two configurations on the same work, interleaved", RunAb},
-      {"bench", "micro-benchmarks of mappings and dataflows", RunBench},
-      {"tune", "the fastest mapping and dataflow of every layer, saved as a plan", RunTune},
-      {"experiment", "a paper's table or figure, or your own comparison, from a file",
+      {"run", "run a network on a point cloud and print a table of its layers", RunRun},
+      {"conv", "run one layer on arrays in .npz files", RunConv},
+      {"verify", "check every combination of plugins against the reference", RunVerify},
+      {"ab", "compare two configurations on the same work, interleaved", RunAb},
+      {"bench", "run micro-benchmarks of mappings and dataflows", RunBench},
+      {"tune", "find the fastest mapping and dataflow of every layer and save them as a plan",
+       RunTune},
+      {"experiment", "measure a paper's table or figure, or your own comparison, from a file",
        RunExperiment},
-      {"report", "result files of experiments as pages with plots", WriteReport},
+      {"report", "write pages with plots from the result files of experiments", WriteReport},
   };
   return kCommands;
 }

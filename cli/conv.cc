@@ -22,22 +22,28 @@ po::options_description LayerOptions() {
   const auto text = [](const char* value) {
     return po::value<std::string>()->default_value(value);
   };
-  options.add_options()                                                                         //
-      ("kind", text("submanifold"), "submanifold, strided, inverse, transposed or generative")  //
+  options.add_options()  //
+      ("kind", text("submanifold"),
+       "kind of the layer: submanifold, strided, inverse, transposed or generative (the same as "
+       "transposed)")  //
       ("rule", text("quantize"),
-       "of strided and inverse: quantize or dilate; with --convention spconv always dilate")  //
-      ("kernel", text("3"), "kernel size; one or three values, as all below")                 //
-      ("stride", text("1"), "stride")                                                         //
-      ("dilation", text("1"), "dilation")                                                     //
-      ("padding", text("0"), "padding of rule dilate")                                        //
+       "output rule of strided and inverse layers: quantize or dilate; --convention spconv has "
+       "dilate only")                                                        //
+      ("kernel", text("3"), "kernel size; one or three values")              //
+      ("stride", text("1"), "stride; one or three values")                   //
+      ("dilation", text("1"), "dilation; one or three values")               //
+      ("padding", text("0"), "padding of rule dilate; one or three values")  //
       ("tensor-stride", po::value<std::string>(),
-       "tensor stride of the input; default 1, or the stride for inverse and transposed")  //
+       "tensor stride of the input; default 1; of inverse and transposed layers the stride")  //
       ("bounds", po::value<std::string>(),
-       "of rule dilate's outputs, in their own stride: least x, y, z and greatest x, y, z")  //
+       "bounds of rule dilate's outputs in units of the output stride: six values, the least x, y, "
+       "z "
+       "and the greatest x, y, z")  //
       ("spatial-shape", po::value<std::string>(),
-       "of the input, for --convention spconv (z, y, x)")  //
+       "spatial shape of the input as z, y, x, for --convention spconv; bounds the outputs of a "
+       "strided layer")  //
       ("convention", text("voxconv"),
-       "of arrays and per-axis values: voxconv, spconv, torchsparse, minkowski");
+       "how arrays and per-axis values are written: voxconv, spconv, torchsparse or minkowski");
   return options;
 }
 
@@ -247,17 +253,18 @@ absl::Status RunConv(const std::vector<std::string>& args) {
   po::options_description options = LayerOptions();
   options.add_options()  //
       ("in", po::value<std::string>()->required(),
-       "IN.npz: coords [N, 4], features [N, C_in], weights, "
-       "bias [C_out] (may be left out), and out_coords for --kind inverse")  //
+       "IN.npz: coords int32 [N, 4], features [N, C_in], weights, optionally bias [C_out]; --kind "
+       "inverse also needs out_coords")  //
       ("out", po::value<std::string>()->required(),
-       "OUT.npz: out_coords, out_features, map_in, map_out, map_offset_ptr")                   //
-      ("mapping", po::value<std::string>()->default_value("sorted_search"), "mapping plugin")  //
+       "OUT.npz: gets out_coords, out_features, map_in, map_out, map_offset_ptr")  //
+      ("mapping", po::value<std::string>()->default_value("sorted_search"),
+       "spec of the mapping")  //
       ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
-       "dataflow plugin")  //
+       "spec of the dataflow")  //
       ("output-coords", po::value<std::string>()->default_value("sort_unique"),
-       "output coordinate plugin")  //
+       "spec of the output coordinates")  //
       ("save-map", po::value<std::string>(),
-       "also write the kernel map and its problem to this .npz");
+       "also write the kernel map and its coordinates to this .npz file");
   options.add(SessionOptions());
   po::positional_options_description positional;
   positional.add("in", 1).add("out", 1);

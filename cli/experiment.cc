@@ -31,25 +31,30 @@ po::options_description ExperimentOptions() {
   po::options_description options("Experiments");
   options.add_options()  //
       ("name", po::value<Texts>()->default_value({}, ""),
-       "minuet/fig16, a pattern such as 'minuet/*', or FILE.json; several may be given")  //
-      ("list", po::bool_switch(), "what there is; with names: their cells")               //
+       "an experiment such as minuet/fig16, a pattern such as 'minuet/*', or FILE.json; may be "
+       "repeated")                                                                                //
+      ("list", po::bool_switch(), "print the experiments; with names, print the cells of these")  //
       ("out", po::value<std::string>(),
-       "directory for results, one file an experiment; cells that "
-       "it has are not run again")  //
+       "directory of the result files, one an experiment; a cell that is there already does not "
+       "run "
+       "again")  //
       ("quick", po::bool_switch(),
-       "one small cell a configuration and 2 pairs: shows that all works")  //
-      ("pairs", po::value<int>(), "measured pairs, 20 or more")             //
+       "run one small cell a configuration with 2 pairs; this shows that all works and is no "
+       "evidence")  //
+      ("pairs", po::value<int>(),
+       "number of measured pairs, 20 or more; fewer only with --quick")  //
       ("rounds", po::value<int>()->default_value(1),
-       "runs of the whole, each a process of its own: what differs between them goes into the "
-       "intervals of the report")  //
+       "run all of it this often, each time in a process of its own; the report's intervals then "
+       "hold what differs between the rounds")  //
       ("round", po::value<int>()->default_value(1),
-       "used by --rounds: which of them this is")                       //
-      ("warmup", po::value<int>(), "runs of each side before them; 2")  //
+       "the number of this round; --rounds sets it")                                          //
+      ("warmup", po::value<int>(), "runs of each side before the measured pairs; default 2")  //
       ("counters", po::bool_switch(),
-       "CUDA: also read hardware counters (L2 hits, DRAM bytes) by running under ncu")  //
+       "CUDA: also read the L2 hit ratio and DRAM bytes of each side, by one more run under ncu")  //
       ("profiled-side", po::value<std::string>(),
-       "used by --counters: run one side of one cell, CELL:a|b:EXPERIMENT, and measure nothing")  //
-      ("seed", po::value<uint64_t>()->default_value(1), "of weights and a layer's features");
+       "CELL:a|b:EXPERIMENT: run one side of one cell and measure nothing; --counters sets it")  //
+      ("seed", po::value<uint64_t>()->default_value(1),
+       "seed of the weights and of a layer's features");
   return options;
 }
 
@@ -57,18 +62,18 @@ po::options_description GivenInputOptions() {
   po::options_description options("Inputs, in place of the experiment's scenes");
   options.add_options()  //
       ("input", po::value<Texts>()->default_value({}, ""),
-       "a point cloud's path, or scene:NAME?key=value; may be repeated")  //
+       "a point cloud's path, or scene:NAME?key=value&...; may be repeated")  //
       ("inputs", po::value<std::string>(),
-       "JSON file with an array of inputs, as the key \"inputs\" of an experiment")  //
+       "a JSON file with an array of inputs, written as the key \"inputs\" of an experiment")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
-       "of --input: voxel edge in the cloud's unit; one or three values")  //
+       "of --input: edge of a voxel in the cloud's unit; one or three values")  //
       ("fields", po::value<std::string>()->default_value(""),
        "of --input: columns of a raw file")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
-       "of --input: of a raw file, f16, f32 or f64")  //
+       "of --input: number type of a raw file: f16, f32 or f64")  //
       ("like", po::value<std::string>()->default_value(""),
-       "of --input: which kind of data it is, as published figures name it: outdoor-64, "
-       "outdoor-32, indoor, object");
+       "of --input: the kind of data, by which published figures name it: outdoor-64, outdoor-32, "
+       "indoor or object");
   return options;
 }
 
@@ -188,7 +193,7 @@ absl::Status ParseCounters(const po::variables_map& values, const std::vector<st
     return absl::OkStatus();
   }
   if (values["backend"].as<std::string>() != "cuda") {
-    return absl::InvalidArgumentError("--counters: hardware counters are read of CUDA only");
+    return absl::InvalidArgumentError("--counters: only --backend cuda has hardware counters");
   }
   VOXCONV_ASSIGN_OR_RETURN(options.ncu, experiment::FindNcu());
   options.command = CommandOf(args);
@@ -207,12 +212,12 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
     VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
                              experiment::RunProgramInterruptibly(CommandOf(of_round), interrupt));
     if (interrupt.interrupted()) {
-      return absl::AbortedError("interrupted; the same command goes on where this one stopped");
+      return absl::AbortedError("interrupted; the same command continues where this one stopped");
     }
     exit_status = std::max(exit_status, result.exit_status);
   }
   if (exit_status == 0) return absl::OkStatus();
-  return absl::InternalError("a round failed; its last line says how");
+  return absl::InternalError("a round failed; its last line gives the reason");
 }
 
 absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values,
@@ -231,7 +236,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   options.round = values["round"].as<int>();
   if (options.round < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("round ", options.round, ": allowed are 1 and more"));
+        absl::StrCat("--round ", options.round, ": allowed are 1 and more"));
   }
   measure::PairedOptions paired;
   paired.pairs = options.pairs;
@@ -249,7 +254,7 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
   const std::vector<experiment::Cell> cells = experiment::ExpandCells(definition, cell_options);
   std::cout << definition.name << ": " << definition.title << "\n";
   if (!cell_options.given.empty() && definition.given_inputs == "none") {
-    std::cout << "its inputs are made for it; those given are not used\n";
+    std::cout << "this experiment has inputs of its own and does not use those given\n";
   }
   if (cells.empty()) {
     std::cout << "nothing to run on " << ToString(cell_options.backend) << "\n";
@@ -276,7 +281,7 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
   }
   std::cout << tally->measured << " cells measured, " << tally->refused << " refused, "
             << tally->failed << " failed, " << tally->finished_before
-            << " finished before; results in "
+            << " finished before; the results are in "
             << experiment::ResultPath(quiet_options.directory, definition.name) << "\n";
   return tally;
 }
@@ -310,7 +315,8 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   const bool list = values["list"].as<bool>();
   if (list && names.empty()) return PrintList();
   if (names.empty()) {
-    return absl::InvalidArgumentError("no experiment is named; --list shows what there is");
+    return absl::InvalidArgumentError(
+        "NAME is missing: an experiment is needed; --list shows them");
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<InputSource> given, GivenInputs(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<Definition> definitions, Select(names));
@@ -328,14 +334,13 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
   const int rounds = values["rounds"].as<int>();
   if (rounds < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("rounds ", rounds, ": allowed are 1 and more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rounds ", rounds, ": allowed are 1 and more"));
   }
   if (rounds > 1) {
     if (!values["round"].defaulted() || values.count("profiled-side") != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rounds ", rounds,
-                       ": not together with --round or --profiled-side, which are "
-                       "of one round"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--rounds ", rounds, ": has no meaning together with --round or --profiled-side"));
     }
     return RunRounds(rounds, args);
   }
@@ -358,7 +363,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
                              " cells failed; the first: ", tally->first_failure);
     }
     if (tally->interrupted) {
-      return absl::AbortedError("interrupted; the same command goes on where this one stopped");
+      return absl::AbortedError("interrupted; the same command continues where this one stopped");
     }
   }
   return failure.empty() ? absl::OkStatus() : absl::InternalError(failure);

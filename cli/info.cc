@@ -14,7 +14,7 @@ namespace voxconv::cli {
 namespace {
 
 void PrintHistogram(const std::vector<int64_t>& histogram, int64_t rows) {
-  std::cout << "neighbours, the voxel itself included (3x3x3):\n";
+  std::cout << "neighbours within 3x3x3, with the voxel itself:\n";
   int64_t pairs = 0;
   for (size_t n = 0; n < histogram.size(); ++n) {
     pairs += static_cast<int64_t>(n) * histogram[n];
@@ -99,7 +99,7 @@ absl::Status CheckMapOptions(const po::variables_map& values) {
 absl::Status RunInfo(const std::vector<std::string>& args) {
   po::options_description options = InputOptions();
   options.add_options()("mapping", po::value<std::string>()->default_value("sorted_search"),
-                        "finds the neighbours");
+                        "spec of the mapping that finds the neighbours");
   options.add(SessionOptions());
   po::positional_options_description positional;
   positional.add("input", 1);

@@ -17,17 +17,20 @@ po::options_description InputOptions() {
   options.add_options()                                                                         //
       ("input", po::value<std::string>(), "a point cloud's path, or scene:NAME?key=value&...")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
-       "voxel edge in the cloud's unit; one or three values")                                //
-      ("origin", po::value<std::string>()->default_value("0"), "corner of voxel (0, 0, 0)")  //
+       "edge of a voxel in the cloud's unit; one value, or three for x, y, z")  //
+      ("origin", po::value<std::string>()->default_value("0"),
+       "corner of voxel (0, 0, 0) in the cloud's unit; one or three values")  //
       ("fields", po::value<std::string>()->default_value(""),
-       "columns of a raw file, e.g. x,y,z,intensity; _ skips one")  //
+       "columns of a raw file, such as x,y,z,intensity; _ skips a column")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
-       "of a raw file: f16, f32 or f64")  //
+       "number type of a raw file: f16, f32 or f64")  //
       ("array", po::value<std::string>()->default_value(""),
-       "of an .npz file: the array's name")                                               //
-      ("samples", po::value<int64_t>()->default_value(100000), "points drawn on a mesh")  //
-      ("unit-sphere", po::bool_switch(), "scale the cloud into the unit sphere first")    //
-      ("input-seed", po::value<uint64_t>()->default_value(0), "of the points drawn on a mesh");
+       "name of the array of an .npz file; default: points, or else the first array")  //
+      ("samples", po::value<int64_t>()->default_value(100000),
+       "number of points that are drawn on a mesh")                                     //
+      ("unit-sphere", po::bool_switch(), "scale the cloud into the unit sphere first")  //
+      ("input-seed", po::value<uint64_t>()->default_value(0),
+       "seed of the points that are drawn on a mesh");
   return options;
 }
 

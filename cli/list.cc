@@ -131,7 +131,7 @@ void PrintFamily(const std::string& family, const Json& plugins) {
 
 absl::Status RunList(const std::vector<std::string>& args) {
   po::options_description options("Output");
-  options.add_options()("json", po::bool_switch(), "as one JSON object");
+  options.add_options()("json", po::bool_switch(), "print one JSON object for programs");
   options.add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
                            ParseArguments("list [OPTIONS]", options, {}, args));

@@ -19,8 +19,9 @@ namespace voxconv::cli {
 namespace {
 
 void PrintUsage(std::ostream& out) {
-  out << "usage: voxconv COMMAND [OPTIONS]; voxconv COMMAND --help for the options; voxconv "
-         "--version\n\n";
+  out << "usage: voxconv COMMAND [OPTIONS]\n"
+         "       voxconv COMMAND --help   prints the options of a command\n"
+         "       voxconv --version        prints the version\n\n";
   for (const Command& command : Commands()) {
     out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ')
         << command.summary << "\n";
@@ -92,7 +93,7 @@ int Main(int argc, char** argv) {
     if (name != command.name) continue;
     return Finish(name, Run(command, std::vector<std::string>(argv + 2, argv + argc)));
   }
-  std::cerr << "voxconv: command '" << name << "' is unknown; there are";
+  std::cerr << "voxconv: command '" << name << "' is unknown; the commands are";
   for (const Command& command : Commands()) std::cerr << " " << command.name;
   std::cerr << "\n";
   return 2;

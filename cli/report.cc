@@ -47,23 +47,26 @@ absl::StatusOr<std::string> FindPython() {
 
 absl::Status WriteReport(const std::vector<std::string>& args) {
   po::options_description options("Report");
-  options.add_options()                                                               //
-      ("dir", po::value<std::string>(), "directory with the results of experiments")  //
-      ("out", po::value<std::string>(), "directory for the pages; DIR by default")    //
+  options.add_options()                                                                    //
+      ("dir", po::value<std::string>(), "directory with the result files of experiments")  //
+      ("out", po::value<std::string>(), "directory for the pages; default: DIR")           //
       ("again", po::value<std::string>(),
-       "directory with results of the same experiments from another run: tells what agrees")  //
-      ("title", po::value<std::string>()->default_value("voxconv experiments"), "of the pages");
+       "directory with results of the same experiments from another run; adds a table of what "
+       "agrees")  //
+      ("title", po::value<std::string>()->default_value("voxconv experiments"),
+       "title of the pages");
   po::positional_options_description positional;
   positional.add("dir", 1);
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
                            ParseArguments("report DIR [OPTIONS]", options, positional, args));
   if (values.count("dir") == 0) {
-    return absl::InvalidArgumentError("DIR is missing: a directory with results of experiments");
+    return absl::InvalidArgumentError(
+        "DIR is missing: a directory with results of experiments is needed");
   }
   const std::string directory = values["dir"].as<std::string>();
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) {
-    return absl::NotFoundError(absl::StrCat("DIR '", directory, "' is no directory"));
+    return absl::NotFoundError(absl::StrCat("DIR '", directory, "' is not a directory"));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
   const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
@@ -72,7 +75,7 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   if (values.count("again") != 0) {
     const std::string& again = values["again"].as<std::string>();
     if (!fs::is_directory(again, ignored)) {
-      return absl::NotFoundError(absl::StrCat("--again '", again, "' is no directory"));
+      return absl::NotFoundError(absl::StrCat("--again '", again, "' is not a directory"));
     }
     argv.insert(argv.end(), {"--again", again});
   }

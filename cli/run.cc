@@ -88,7 +88,7 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
   }
   if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
     std::cout << absl::StrFormat(
-        "\nsynchronisations a frame, at most, before its results are waited for: %d",
+        "\na frame made the host wait at most %d times before the wait for its results",
         frames.synchronisations);
   }
   if (frames.replayed_ms > 0) {
@@ -107,7 +107,7 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
       static_cast<double>(report.total.counters.peak_workspace) / kMib,
       static_cast<double>(report.parameter_bytes) / kMib);
   if (auto* cpu = dynamic_cast<CpuBackend*>(&backend)) {
-    std::cout << absl::StrFormat("; all of the backend together %.1f",
+    std::cout << absl::StrFormat("; backend in total %.1f",
                                  static_cast<double>(cpu->PeakBytes()) / kMib);
   }
   std::cout << "\n";
@@ -169,8 +169,8 @@ absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_ma
     if (values.count(whole) == 0) continue;
     for (const char* name : {"preset", "mapping", "dataflow", "output-coords"}) {
       if (name == absl::string_view(whole) || values.count(name) == 0) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, ": not together with --", whole, ", which names one already"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, ": has no meaning together with --", whole, ", which names one already"));
     }
   }
   if (values.count("plan") != 0) {
@@ -223,37 +223,53 @@ po::options_description NetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
-       absl::StrJoin(ModelNames(), ", ").c_str())                                               //
-      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")       //
-      ("in-channels", po::value<int64_t>()->default_value(0), "0: the network's usual number")  //
-      ("classes", po::value<int64_t>()->default_value(19), "of minkunet42's head; 0: no head")  //
-      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")                    //
-      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")       //
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
+      ("width", po::value<double>()->default_value(1.0),
+       "factor on every channel count; all counts must stay whole numbers")  //
+      ("in-channels", po::value<int64_t>()->default_value(0),
+       "input channels; 0: the network's usual number")  //
+      ("classes", po::value<int64_t>()->default_value(19),
+       "classes of minkunet42's head; 0: no head")                                 //
+      ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
       ("fold-batch-norm", po::bool_switch(), "fold batch norm into the convolutions");
   return options;
 }
 
 po::options_description ConfigurationOptions() {
+  const LayerChoice cpu = DefaultLayerChoice(BackendKind::kCpu);
+  const LayerChoice cuda = DefaultLayerChoice(BackendKind::kCuda);
+  const auto spec_of = [](const char* what, const std::string& on_cpu, const std::string& on_cuda) {
+    return absl::StrCat("spec of the ", what, "; default on the CPU ", on_cpu, ", on CUDA ",
+                        on_cuda);
+  };
   po::options_description options("Configuration");
-  options.add_options()                                                                      //
-      ("preset", po::value<std::string>(), "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
-      ("plan", po::value<std::string>(), "a plan file of `tune`")                            //
+  options.add_options()  //
+      ("preset", po::value<std::string>(),
+       "a preset, or MAPPING/DATAFLOW[/OUTPUT_COORDS]; replaces the three options below")  //
+      ("plan", po::value<std::string>(),
+       "a plan file of `tune`; replaces --preset and the three options below")  //
       ("mapping", po::value<std::string>(),
-       "mapping plugin (by default sorted_search on the CPU, hash on CUDA)")  //
+       spec_of("mapping", cpu.mapping, cuda.mapping).c_str())  //
       ("dataflow", po::value<std::string>(),
-       "dataflow plugin (fetch_on_demand, implicit_gemm)")  //
+       spec_of("dataflow", cpu.dataflow, cuda.dataflow).c_str())  //
       ("output-coords", po::value<std::string>(),
-       "output coordinate plugin (sort_unique, fused)")  //
+       spec_of("output coordinates", cpu.output_coords, cuda.output_coords).c_str())  //
       ("serial-maps", po::bool_switch(),
-       "frames build maps one by one, not ahead of their layers on further streams (CUDA)")  //
-      ("keep-maps", po::bool_switch(), "later runs use the maps of the first")               //
+       "CUDA: frames build each map when its first layer needs it; without this option they build "
+       "maps ahead of their layers on further streams")  //
+      ("keep-maps", po::bool_switch(),
+       "later runs, the reported run and the frames use the maps of the first run; coordinates and "
+       "maps then take no time")  //
       ("graph", po::bool_switch(),
-       "replay the frames as a CUDA graph too; needs --keep-maps (CUDA)")  //
+       "CUDA: also replay the frames as a CUDA graph and compare; needs --keep-maps")  //
       ("frames", po::value<int>(),
-       "frames timed as a whole, without stage times (0 on the CPU, 20 on CUDA)")       //
-      ("warmup", po::value<int>()->default_value(1), "runs before the reported one")    //
-      ("map-sizes", po::bool_switch(), "print each new map's pairs per kernel offset")  //
-      ("out", po::value<std::string>(), "append the result as one JSON line to this file");
+       "number of frames that are timed as a whole, without stage times; default on the CPU 0, on "
+       "CUDA 20")                                                                                 //
+      ("warmup", po::value<int>()->default_value(1), "runs before the reported run")              //
+      ("map-sizes", po::bool_switch(), "also print the pairs per kernel offset of each new map")  //
+      ("out", po::value<std::string>(), "append the result to this file as one JSON line");
   return options;
 }
 
@@ -315,16 +331,16 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr&
 absl::Status CheckGraph(const po::variables_map& values, BackendKind backend, int num_frames) {
   if (!values["graph"].as<bool>()) return absl::OkStatus();
   if (backend != BackendKind::kCuda) {
-    return absl::InvalidArgumentError(
-        "--graph: only --backend cuda has graphs; the CPU does work when it is queued");
+    return absl::InvalidArgumentError("--graph: only --backend cuda has graphs");
   }
   if (!values["keep-maps"].as<bool>()) {
     return absl::InvalidArgumentError(
-        "--graph: a frame that builds its maps anew cannot be replayed, as their sizes are known "
-        "only while it runs; --keep-maps is needed");
+        "--graph: --keep-maps is needed; a frame that builds its maps learns their sizes while it "
+        "runs and cannot be replayed");
   }
   if (num_frames == 0) {
-    return absl::InvalidArgumentError("--graph: --frames 0 leaves nothing to compare it with");
+    return absl::InvalidArgumentError(
+        "--graph: --frames 0 leaves no frame to compare the graph with");
   }
   return absl::OkStatus();
 }

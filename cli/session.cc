@@ -74,14 +74,20 @@ absl::StatusOr<po::variables_map> ParseArguments(
 
 po::options_description SessionOptions() {
   po::options_description options("Where it runs");
-  options.add_options()                                                             //
-      ("backend", po::value<std::string>()->default_value("cpu"), "cpu or cuda")    //
-      ("device", po::value<int>()->default_value(0), "index of the CUDA device")    //
-      ("threads", po::value<int>()->default_value(0), "CPU threads; 0: all cores")  //
+  options.add_options()  //
+      ("backend", po::value<std::string>()->default_value("cpu"),
+       "the backend: cpu or cuda; a program built without CUDA refuses cuda")   //
+      ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")  //
+      ("threads", po::value<int>()->default_value(0),
+       "CPU threads, at most one a core; 0: all cores")  //
       ("memory-limit-mib", po::value<int64_t>()->default_value(0),
-       "memory the backend may hold at once; 0: no limit")  //
+       "memory that the backend may hold at once, in MiB; on CUDA this includes freed memory that "
+       "it "
+       "keeps for reuse; 0: no limit")  //
       ("plugin", po::value<std::vector<std::string>>()->default_value({}, ""),
-       "shared library with plugins; may be repeated (see also VOXCONV_PLUGIN_PATH)");
+       "a shared library with plugins; may be repeated; VOXCONV_PLUGIN_PATH names more, separated "
+       "by "
+       "colons");
   return options;
 }
 

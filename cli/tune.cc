@@ -37,11 +37,14 @@ po::options_description NetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
-       absl::StrJoin(ModelNames(), ", ").c_str())                                          //
-      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")  //
-      ("seed", po::value<uint64_t>()->default_value(1), "of the parameters")               //
-      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")  //
-      ("fold-batch-norm", po::bool_switch(), "as in run, where the whole network is timed");
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
+      ("width", po::value<double>()->default_value(1.0),
+       "factor on every channel count; all counts must stay whole numbers")        //
+      ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
+      ("fold-batch-norm", po::bool_switch(),
+       "fold batch norm into the convolutions where the whole network is timed");
   return options;
 }
 
@@ -49,17 +52,22 @@ po::options_description SearchOptions() {
   po::options_description options("Search");
   options.add_options()  //
       ("search", po::value<std::string>()->default_value("measured"),
-       "measured: every layer's candidates; heuristic: the threshold of PCEngine's Algorithm 1")  //
+       "measured: time the candidates of every layer; heuristic: search only the threshold of "
+       "PCEngine's Algorithm 1")  //
       ("mapping", po::value<Specs>()->default_value({}, ""),
-       "only this mapping: a spec, or a name for all its candidates; may be repeated")         //
-      ("dataflow", po::value<Specs>()->default_value({}, ""), "only this dataflow, likewise")  //
+       "take this mapping alone: a name stands for all its candidates, a spec with options for "
+       "itself; may be repeated")  //
+      ("dataflow", po::value<Specs>()->default_value({}, ""),
+       "take this dataflow alone; written as --mapping")  //
       ("output-coords", po::value<Specs>()->default_value({}, ""),
-       "only this output coordinate plugin, likewise")  //
+       "take these output coordinates alone; written as --mapping")  //
       ("candidates", po::value<std::string>(),
-       "JSON file with candidates and option grids, instead of the built-in ones")              //
-      ("quick", po::bool_switch(), "defaults of all plugins only, and fewer repeats")           //
-      ("repeats", po::value<int>()->default_value(9), "rounds whose median counts, 1 .. 1000")  //
-      ("out", po::value<std::string>(), "save the plan in this file, beside those it holds");
+       "a JSON file with candidates and option grids; its keys replace the built-in lists")   //
+      ("quick", po::bool_switch(), "take the defaults of all plugins alone, with 3 repeats")  //
+      ("repeats", po::value<int>()->default_value(9),
+       "number of rounds, 1 .. 1000; their median counts")  //
+      ("out", po::value<std::string>(),
+       "save the plan in this file, beside the plans that it holds");
   return options;
 }
 
@@ -186,7 +194,7 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
   }
   PrintNetworkTimes(*times);
   if ((*times)[single_plan].ms < (1 - measure::kSmallestDifference) * (*times)[1].ms) {
-    std::cout << "the single choice is faster and is taken\n";
+    std::cout << "the single choice is faster and becomes the plan\n";
     tune::TakeForAll(single, result);
   }
   return tune::ToJson(*times);

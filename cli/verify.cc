@@ -84,7 +84,7 @@ absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily
   }
   VOXCONV_RETURN_IF_ERROR(family.Create(text).status());  // the factory's own words
   return absl::InvalidArgumentError(absl::StrCat(
-      family.family(), " '", spec, "' is none of the variants that verify runs; there are ",
+      family.family(), " '", spec, "' is none of the variants that verify runs; these are ",
       absl::StrJoin(variants, " ")));
 }
 
@@ -92,28 +92,33 @@ po::options_description VerifyOptions() {
   po::options_description options("Which cases");
   options.add_options()  //
       ("mapping", po::value<std::string>()->default_value(""),
-       "only this mapping: a name, or the spec of a variant")                                    //
-      ("dataflow", po::value<std::string>()->default_value(""), "only this dataflow, likewise")  //
+       "run the cases of this mapping alone; a name stands for all variants, a spec such as "
+       "hash:variant=cuckoo for one, and hash: for the default one")  //
+      ("dataflow", po::value<std::string>()->default_value(""),
+       "run the cases of this dataflow alone; written as --mapping")  //
       ("filter", po::value<std::string>()->default_value(""),
-       "a case's id or part of one; * matches anything")        //
-      ("quick", po::bool_switch(), "about one case in twenty")  //
+       "run the cases whose id contains this text; * matches anything")  //
+      ("quick", po::bool_switch(), "run about one case in twenty")       //
       ("shard", po::value<std::string>()->default_value("1/1"),
-       "I/N: of all these cases the I-th, the (I + N)-th, ...; for N processes beside each "
-       "other")                                                         //
-      ("list", po::bool_switch(), "print the cases' ids and run none")  //
-      ("support", po::bool_switch(), "print what is refused, with the reasons, and run none");
+       "I/N: run the I-th of these cases, the (I + N)-th and so on; N processes share the cases "
+       "this way")                                                            //
+      ("list", po::bool_switch(), "print the ids of the cases and run none")  //
+      ("support", po::bool_switch(),
+       "print what plugins refuse, with their reasons, and run no case");
   return options;
 }
 
 po::options_description NetworkOptions() {
-  po::options_description options("A whole network on --input, instead of the matrix");
+  po::options_description options("To verify a whole network on --input instead of the matrix");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value(""),
-       absl::StrJoin(ModelNames(), ", ").c_str())                                          //
-      ("width", po::value<double>()->default_value(1.0), "factor on every channel count")  //
-      ("dtype", po::value<std::string>()->default_value("f32"), "f32, tf32, f16 or bf16")  //
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
+      ("width", po::value<double>()->default_value(1.0),
+       "factor on every channel count; all counts must stay whole numbers")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
       ("crop-voxels", po::value<int64_t>()->default_value(1000),
-       "of the middle of the input, for the fp64 reference");
+       "number of voxels from the middle of the input that the fp64 reference computes");
   return options;
 }
 
@@ -140,7 +145,8 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
 absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
   for (const char* name : {"input", "width", "dtype", "crop-voxels"}) {
     if (values.count(name) == 0 || values[name].defaulted()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--", name, ": only together with --network"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": has no meaning without --network"));
   }
   return absl::OkStatus();
 }

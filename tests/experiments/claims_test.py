@@ -68,7 +68,7 @@ class ClaimsTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("has no cell that", result.stderr)
         result = support.run(VOXCONV, "report", first, "--again", self.path / "nowhere")
-        self.assertIn("is no directory", result.stderr)
+        self.assertIn("is not a directory", result.stderr)
 
     def test_a_claim_without_a_difference_is_not_reproduced(self):
         result, page = self.report(self.lines)

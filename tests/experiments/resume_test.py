@@ -129,7 +129,7 @@ class ResumeTest(unittest.TestCase):
     def test_rounds_and_a_round_of_them_exclude_each_other(self):
         refused = support.run(*self.command(pairs=20), "--rounds", "2", "--round", "1")
         self.assertEqual(refused.returncode, 1)
-        self.assertIn("rounds 2: not together with --round", refused.stderr)
+        self.assertIn("--rounds 2: has no meaning together with --round", refused.stderr)
 
     def test_fewer_pairs_only_with_quick_and_said_so(self):
         refused = support.run(*self.command(pairs=5))

@@ -1,0 +1,11 @@
+# The documents that scripts write must say what the data and the program say now.
+find_program(VOXCONV_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(VOXCONV_PYTHON)
+  add_test(NAME performance_page_test
+           COMMAND ${VOXCONV_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/performance_page --check)
+  set_tests_properties(performance_page_test PROPERTIES LABELS contract)
+endif()
+
+add_test(NAME command_reference_test
+         COMMAND ${PROJECT_SOURCE_DIR}/scripts/make_reference --check $<TARGET_FILE:voxconv>)
+set_tests_properties(command_reference_test PROPERTIES LABELS contract)
