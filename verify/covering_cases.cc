@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "builtin/backends.h"
+#include "tbb/global_control.h"
 #include "verify/exact.h"
 #include "verify/matrix.h"
 
@@ -84,6 +85,10 @@ class Rows {
   // One with the row's number of threads, on the CPU.
   absl::StatusOr<Backend*> BackendOf(const Row& row) {
     if (environment_->backend->kind() != BackendKind::kCpu) return environment_->backend;
+    if (threads_ == nullptr) {
+      threads_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                       kMaxThreads);
+    }
     std::unique_ptr<Backend>& backend = backends_[row.threads];
     if (backend == nullptr) {
       VOXCONV_ASSIGN_OR_RETURN(backend, MakeBackend({.threads = row.threads}));
@@ -94,6 +99,8 @@ class Rows {
  private:
   Environment* environment_;
   ProblemCache problems_;
+  // By itself TBB has no more threads than there are cores.
+  std::unique_ptr<tbb::global_control> threads_;
   std::map<int, std::unique_ptr<Backend>> backends_;
   std::string last_;
   ConvData data_;

@@ -10,13 +10,13 @@ namespace {
 // bf16 holds all whole numbers up to here.
 constexpr float kLargestSum = 256;
 
-// -1, 0 or 1, each about as often as the others.
-std::vector<float> Ternary(int64_t count, uint64_t seed) {
+// -1 or 1. There is no zero: it would hide a product that is lost, or a zero that is written.
+std::vector<float> Signs(int64_t count, uint64_t seed) {
   std::vector<float> values(count);
   uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
   for (float& value : values) {
     state = state * 6364136223846793005 + 1442695040888963407;
-    value = static_cast<float>((state >> 32) * 3 >> 32) - 1;
+    value = state >> 63 == 0 ? 1.0f : -1.0f;
   }
   return values;
 }
@@ -41,8 +41,8 @@ std::vector<float> Sums(const Problem& problem, const ConvData& data) {
 
 ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out) {
   ConvData data{.c_in = c_in, .c_out = c_out};
-  data.features = Ternary(static_cast<int64_t>(problem.inputs.size()) * c_in, 31);
-  data.weights = Ternary(problem.geometry.num_offsets() * c_in * c_out, 32);
+  data.features = Signs(static_cast<int64_t>(problem.inputs.size()) * c_in, 31);
+  data.weights = Signs(problem.geometry.num_offsets() * c_in * c_out, 32);
   data.output = Sums(problem, data);
   for (const float sum : data.output) VOXCONV_CHECK(std::abs(sum) <= kLargestSum);
   return data;

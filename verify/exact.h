@@ -24,7 +24,7 @@ struct ConvData {
   std::vector<float> output;    // [N_out, C_out]
 };
 
-// Features and weights of -1, 0 and 1. No output is past 256 in magnitude (checked), which is where
+// Features and weights of -1 and 1. No output is past 256 in magnitude (checked), which is where
 // bf16 ends to hold all whole numbers. O(pairs * C_in * C_out).
 ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out);
 
