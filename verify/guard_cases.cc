@@ -195,9 +195,9 @@ void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
     for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      for (const auto& [c_in, c_out] : {std::pair(16, 24), std::pair(33, 17)}) {
-        ForEachClaimedDType(environment, spec, c_in, c_out, [&](DType dtype) {
-          const ConvShape shape{c_in, c_out, dtype};
+      for (const ConvShape& channels : {ConvShape{16, 24}, ConvShape{33, 17}}) {
+        ForEachClaimedDType(environment, spec, channels.c_in, channels.c_out, [&](DType dtype) {
+          const ConvShape shape{channels.c_in, channels.c_out, dtype};
           const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
           for (const bool counters : {false, true}) {
             cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),

@@ -130,7 +130,8 @@ class WrappedDataflow final : public Dataflow {
 }  // namespace
 
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
-                             const std::string& inner, DataflowFault fault, Registry& registry) {
+                             const std::string& inner, const DataflowFault& fault,
+                             Registry& registry) {
   return registry.dataflows().Register(
       {.name = name, .summary = "for tests"},
       [&right, inner, fault](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {

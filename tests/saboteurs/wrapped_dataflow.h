@@ -34,7 +34,8 @@ using DataflowFault = std::function<absl::Status(ConvCall)>;
 // the CPU it supports every dtype: it rounds the operands to the dtype, runs `inner` in f32 and
 // rounds the result. `right` must outlive the registry.
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
-                             const std::string& inner, DataflowFault fault, Registry& registry);
+                             const std::string& inner, const DataflowFault& fault,
+                             Registry& registry);
 
 // `values` rounded to `dtype`, [view.rows, view.channels], in place of what `view` held.
 // Synchronises the stream.

@@ -36,7 +36,8 @@ class WrappedMapping final : public Mapping {
 }  // namespace
 
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
-                             const std::string& inner, MappingFault fault, Registry& registry) {
+                             const std::string& inner, const MappingFault& fault,
+                             Registry& registry) {
   return registry.mappings().Register(
       {.name = name, .summary = "for tests"},
       [&right, inner, fault](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {

@@ -23,7 +23,8 @@ using MappingFault = std::function<void(const MapCall&, Pairs&)>;
 // Registers the mapping `name`: the one of `right` that `inner` names, with `fault` in what it
 // answers. `right` must outlive the registry.
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
-                             const std::string& inner, MappingFault fault, Registry& registry);
+                             const std::string& inner, const MappingFault& fault,
+                             Registry& registry);
 
 }  // namespace voxconv::testing
 
