@@ -39,15 +39,24 @@ uint64_t StableHash(absl::string_view text) {
 
 constexpr uint64_t kQuickOneIn = 20;
 
+// "<suite>/map/<mapping>/..." and "<suite>/conv/<dataflow>/...".
+bool IsOfOnePlugin(absl::string_view suite) {
+  for (const absl::string_view s : {"repeat", "exact", "cover", "value", "guard", "counters"}) {
+    if (suite == s) return true;
+  }
+  return false;
+}
+
 bool IsSelected(const Case& test, const Selection& selection) {
   const std::string& id = test.id;
   if (!MatchesFilter(id, selection.filter)) return false;
   if (selection.quick && !test.always && StableHash(id) % kQuickOneIn != 0) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(id, '/');
   const bool has_both = parts[0] == "conv" || parts[0] == "network";
-  const bool is_mapping = has_both || parts[0] == "map" || absl::StartsWith(id, "repeat/map/");
-  const bool is_dataflow = has_both || absl::StartsWith(id, "repeat/conv/");
-  const size_t first = parts[0] == "repeat" ? 2 : 1;
+  const bool of_one = IsOfOnePlugin(parts[0]);
+  const bool is_mapping = has_both || parts[0] == "map" || (of_one && parts[1] == "map");
+  const bool is_dataflow = has_both || (of_one && parts[1] == "conv");
+  const size_t first = of_one ? 2 : 1;
   if (!selection.mapping.empty() &&
       (!is_mapping || !MatchesPlugin(parts[first], selection.mapping))) {
     return false;
@@ -102,6 +111,11 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
   AddConvCases(environment, all);
   AddRepeatCases(environment, all);
   AddPoolCases(environment, all);
+  AddValueCases(environment, all);
+  AddGuardCases(environment, all);
+  AddStressCases(environment, all);
+  AddCoveringCases(environment, all);
+  AddLargeCases(environment, all);
   AddFactoryCases(environment.registry->output_coords(), "coords", all);
   AddFactoryCases(environment.registry->mappings(), "map", all);
   AddFactoryCases(environment.registry->dataflows(), "conv/reference", all);

@@ -72,6 +72,11 @@ struct Selection {
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, norm-wise; the mapping `reference`
 //                                        stands for the oracle's own map
 //   repeat/...                           bitwise equality over repeats and thread counts
+//   exact/map|conv/<plugin>/...          2^16 + 1 voxels; whole numbers, bit by bit
+//   cover/map|conv/<plugin>/...          a covering array over channels, kernels, samples, threads
+//   value/conv/<dataflow>/...            large, tiny, denormal, zero, NaN and infinite values
+//   guard/conv/<dataflow>/...            nothing is written but the output; nothing stale is read
+//   counters/conv/<dataflow>/...         what a run counts, against the map and the tensors
 //   pool/<mode>/<problem>                pooling and unpooling
 // A plugin whose factory refuses all its options has one case with the factory's words, skipped
 // where they are kUnimplemented: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/...
@@ -91,6 +96,11 @@ void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
 void AddConvCases(Environment& environment, std::vector<Case>& cases);
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
 void AddPoolCases(Environment& environment, std::vector<Case>& cases);
+void AddLargeCases(Environment& environment, std::vector<Case>& cases);
+void AddCoveringCases(Environment& environment, std::vector<Case>& cases);
+void AddValueCases(Environment& environment, std::vector<Case>& cases);
+void AddGuardCases(Environment& environment, std::vector<Case>& cases);
+void AddStressCases(Environment& environment, std::vector<Case>& cases);
 
 // Deterministic values in [-1, 1), without a zero among the first few thousand.
 std::vector<float> Values(int64_t count, uint64_t seed);

@@ -26,6 +26,7 @@ Registry AllDataflows() {
 
 TEST(DataflowSupportTest, OneWordingForAll) {
   const Registry registry = AllDataflows();
+  ASSERT_EQ(registry.dataflows().entries().size(), 5);
   for (const auto& [name, entry] : registry.dataflows().entries()) {
     const auto dataflow = *registry.dataflows().Create(name);
     EXPECT_TRUE(dataflow->deterministic(BackendKind::kCpu));
@@ -41,6 +42,7 @@ TEST(DataflowSupportTest, OneWordingForAll) {
 // A file of arrays may have [N, 0] features; blocks are cut by dividing by the channels.
 TEST(DataflowSupportTest, NoChannelsAreRefused) {
   const Registry registry = AllDataflows();
+  ASSERT_EQ(registry.dataflows().entries().size(), 5);
   for (const auto& [name, entry] : registry.dataflows().entries()) {
     const auto dataflow = *registry.dataflows().Create(name);
     for (const auto& [c_in, c_out] : {std::pair<int64_t, int64_t>{0, 4}, {4, 0}, {0, 0}}) {

@@ -268,6 +268,7 @@ inline void CheckVariant(const Registry& registry, const std::string& spec,
 // Every variant that the registry lists, on every edge case.
 inline void CheckAllVariants(const Registry& registry) {
   const std::vector<ConvProblem> problems = EdgeCases();
+  ASSERT_FALSE(problems.empty() || registry.dataflows().Variants().empty());
   for (const std::string& spec : registry.dataflows().Variants()) {
     for (const ConvProblem& problem : problems) CheckVariant(registry, spec, problem);
   }

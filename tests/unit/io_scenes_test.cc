@@ -47,6 +47,7 @@ TEST(Scenes, GoldenChecksums) {
 }
 
 TEST(Scenes, AllAreListedAndMakeable) {
+  ASSERT_FALSE(ListScenes().empty());
   for (const SceneInfo& info : ListScenes()) {
     const absl::StatusOr<Scene> scene = MakeScene(absl::StrCat("scene:", info.name));
     ASSERT_TRUE(scene.ok()) << scene.status();

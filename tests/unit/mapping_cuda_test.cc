@@ -44,7 +44,8 @@ TEST(MappingCudaTest, VariantsAgreeOnManyRows) {
     for (const std::string& spec : registry.mappings().Variants()) {
       SCOPED_TRACE(spec);
       const auto mapping = registry.mappings().Create(spec);
-      if (!mapping.ok() || !(*mapping)->Supports(geometry, BackendKind::kCuda).ok) continue;
+      ASSERT_TRUE(mapping.ok()) << mapping.status();
+      if (!(*mapping)->Supports(geometry, BackendKind::kCuda).ok) continue;  // the CPU's alone
       const auto index = (*mapping)->BuildIndex(*set, cuda->context);
       ASSERT_TRUE(index.ok()) << index.status();
       const auto map = (*mapping)->Query(**index, {*set, *set, geometry}, cuda->context);

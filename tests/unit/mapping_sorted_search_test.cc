@@ -28,6 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, SortedSearchTest, testing::ValuesIn(MapCases()),
 // More rows than one block of the pair collector has.
 TEST(SortedSearchLargeTest, VariantsAgreeAcrossBlocks) {
   const Registry registry = MakeRegistry();
+  ASSERT_FALSE(registry.mappings().Variants().empty());
   for (bool sorted : {true, false}) {
     std::vector<Coordinate> voxels = RandomVoxels(12000, {0, 1}, -20, 20, {1, 1, 1}, 5);
     if (sorted) voxels = Sorted(std::move(voxels));
@@ -87,6 +88,7 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
 
 TEST(SortedSearchPluginTest, OutOfMemoryIsAStatus) {
   const Registry registry = MakeRegistry();
+  ASSERT_FALSE(registry.mappings().Variants().empty());
   const MapCase c = Submanifold("", RandomVoxels(3000, {0}, 0, 40, {1, 1, 1}, 7), {3, 3, 3});
   for (const std::string& spec : registry.mappings().Variants()) {
     UnitCpu cpu(1, /*memory_limit=*/200000);

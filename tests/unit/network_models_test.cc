@@ -242,8 +242,10 @@ TEST(InitializeTest, ValuesDependOnSeedAndNameAlone) {
 TEST(InitializeTest, WeightsHaveHesVariance) {
   NetworkGraph graph = *MakeSparseResNet21(1.0, 4);
   InitializeParameters(graph, 7);
+  int found = 0;
   for (const Parameter& parameter : graph.parameters()) {
     if (parameter.name != "stage4.res1.conv1.weight") continue;
+    ++found;
     double sum = 0, squares = 0;
     for (float value : parameter.values) {
       sum += value;
@@ -253,6 +255,7 @@ TEST(InitializeTest, WeightsHaveHesVariance) {
     EXPECT_NEAR(sum / n, 0.0, 1e-4);
     EXPECT_NEAR(squares / n * 27 * 128, 2.0, 0.02);
   }
+  EXPECT_EQ(found, 1);
 }
 
 TEST(FoldBatchNormTest, FoldsEveryBatchNormOfAResidualNetwork) {

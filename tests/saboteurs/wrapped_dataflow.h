@@ -1,0 +1,47 @@
+// A right dataflow with a fault around it. This file and wrapped_mapping.h are the only ones of
+// this folder that know the interfaces of plugins.
+#ifndef VOXCONV_TESTS_SABOTEURS_WRAPPED_DATAFLOW_H_
+#define VOXCONV_TESTS_SABOTEURS_WRAPPED_DATAFLOW_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/registry.h"
+
+namespace voxconv::testing {
+
+inline constexpr int64_t kStaleBytes = 256;
+
+// One call of the right dataflow, as a fault sees it.
+struct ConvCall {
+  TensorView input, weights, output;
+  const KernelMap* map = nullptr;  // in any layout; a fault may put another map here
+  // kStaleBytes of the workspace, in the backend's memory: what was there before is still there.
+  void* stale = nullptr;
+  ExecutionContext context;
+  std::function<absl::Status(const ConvCall&)> right;
+
+  // What the right dataflow does with these arguments.
+  absl::Status RunRight() const { return right(*this); }
+  int num_offsets() const { return map->num_offsets(); }
+};
+
+// Runs instead of the right dataflow, and may call it. One fault serves every dtype and backend.
+using DataflowFault = std::function<absl::Status(ConvCall)>;
+
+// Registers the dataflow `name`: the one of `right` that `inner` names, with `fault` around it. On
+// the CPU it supports every dtype: it rounds the operands to the dtype, runs `inner` in f32 and
+// rounds the result. `right` must outlive the registry.
+absl::Status RegisterWrapped(const std::string& name, const Registry& right,
+                             const std::string& inner, const DataflowFault& fault,
+                             Registry& registry);
+
+// `values` rounded to `dtype`, [view.rows, view.channels], in place of what `view` held.
+// Synchronises the stream.
+absl::Status Overwrite(const TensorView& view, const std::vector<float>& values,
+                       const ExecutionContext& context);
+
+}  // namespace voxconv::testing
+
+#endif  // VOXCONV_TESTS_SABOTEURS_WRAPPED_DATAFLOW_H_

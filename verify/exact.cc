@@ -1,0 +1,125 @@
+#include "verify/exact.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace voxconv::verify {
+namespace {
+
+// bf16 holds all whole numbers up to here.
+constexpr float kLargestSum = 256;
+
+// -1 or 1. There is no zero: it would hide a product that is lost, or a zero that is written.
+std::vector<float> Signs(int64_t count, uint64_t seed) {
+  std::vector<float> values(count);
+  uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
+  for (float& value : values) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    value = state >> 63 == 0 ? 1.0f : -1.0f;
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<float> Sums(const Problem& problem, const ConvData& data) {
+  const int64_t c_in = data.c_in, c_out = data.c_out;
+  std::vector<float> sums(problem.outputs.size() * c_out);
+  for (int k = 0; k < problem.map.num_offsets; ++k) {
+    const float* matrix = data.weights.data() + k * c_in * c_out;
+    for (int64_t i = problem.map.offset_ptr[k]; i < problem.map.offset_ptr[k + 1]; ++i) {
+      const float* x = data.features.data() + problem.map.in[i] * c_in;
+      float* y = sums.data() + problem.map.out[i] * c_out;
+      for (int64_t c = 0; c < c_in; ++c) {
+        for (int64_t j = 0; j < c_out; ++j) y[j] += x[c] * matrix[c * c_out + j];
+      }
+    }
+  }
+  return sums;
+}
+
+ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out) {
+  ConvData data{.c_in = c_in, .c_out = c_out};
+  data.features = Signs(static_cast<int64_t>(problem.inputs.size()) * c_in, 31);
+  data.weights = Signs(problem.geometry.num_offsets() * c_in * c_out, 32);
+  data.output = Sums(problem, data);
+  for (const float sum : data.output) VOXCONV_CHECK(std::abs(sum) <= kLargestSum);
+  return data;
+}
+
+absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<float>& expected,
+                            int64_t channels) {
+  if (actual.size() != expected.size()) {
+    return absl::InternalError(absl::StrCat("the output has ", actual.size(),
+                                            " elements; the reference has ", expected.size()));
+  }
+  int64_t differ = 0, first = -1;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i]))) continue;
+    if (differ++ == 0) first = static_cast<int64_t>(i);
+  }
+  if (differ == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("row ", first / channels, ", channel ", first % channels,
+                                          " is ", actual[first], "; the exact value is ",
+                                          expected[first], "; ", differ, " of ", actual.size(),
+                                          " elements differ"));
+}
+
+absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
+                                            const ConvData& data, DType dtype,
+                                            const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor input, Tensor::FromHost(data.features, map.num_inputs(), data.c_in, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor weights,
+      Tensor::FromHost(data.weights, map.num_offsets() * data.c_in, data.c_out, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
+                           Tensor::Create(map.num_outputs(), data.c_out, dtype, context));
+  const TensorView& view = output.view();
+  // All bits set is NaN in every dtype: a row that the dataflow leaves out shows.
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
+  Workspace workspace;
+  VOXCONV_RETURN_IF_ERROR(
+      RunConvolutionOnto(dataflow, map, input.view(), weights.view(), view, workspace, context));
+  return output.ToHost(context);
+}
+
+std::string ShapeName(const ConvShape& shape) {
+  return absl::StrCat(shape.c_in, "x", shape.c_out,
+                      shape.dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(shape.dtype)));
+}
+
+Outcome WithDataflow(const Environment& environment, const std::string& spec,
+                     const ConvShape& shape, const std::function<Outcome(const Dataflow&)>& run) {
+  const auto dataflow = environment.registry->dataflows().Create(spec);
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  const Support support = (*dataflow)->Supports(shape, environment.backend->kind());
+  return support.ok ? run(**dataflow) : Outcome::Skipped(support.reason);
+}
+
+Outcome WithMapping(const Environment& environment, const std::string& spec,
+                    const ConvGeometry& geometry,
+                    const std::function<Outcome(const Mapping&)>& run) {
+  const auto mapping = environment.registry->mappings().Create(spec);
+  if (!mapping.ok()) return Outcome::From(mapping.status());
+  const Support support = (*mapping)->Supports(geometry, environment.backend->kind());
+  return support.ok ? run(**mapping) : Outcome::Skipped(support.reason);
+}
+
+void ForEachClaimedDType(const Environment& environment, const std::string& spec, int64_t c_in,
+                         int64_t c_out, const std::function<void(DType)>& add) {
+  add(DType::kF32);
+  const auto dataflow = environment.registry->dataflows().Create(spec);
+  if (!dataflow.ok()) return;  // the case of f32 says so
+  for (const DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
+    // What throws here is told of by the cases of f32.
+    const absl::StatusOr<bool> claimed = WithoutExceptions([&]() -> absl::StatusOr<bool> {
+      return (*dataflow)->Supports({c_in, c_out, dtype}, environment.backend->kind()).ok;
+    });
+    if (claimed.value_or(false)) add(dtype);
+  }
+}
+
+}  // namespace voxconv::verify

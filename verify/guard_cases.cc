@@ -1,0 +1,214 @@
+// What a dataflow must leave alone: its input, its weights, its map and the memory around them; and
+// what it must not depend on: what its workspace and its output held before. With its counters.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "verify/exact.h"
+#include "verify/matrix.h"
+
+namespace voxconv::verify {
+namespace {
+
+// NaN in every dtype: a read past the end of a matrix that counts shows in the output.
+constexpr uint8_t kMarginByte = 0xff;
+// Keeps the alignment of whole buffers.
+constexpr int64_t kMargin = 512;
+// NaN, zero, and large finite numbers (1.3e7, 14.6 in f16).
+constexpr uint8_t kStaleBytes[] = {0xff, 0x00, 0x4b};
+
+// A matrix with a margin before and after it.
+class GuardedMatrix {
+ public:
+  // Rounded to `dtype`.
+  static absl::StatusOr<GuardedMatrix> Create(const std::vector<float>& values, int64_t rows,
+                                              int64_t channels, DType dtype,
+                                              const ExecutionContext& context) {
+    Backend& backend = *context.backend;
+    VOXCONV_ASSIGN_OR_RETURN(Tensor tensor,
+                             Tensor::FromHost(values, rows, channels, context, dtype));
+    GuardedMatrix matrix;
+    matrix.view_ = tensor.view();
+    const int64_t bytes = matrix.view_.bytes();
+    VOXCONV_ASSIGN_OR_RETURN(matrix.buffer_,
+                             backend.Allocate(bytes + 2 * kMargin, *context.stream));
+    VOXCONV_RETURN_IF_ERROR(backend.FillBytes(matrix.buffer_.data(), kMarginByte,
+                                              matrix.buffer_.bytes(), *context.stream));
+    matrix.view_.data = static_cast<char*>(matrix.buffer_.data()) + kMargin;
+    VOXCONV_RETURN_IF_ERROR(backend.Copy(matrix.view_.data, matrix.view_.space, tensor.view().data,
+                                         tensor.view().space, bytes, *context.stream));
+    VOXCONV_ASSIGN_OR_RETURN(matrix.before_, matrix.Bytes(context));
+    return matrix;
+  }
+
+  const TensorView& view() const { return view_; }
+
+  // Whether anything outside the matrix has changed or, with `inside`, anything at all.
+  absl::Status CheckUnchanged(absl::string_view name, bool inside,
+                              const ExecutionContext& context) const {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<uint8_t> now, Bytes(context));
+    for (int64_t i = 0; i < static_cast<int64_t>(now.size()); ++i) {
+      const int64_t at = i - kMargin;
+      const bool is_inside = at >= 0 && at < view_.bytes();
+      if (now[i] == before_[i] || (is_inside && !inside)) continue;
+      return absl::InternalError(absl::StrCat("the dataflow wrote to byte ", at, " of its ", name,
+                                              ", which has ", view_.bytes(), " bytes"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<std::vector<uint8_t>> Bytes(const ExecutionContext& context) const {
+    std::vector<uint8_t> bytes(buffer_.bytes());
+    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(bytes.data(), MemorySpace::kHost, buffer_.data(),
+                                                  buffer_.space(), buffer_.bytes(),
+                                                  *context.stream));
+    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+    return bytes;
+  }
+
+  Buffer buffer_;
+  TensorView view_;
+  std::vector<uint8_t> before_;
+};
+
+// Everything that one dataflow is run with, several times.
+struct Guarded {
+  GuardedMatrix input, weights, output;
+  Workspace workspace;
+
+  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data, DType dtype,
+                                        const ExecutionContext& context) {
+    Guarded guarded;
+    VOXCONV_ASSIGN_OR_RETURN(guarded.input, GuardedMatrix::Create(data.features, map.num_inputs(),
+                                                                  data.c_in, dtype, context));
+    VOXCONV_ASSIGN_OR_RETURN(guarded.weights,
+                             GuardedMatrix::Create(data.weights, map.num_offsets() * data.c_in,
+                                                   data.c_out, dtype, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        guarded.output, GuardedMatrix::Create(std::vector<float>(map.num_outputs() * data.c_out),
+                                              map.num_outputs(), data.c_out, dtype, context));
+    return guarded;
+  }
+
+  absl::Status Run(const Dataflow& dataflow, const KernelMap& map,
+                   const ExecutionContext& context) {
+    return RunConvolutionOnto(dataflow, map, input.view(), weights.view(), output.view(), workspace,
+                              context);
+  }
+
+  // Fills the `bytes` of workspace that a run has booked, and the output. A grant of no more than
+  // the workspace has keeps what is in it.
+  absl::Status Fill(uint8_t value, int64_t bytes, const ExecutionContext& context) {
+    Backend& backend = *context.backend;
+    if (bytes > 0) {
+      WorkspaceBooking booking;
+      const int slot = booking.Book(bytes);
+      VOXCONV_RETURN_IF_ERROR(workspace.Grant(booking, context));
+      VOXCONV_RETURN_IF_ERROR(
+          backend.FillBytes(workspace.Get<char>(slot), value, bytes, *context.stream));
+    }
+    return backend.FillBytes(output.view().data, value, output.view().bytes(), *context.stream);
+  }
+};
+
+absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const Problem& problem,
+                          const ConvData& data, DType dtype, const ExecutionContext& context) {
+  Profile profile;
+  ExecutionContext counted = context;
+  counted.profile = &profile;
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, dtype, context));
+  VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, counted));
+  for (const uint8_t stale : kStaleBytes) {
+    VOXCONV_RETURN_IF_ERROR(guarded.Fill(stale, profile.counters.peak_workspace, context));
+    VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
+                             ToHost(guarded.output.view(), context));
+    if (const absl::Status same = CompareExactly(output, data.output, data.c_out); !same.ok()) {
+      return absl::InternalError(
+          absl::StrCat("with workspace and output full of the byte ", stale, ": ", same.message()));
+    }
+  }
+  VOXCONV_RETURN_IF_ERROR(guarded.input.CheckUnchanged("input", true, context));
+  VOXCONV_RETURN_IF_ERROR(guarded.weights.CheckUnchanged("weights", true, context));
+  VOXCONV_RETURN_IF_ERROR(guarded.output.CheckUnchanged("output", false, context));
+  const absl::Status same = CompareMaps(map, problem.map, context);
+  if (same.ok()) return same;
+  return absl::InternalError(absl::StrCat("the dataflow wrote to its map: ", same.message()));
+}
+
+absl::Status CheckAtLeast(absl::string_view counter, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the counter ", counter, " is ", value, "; the least is ", least));
+}
+
+// What holds for every dataflow: true_pairs is the map's number of pairs, every pair is multiplied,
+// and every output is written. Runs count alike.
+absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const ConvData& data,
+                           DType dtype, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, dtype, context));
+  Counters first;
+  for (int run = 0; run < 2; ++run) {
+    Profile profile;
+    ExecutionContext counted = context;
+    counted.profile = &profile;
+    VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, counted));
+    VOXCONV_RETURN_IF_ERROR(context.backend->FlushStages());
+    const Counters& counters = profile.counters;
+    if (run == 0) first = counters;
+    if (counters.true_pairs != map.num_pairs()) {
+      return absl::InternalError(absl::StrCat("the counter true_pairs is ", counters.true_pairs,
+                                              "; the map has ", map.num_pairs(), " pairs"));
+    }
+    VOXCONV_RETURN_IF_ERROR(
+        CheckAtLeast("padded_pairs", counters.padded_pairs, counters.true_pairs));
+    VOXCONV_RETURN_IF_ERROR(
+        CheckAtLeast("bytes_written", counters.bytes_written, guarded.output.view().bytes()));
+    VOXCONV_RETURN_IF_ERROR(CheckAtLeast("bytes_read", counters.bytes_read, 1));
+    VOXCONV_RETURN_IF_ERROR(CheckAtLeast("launches", counters.launches, 1));
+    if (std::memcmp(&counters, &first, sizeof(Counters)) != 0) {
+      return absl::InternalError("the counters of two runs differ");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Outcome RunCaseOf(const Environment& environment, bool counters, const std::string& spec,
+                  const ConvShape& shape, const Problem& problem) {
+  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+    const ExecutionContext context = ContextOf(*environment.backend);
+    const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
+    if (!map.ok()) return Outcome::From(map.status());
+    const ConvData data = WholeNumbers(problem, shape.c_in, shape.c_out);
+    return Outcome::From(counters
+                             ? CheckCounters(dataflow, *map, data, shape.dtype, context)
+                             : CheckGuarded(dataflow, *map, problem, data, shape.dtype, context));
+  });
+}
+
+}  // namespace
+
+void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
+  for (const std::string& geometry : GeometryOfEachKind()) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
+    for (const std::string& spec : environment.registry->dataflows().Variants()) {
+      for (const ConvShape& channels : {ConvShape{16, 24}, ConvShape{33, 17}}) {
+        ForEachClaimedDType(environment, spec, channels.c_in, channels.c_out, [&](DType dtype) {
+          const ConvShape shape{channels.c_in, channels.c_out, dtype};
+          const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
+          for (const bool counters : {false, true}) {
+            cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),
+                             [&environment, counters, spec, shape, problem] {
+                               return RunCaseOf(environment, counters, spec, shape, *problem);
+                             }});
+          }
+        });
+      }
+    }
+  }
+}
+
+}  // namespace voxconv::verify

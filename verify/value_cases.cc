@@ -1,0 +1,114 @@
+// Classes of values: past the range of f16, near the ends of each dtype's range, denormal, signed
+// zeros, and NaN and infinity in single rows, which must stay in the outputs that use these rows.
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "verify/exact.h"
+#include "verify/matrix.h"
+
+namespace voxconv::verify {
+namespace {
+
+// Features of whole numbers times 2^exponent. Their sums stay exact as long as they stay in the
+// range of the dtype.
+struct Scaled {
+  const char* name;
+  int exponent;
+};
+
+// The class's smallest magnitude is the dtype's smallest one, or its largest sums, up to 2^8 times
+// that, come near the end of the range. tf32 is stored as f32, with 10 bits of mantissa.
+std::vector<Scaled> ScaledClasses(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -149}};
+    case DType::kTf32:
+      return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -136}};
+    case DType::kF16:
+      return {{"large", 7}, {"tiny", -14}, {"denormal", -24}};
+    case DType::kBF16:
+      return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -133}};
+  }
+  return {};
+}
+
+ConvData ScaledBy(ConvData data, int exponent) {
+  for (float& x : data.features) x = std::ldexp(x, exponent);
+  for (float& y : data.output) y = std::ldexp(y, exponent);
+  return data;
+}
+
+// Row `row` of the features becomes `value` in all channels.
+void SetRow(ConvData& data, int64_t row, float value) {
+  for (int64_t c = 0; c < data.c_in; ++c) data.features[row * data.c_in + c] = value;
+}
+
+ConvData WithSignedZeros(const Problem& problem, ConvData data) {
+  for (size_t row = 0; row < problem.inputs.size(); row += 2) {
+    SetRow(data, static_cast<int64_t>(row), row % 4 == 0 ? 0.0f : -0.0f);
+  }
+  data.output = Sums(problem, data);
+  return data;
+}
+
+// The first and the last row, and one in the middle: padding must not read them.
+ConvData WithNonFinite(const Problem& problem, ConvData data, float value) {
+  const auto rows = static_cast<int64_t>(problem.inputs.size());
+  for (const int64_t row : {int64_t{0}, rows / 2, rows - 1}) SetRow(data, row, value);
+  data.output = Sums(problem, data);
+  return data;
+}
+
+ConvData DataOf(const std::string& value_class, int exponent, const Problem& problem,
+                const ConvShape& shape) {
+  ConvData data = WholeNumbers(problem, shape.c_in, shape.c_out);
+  if (value_class == "signed_zero") return WithSignedZeros(problem, std::move(data));
+  if (value_class == "nan") {
+    return WithNonFinite(problem, std::move(data), std::numeric_limits<float>::quiet_NaN());
+  }
+  if (value_class == "inf") {
+    return WithNonFinite(problem, std::move(data), std::numeric_limits<float>::infinity());
+  }
+  return ScaledBy(std::move(data), exponent);
+}
+
+Outcome RunValueCase(const Environment& environment, const std::string& spec,
+                     const ConvShape& shape, const Scaled& values, const Problem& problem) {
+  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+    const ExecutionContext context = ContextOf(*environment.backend);
+    const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
+    if (!map.ok()) return Outcome::From(map.status());
+    const ConvData data = DataOf(values.name, values.exponent, problem, shape);
+    const auto output = Convolve(dataflow, *map, data, shape.dtype, context);
+    if (!output.ok()) return Outcome::From(output.status());
+    return Outcome::From(CompareExactly(*output, data.output, data.c_out));
+  });
+}
+
+}  // namespace
+
+void AddValueCases(Environment& environment, std::vector<Case>& cases) {
+  for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
+    for (const std::string& spec : environment.registry->dataflows().Variants()) {
+      ForEachClaimedDType(environment, spec, 16, 24, [&](DType dtype) {
+        const ConvShape shape{16, 24, dtype};
+        std::vector<Scaled> classes = ScaledClasses(dtype);
+        for (const char* name : {"signed_zero", "nan", "inf"}) classes.push_back({name, 0});
+        for (const Scaled& values : classes) {
+          cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/",
+                                        values.name, "/", problem->id),
+                           [&environment, spec, shape, values, problem] {
+                             return RunValueCase(environment, spec, shape, values, *problem);
+                           }});
+        }
+      });
+    }
+  }
+}
+
+}  // namespace voxconv::verify
