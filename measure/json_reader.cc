@@ -130,11 +130,11 @@ std::optional<std::string> JsonReader::Triple(const char* key) {
 }
 
 const Json& JsonReader::Object(const char* key) {
-  static const Json* const nothing = new Json(Json::object());
+  static const Json* const kNothing = new Json(Json::object());
   const Json* value = Find(key);
   if (value != nullptr && value->is_object()) return *value;
   Refuse(key, "is an object");
-  return *nothing;
+  return *kNothing;
 }
 
 void JsonReader::Each(const char* key,

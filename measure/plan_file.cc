@@ -37,6 +37,7 @@ InputClass ReadInputClass(const Json& object, const std::string& path, absl::Sta
 template <typename T>
 T ReadWord(JsonReader& reader, const char* key, const std::vector<T>& allowed) {
   std::vector<std::string> words;
+  words.reserve(allowed.size());
   for (const T value : allowed) words.emplace_back(ToString(value));
   const auto found = std::find(words.begin(), words.end(), reader.OneOf(key, words));
   return found == words.end() ? allowed[0] : allowed[found - words.begin()];

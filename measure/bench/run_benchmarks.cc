@@ -50,8 +50,8 @@ class WatchingReporter : public benchmark::BenchmarkReporter {
 }  // namespace
 
 absl::Status RunBenchmarks() {
-  WatchingReporter display(
-      std::unique_ptr<benchmark::BenchmarkReporter>(benchmark::CreateDefaultDisplayReporter()));
+  std::unique_ptr<benchmark::BenchmarkReporter> shown(benchmark::CreateDefaultDisplayReporter());
+  WatchingReporter display(std::move(shown));
   if (benchmark::RunSpecifiedBenchmarks(&display) == 0) {
     return absl::NotFoundError("no benchmark matches the filter");
   }
