@@ -82,6 +82,9 @@ class Dataflow {
   virtual bool deterministic(BackendKind backend) const = 0;
   // Whether Forward applies ForwardArgs::epilogue; otherwise callers run it afterwards.
   virtual bool FusesEpilogue(BackendKind) const { return false; }
+  // Whether Forward stores input[p] * weights[k] of each pair in the dtype of the features before
+  // it sums them up in f32. The bounds of verify then allow one more rounding a pair.
+  virtual bool RoundsPartialSums(BackendKind) const { return false; }
   // The layout that Plan and Forward take for a map of `num_offsets` offsets.
   virtual LayoutRequest RequiredLayout(int num_offsets) const = 0;
 

@@ -130,9 +130,13 @@ absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<cons
                      " inputs, ", geometry().num_offsets(), " offsets and ", c_in, " to ", c_out,
                      " channels need ", rows * c_in, " and ", weight_rows * c_out));
   }
-  VOXCONV_ASSIGN_OR_RETURN(features_, Tensor::FromHost(features, rows, c_in, context_, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(weights_,
-                           Tensor::FromHost(weights, weight_rows, c_out, context_, dtype));
+  // All runs in one dtype get the same operands, whether a kernel rounds them to tf32 or cuts off.
+  const auto upload = [&](absl::Span<const float> values, int64_t count, int64_t channels) {
+    return Tensor::FromHost(verify::RoundedTo(dtype, {values.begin(), values.end()}), count,
+                            channels, context_, dtype);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(features_, upload(features, rows, c_in));
+  VOXCONV_ASSIGN_OR_RETURN(weights_, upload(weights, weight_rows, c_out));
   return absl::OkStatus();
 }
 
@@ -147,34 +151,6 @@ absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
 
 absl::StatusOr<KernelMap> LayerRunner::Pairs() const {
   return context_.backend->ConvertKernelMap(map_, {}, context_);
-}
-
-absl::Status ComparePairs(const KernelMap& a, const KernelMap& b, const ExecutionContext& context) {
-  if (a.num_offsets() != b.num_offsets()) {
-    return absl::InternalError(absl::StrCat("kernel maps differ: ", a.num_offsets(),
-                                            " kernel offsets in the first, ", b.num_offsets(),
-                                            " in the second"));
-  }
-  for (int k = 0; k < a.num_offsets(); ++k) {
-    if (a.num_pairs(k) == b.num_pairs(k)) continue;
-    return absl::InternalError(absl::StrCat("kernel maps differ: kernel offset ", k, " has ",
-                                            a.num_pairs(k), " pairs in the first, ", b.num_pairs(k),
-                                            " in the second"));
-  }
-  const auto same = [&](absl::string_view rows, const Array<int32_t>& of_a,
-                        const Array<int32_t>& of_b) -> absl::Status {
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_a, CopyToHost(of_a, context));
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> rows_b, CopyToHost(of_b, context));
-    for (size_t i = 0; i < rows_a.size(); ++i) {
-      if (rows_a[i] == rows_b[i]) continue;
-      return absl::InternalError(absl::StrCat("kernel maps differ: pair ", i, " has ", rows,
-                                              " row ", rows_a[i], " in the first, ", rows_b[i],
-                                              " in the second"));
-    }
-    return absl::OkStatus();
-  };
-  VOXCONV_RETURN_IF_ERROR(same("input", a.As<PairList>().in, b.As<PairList>().in));
-  return same("output", a.As<PairList>().out, b.As<PairList>().out);
 }
 
 }  // namespace voxconv::measure

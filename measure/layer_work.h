@@ -15,6 +15,7 @@
 #include "core/registry.h"
 #include "measure/paired.h"
 #include "measure/preset.h"
+#include "verify/gate.h"
 
 namespace voxconv::measure {
 
@@ -93,6 +94,10 @@ class LayerRunner {
   absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
   // The map as canonical pairs.
   absl::StatusOr<KernelMap> Pairs() const;
+  // What the bound on its output depends on.
+  verify::RunPrecision precision() const {
+    return verify::PrecisionOf(*dataflow_, features_.view().dtype, context_.backend->kind());
+  }
 
   const ConvGeometry& geometry() const { return mapper_.geometry(); }
   const CoordinateSet& inputs() const { return mapper_.inputs(); }
@@ -110,10 +115,6 @@ class LayerRunner {
   Tensor features_, weights_, output_;
   Workspace workspace_;
 };
-
-// Whether both hold the same pairs in the same order; copies them to the host. The error names the
-// first offset or pair that differs.
-absl::Status ComparePairs(const KernelMap& a, const KernelMap& b, const ExecutionContext& context);
 
 }  // namespace voxconv::measure
 

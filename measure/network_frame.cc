@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "reference_cpu/layers.h"
+#include "verify/gate.h"
 #include "verify/network_bound.h"
 
 namespace voxconv::measure {
@@ -58,10 +58,7 @@ absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, co
   });
   const double bound =
       bitwise ? 0 : verify::NetworkBound(runner.graph(), runner.network().config.dtype);
-  const double error = reference::RelativeError(output, expected);
-  if (error <= bound) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the replayed frame differs norm-wise by ", error,
-                                          " from the one that was run, past ", bound));
+  return verify::CompareOutputs(output, expected, bound, "the frame that was run").status();
 }
 
 Json LayerJson(const LayerReport& layer) {

@@ -10,7 +10,6 @@
 #include "core/dataflow.h"
 #include "core/mapping.h"
 #include "core/workspace.h"
-#include "reference_cpu/fp64_array.h"
 
 namespace voxconv::tune {
 
@@ -48,10 +47,6 @@ absl::Status CheckOnCrop(const Mapping& mapping, const Dataflow& dataflow,
                          const GeometryParams& params, absl::Span<const Coordinate> rows,
                          const Int3& tensor_stride, const ConvShape& shape,
                          const ExecutionContext& context);
-
-// Both may be off by the bound of verify, so twice that is allowed. kInternal says how far it is.
-absl::Status CompareOutputs(const std::vector<float>& output, const reference::Fp64Array& trusted,
-                            DType dtype, int64_t reduction);
 
 }  // namespace voxconv::tune
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/convolution.h"
-#include "measure/layer_work.h"
+#include "verify/gate.h"
 
 namespace voxconv::tune {
 namespace {
@@ -129,12 +129,8 @@ class MapTuner {
     VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping.BuildIndex(inputs_, context()));
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapping.Query(*index, problem(), context()));
     const MapForm form = FormOf(map);
-    std::optional<KernelMap> pairs;
-    if (map.layout() != LayoutRequest{}) {
-      VOXCONV_ASSIGN_OR_RETURN(pairs, context().backend->ConvertKernelMap(map, {}, context()));
-    }
     VOXCONV_RETURN_IF_ERROR(
-        measure::ComparePairs(pairs.has_value() ? *pairs : map, trusted_->pairs(), context()));
+        verify::CompareMaps(map, trusted_->pairs(), context(), "the trusted mapping"));
     const auto known = std::find(forms_.begin(), forms_.end(), form);
     costs_.form[i] = static_cast<int>(known - forms_.begin());
     if (known == forms_.end()) forms_.push_back(form);

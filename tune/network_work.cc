@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "measure/network_frame.h"
 #include "networks/tuning.h"
-#include "reference_cpu/layers.h"
+#include "verify/gate.h"
 #include "verify/network_bound.h"
 
 namespace voxconv::tune {
@@ -29,11 +29,8 @@ absl::StatusOr<std::vector<float>> OutputOf(NetworkRunner& runner, const Network
 absl::Status CheckOutput(NetworkRunner& runner, const NetworkSetup& setup,
                          const reference::Fp64Array& expected) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, OutputOf(runner, setup));
-  const double error = reference::RelativeError(output, expected);
   const double bound = verify::NetworkBound(setup.graph, setup.config.dtype);
-  if (error <= bound) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("its output differs norm-wise by ", error,
-                                          " from that of the first plan, past ", bound));
+  return verify::CompareOutputs(output, expected, bound, "the first plan").status();
 }
 
 }  // namespace

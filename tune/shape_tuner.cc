@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "verify/gate.h"
 
 namespace voxconv::tune {
 namespace {
@@ -63,7 +64,19 @@ class ShapeTuner {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
                              data_.Output(*dataflow, *map, workspace_, context()));
     trusted_ = output;
+    trusted_precision_ = Precision(*dataflow);
     return absl::OkStatus();
+  }
+
+  verify::RunPrecision Precision(const Dataflow& dataflow) const {
+    return verify::PrecisionOf(dataflow, shape_.dtype, context().backend->kind(),
+                               /*with_epilogue=*/true);
+  }
+
+  absl::Status Compare(const std::vector<float>& output, const Dataflow& dataflow) const {
+    const double bound = verify::DifferenceBound(trusted_precision_, Precision(dataflow),
+                                                 reduction_, /*same_operands=*/true);
+    return verify::CompareOutputs(output, trusted_, bound, "the trusted dataflow").status();
   }
 
   // Adds the candidate if it supports the shape and passes its check.
@@ -79,7 +92,7 @@ class ShapeTuner {
     if (!map.ok()) return Reject(spec, map.status());
     const auto output = data_.Output(**dataflow, **map, workspace_, context());
     if (!output.ok()) return Reject(spec, output.status());
-    const absl::Status same = CompareOutputs(*output, trusted_, shape_.dtype, reduction_);
+    const absl::Status same = Compare(*output, **dataflow);
     if (!same.ok()) return Reject(spec, same);
     auto plan = (*dataflow)->Plan(**map, shape_, context());
     if (!plan.ok()) return Reject(spec, plan.status());
@@ -161,6 +174,7 @@ class ShapeTuner {
   int64_t reduction_ = 0;
   LayerData data_;
   reference::Fp64Array trusted_;
+  verify::RunPrecision trusted_precision_;
   Workspace workspace_;
   std::vector<TimedDataflow> timed_;
   std::string last_refusal_ = "there is none";

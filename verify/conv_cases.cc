@@ -2,14 +2,18 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/layers.h"
+#include "networks/models.h"
+#include "verify/convolve.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
+#include "verify/oracle.h"
 
 namespace voxconv::verify {
 namespace {
@@ -17,77 +21,60 @@ namespace {
 struct Channels {
   int64_t in, out;
   std::string name() const { return absl::StrCat(in, "x", out); }
+  friend auto operator<=>(const Channels&, const Channels&) = default;
 };
 
 // Every width once as input and once as output: one, below a vector, a vector, one past two
 // vectors, a full tile.
 constexpr Channels kChannels[] = {{1, 3}, {3, 16}, {16, 33}, {33, 64}, {64, 1}};
-// What GPU kernels have paths of their own for: the networks' widths.
-constexpr Channels kNetworkChannels[] = {{4, 16},   {4, 32},    {16, 16},  {32, 32},   {32, 64},
-                                         {64, 64},  {96, 96},   {96, 128}, {128, 128}, {24, 40},
-                                         {72, 136}, {256, 256}, {8, 24},   {16, 8},    {64, 32}};
+// What GPU kernels have paths of their own for, beside the networks' widths.
+constexpr Channels kKernelChannels[] = {{24, 40}, {72, 136}, {256, 256}, {8, 24}, {16, 8}};
+// One past a full tile of the reduction, and of the output.
+constexpr Channels kOddChannels[] = {{257, 64}, {64, 257}};
 constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
 
-struct Expected {
-  std::vector<float> features, weights;
-  std::vector<double> output;
-  int64_t reduction = 0;
-};
+reference::ConvShape ShapeOf(const Problem& problem, const Channels& channels) {
+  return {static_cast<int64_t>(problem.inputs.size()), static_cast<int64_t>(problem.outputs.size()),
+          channels.in, channels.out};
+}
 
-// Shared by the conv and repeat cases of one matrix; filled on first use.
+Operands OperandsOf(const Problem& problem, const Channels& channels, DType dtype, uint64_t seed) {
+  const reference::ConvShape shape = ShapeOf(problem, channels);
+  return RoundedOperands(
+      shape, dtype, Values(shape.num_inputs * channels.in, seed),
+      Values(problem.geometry.num_offsets() * channels.in * channels.out, seed + 1));
+}
+
+// Shared by the cases of one matrix; filled on first use. Of the large answers, whose cases follow
+// each other, only the last is kept.
 class Oracle {
  public:
-  const Expected& Get(const Problem& problem, const Channels& channels) {
-    auto [it, inserted] = expected_.try_emplace(absl::StrCat(problem.id, "/", channels.name()));
-    if (inserted) it->second = std::make_unique<Expected>(Compute(problem, channels));
-    return *it->second;
+  const ExactConvolution& Get(const Problem& problem, const Channels& channels, DType dtype) {
+    constexpr int64_t kLarge = int64_t{1} << 12;  // products of channels
+    const std::string key = absl::StrCat(problem.id, "/", channels.name(), "/", ToString(dtype));
+    if (channels.in * channels.out < kLarge) {
+      auto [it, inserted] = small_.try_emplace(key);
+      if (inserted) it->second = Compute(problem, channels, dtype);
+      return *it->second;
+    }
+    if (large_key_ != key) {
+      large_ = Compute(problem, channels, dtype);
+      large_key_ = key;
+    }
+    return *large_;
   }
 
  private:
-  static Expected Compute(const Problem& problem, const Channels& channels) {
-    const int64_t inputs = problem.inputs.size(), outputs = problem.outputs.size();
-    Expected expected;
-    expected.features = Values(inputs * channels.in, 11);
-    expected.weights = Values(problem.geometry.num_offsets() * channels.in * channels.out, 12);
-    expected.output =
-        reference::Convolution(problem.map, {inputs, outputs, channels.in, channels.out},
-                               expected.features, expected.weights);
-    expected.reduction = reference::ReductionLength(problem.map, outputs, channels.in);
-    return expected;
+  static std::unique_ptr<const ExactConvolution> Compute(const Problem& problem,
+                                                         const Channels& channels, DType dtype) {
+    return std::make_unique<const ExactConvolution>(problem.map,
+                                                    OperandsOf(problem, channels, dtype, 11));
   }
 
-  absl::flat_hash_map<std::string, std::unique_ptr<Expected>> expected_;
+  absl::flat_hash_map<std::string, std::unique_ptr<const ExactConvolution>> small_;
+  std::unique_ptr<const ExactConvolution> large_;
+  std::string large_key_;
 };
-
-// RunConvolution onto an output of NaN: a row that Forward leaves out shows.
-absl::StatusOr<Tensor> RunOntoNan(const Dataflow& dataflow, const KernelMap& map,
-                                  const TensorView& input, const TensorView& weights,
-                                  const ExecutionContext& context, const Epilogue& epilogue = {}) {
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
-  const TensorView& view = output.view();
-  // All bits set is NaN in every dtype.
-  VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
-  Workspace workspace;
-  VOXCONV_RETURN_IF_ERROR(
-      RunConvolutionOnto(dataflow, map, input, weights, view, workspace, context, epilogue));
-  return output;
-}
-
-absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
-                                            const Channels& channels, DType dtype,
-                                            const std::vector<float>& features,
-                                            const std::vector<float>& weights,
-                                            const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor input, Tensor::FromHost(features, map.num_inputs(), channels.in, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor weight, Tensor::FromHost(weights, map.num_offsets() * channels.in,
-                                                           channels.out, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           RunOntoNan(dataflow, map, input.view(), weight.view(), context));
-  return output.ToHost(context);
-}
 
 // The name under which the cases take the oracle's map instead of a mapping's.
 constexpr char kReferenceMap[] = "reference";
@@ -113,43 +100,11 @@ struct ConvCase {
   }
 };
 
-// y = max(y * scale + shift + residual, 0), as core/dataflow.h has it.
-struct HostEpilogue {
-  std::vector<float> scale, shift, residual;
-
-  HostEpilogue(int64_t rows, int64_t channels)
-      : scale(Values(channels, 13)),
-        shift(Values(channels, 14)),
-        residual(Values(rows * channels, 15)) {}
-
-  std::vector<double> Applied(std::vector<double> y) const {
-    const size_t channels = scale.size();
-    for (size_t i = 0; i < y.size(); ++i) {
-      y[i] = std::max(0.0, y[i] * scale[i % channels] + shift[i % channels] + residual[i]);
-    }
-    return y;
-  }
-};
-
-absl::StatusOr<std::vector<float>> ConvolveWithEpilogue(const Dataflow& dataflow,
-                                                        const KernelMap& map, const ConvCase& test,
-                                                        const Expected& expected,
-                                                        const HostEpilogue& host,
-                                                        const ExecutionContext& context) {
-  const Channels& c = test.channels;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor input, Tensor::FromHost(expected.features, map.num_inputs(), c.in,
-                                                          context, test.dtype));
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor weight,
-      Tensor::FromHost(expected.weights, map.num_offsets() * c.in, c.out, context, test.dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor residual, Tensor::FromHost(host.residual, map.num_outputs(),
-                                                             c.out, context, test.dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Array<float> scale, CopyToBackend<float>(host.scale, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<float> shift, CopyToBackend<float>(host.shift, context));
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor output, RunOntoNan(dataflow, map, input.view(), weight.view(), context,
-                                {scale.data(), shift.data(), residual.view(), /*relu=*/true}));
-  return output.ToHost(context);
+HostEpilogue EpilogueOf(const ConvCase& test) {
+  if (!test.epilogue) return {};
+  const auto rows = static_cast<int64_t>(test.problem->outputs.size());
+  return {Values(test.channels.out, 13), Values(test.channels.out, 14),
+          RoundedTo(test.dtype, Values(rows * test.channels.out, 15)), /*relu=*/true};
 }
 
 // Fills `last`; a verdict other than passed ends the case.
@@ -183,19 +138,9 @@ Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& las
   if (!support.ok) return Outcome::Skipped(support.reason);
   Outcome prepared = PrepareMap(environment, test, last);
   if (prepared.verdict != Verdict::kPassed) return prepared;
-  const Expected& expected = oracle.Get(*test.problem, test.channels);
-  const ExecutionContext context = ContextOf(*environment.backend);
-  const HostEpilogue epilogue(test.problem->outputs.size(), test.channels.out);
-  const auto output =
-      test.epilogue ? ConvolveWithEpilogue(**dataflow, last.map, test, expected, epilogue, context)
-                    : Convolve(**dataflow, last.map, test.channels, test.dtype, expected.features,
-                               expected.weights, context);
-  if (!output.ok()) return Outcome::From(output.status());
-  const double error = reference::RelativeError(
-      *output, test.epilogue ? epilogue.Applied(expected.output) : expected.output);
-  const double bound = ErrorBound(test.dtype, expected.reduction);
-  if (error <= bound) return Outcome::Passed();
-  return Outcome::Failed(absl::StrCat("norm-wise error ", error, " is past ", bound));
+  return Outcome::From(CheckConvolution(**dataflow, last.map,
+                                        oracle.Get(*test.problem, test.channels, test.dtype),
+                                        ContextOf(*environment.backend), EpilogueOf(test)));
 }
 
 // On each of two backends. A race on a GPU shows less often than one between two threads.
@@ -237,16 +182,14 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
   const Support support =
       (*dataflow)->Supports({channels.in, channels.out, dtype}, environment.backend->kind());
   if (!support.ok) return Outcome::Skipped(support.reason);
-  const std::vector<float> features = Values(problem.inputs.size() * channels.in, 21);
-  const std::vector<float> weights =
-      Values(problem.geometry.num_offsets() * channels.in * channels.out, 22);
+  const Operands operands = OperandsOf(problem, channels, dtype, 21);
   std::vector<float> first;
   for (Backend* backend : {environment.serial, environment.parallel}) {
     const ExecutionContext context = ContextOf(*backend);
     absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
     for (int i = 0; i < Repeats(backend->kind()); ++i) {
-      const auto output = Convolve(**dataflow, *map, channels, dtype, features, weights, context);
+      const auto output = Convolve(**dataflow, *map, operands, context);
       if (!output.ok()) return Outcome::From(output.status());
       if (first.empty()) first = *output;
       if (output->size() != first.size() ||
@@ -259,49 +202,56 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
   return Outcome::Passed();
 }
 
-// Every dtype with the widths that kernels are written for, alone and with a fused epilogue.
-template <typename Add>
-void AddDTypeCases(Environment& environment, const std::vector<std::string>& dataflows,
-                   const Add& add) {
-  for (const std::string& kind : GeometryOfEachKind()) {
-    const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
-    for (const std::string& dataflow : dataflows) {
-      const auto plugin = environment.registry->dataflows().Create(dataflow);
-      const bool fuses = plugin.ok() && (*plugin)->FusesEpilogue(BackendKind::kCuda);
-      for (const DType dtype : kDTypes) {
-        for (const Channels& channels : kChannels) {
-          if (dtype != DType::kF32) add({kReferenceMap, dataflow, channels, problem, dtype});
-          if (fuses) add({kReferenceMap, dataflow, channels, problem, dtype, /*epilogue=*/true});
-        }
-        for (const Channels& channels : kNetworkChannels) {
-          add({kReferenceMap, dataflow, channels, problem, dtype});
-          if (fuses) add({kReferenceMap, dataflow, channels, problem, dtype, /*epilogue=*/true});
-        }
-      }
+// Of every layer that a dataflow runs in the models at full width.
+std::set<Channels> NetworkChannels() {
+  std::set<Channels> channels;
+  for (const std::string& name : ModelNames()) {
+    const absl::StatusOr<NetworkGraph> graph = MakeModel(name, {});
+    VOXCONV_CHECK(graph.ok());
+    for (const int id : graph->Convolutions()) {
+      const Node& node = graph->node(id);
+      if (!IsPointwise(node)) channels.insert({graph->InputChannels(node), node.channels});
     }
   }
+  return channels;
 }
 
-// On the CPU no built-in dataflow claims more than f32, or epilogues; what another one does is run.
+// Every width that kernels and networks have, in every dtype, alone and with a fused epilogue. On
+// the CPU no built-in dataflow claims more than f32, or epilogues; what another one claims is run.
 template <typename Add>
-void AddClaimedCases(Environment& environment, const std::vector<std::string>& dataflows,
+void AddChannelCases(Environment& environment, const std::vector<std::string>& dataflows,
                      const Add& add) {
-  constexpr BackendKind kCpu = BackendKind::kCpu;
+  const BackendKind kind = environment.backend->kind();
+  const bool is_cuda = kind == BackendKind::kCuda;
+  const std::set<Channels> narrow(std::begin(kChannels), std::end(kChannels));
+  std::set<Channels> all = NetworkChannels();
+  all.insert(narrow.begin(), narrow.end());
+  all.insert(std::begin(kOddChannels), std::end(kOddChannels));
+  if (is_cuda) all.insert(std::begin(kKernelChannels), std::end(kKernelChannels));
   // What throws here is told of by the cases of f32.
   const auto claims = [](const std::function<bool()>& ask) {
     return WithoutExceptions([&]() -> absl::StatusOr<bool> { return ask(); }).value_or(false);
   };
-  for (const std::string& kind : GeometryOfEachKind()) {
-    const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
-    for (const std::string& dataflow : dataflows) {
-      const auto plugin = environment.registry->dataflows().Create(dataflow);
-      if (!plugin.ok()) continue;
-      const bool fuses = claims([&] { return (*plugin)->FusesEpilogue(kCpu); });
+  std::vector<std::unique_ptr<const Dataflow>> plugins;
+  for (const std::string& dataflow : dataflows) {
+    auto plugin = environment.registry->dataflows().Create(dataflow);
+    plugins.push_back(plugin.ok() ? *std::move(plugin) : nullptr);
+  }
+  for (const std::string& geometry : GeometryOfEachKind()) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
+    for (const Channels& c : all) {
       for (const DType dtype : kDTypes) {
-        for (const Channels& c : kChannels) {
-          if (!claims([&] { return (*plugin)->Supports({c.in, c.out, dtype}, kCpu).ok; })) continue;
-          if (dtype != DType::kF32) add({kReferenceMap, dataflow, c, problem, dtype});
-          if (fuses) add({kReferenceMap, dataflow, c, problem, dtype, /*epilogue=*/true});
+        for (size_t i = 0; i < dataflows.size(); ++i) {
+          const Dataflow* plugin = plugins[i].get();
+          const bool claimed = plugin != nullptr && claims([&] {
+                                 return plugin->Supports({c.in, c.out, dtype}, kind).ok;
+                               });
+          if (!is_cuda && dtype != DType::kF32 && !claimed) continue;
+          const bool with_mappings = dtype == DType::kF32 && narrow.contains(c);
+          if (!with_mappings) add({kReferenceMap, dataflows[i], c, problem, dtype});
+          if (claimed && claims([&] { return plugin->FusesEpilogue(kind); })) {
+            add({kReferenceMap, dataflows[i], c, problem, dtype, /*epilogue=*/true});
+          }
         }
       }
     }
@@ -345,11 +295,7 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
       }
     }
   }
-  if (is_cuda) {
-    AddDTypeCases(environment, dataflows, add);
-  } else {
-    AddClaimedCases(environment, dataflows, add);
-  }
+  AddChannelCases(environment, dataflows, add);
 }
 
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {

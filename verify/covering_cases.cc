@@ -9,6 +9,7 @@
 #include "builtin/backends.h"
 #include "tbb/global_control.h"
 #include "verify/exact.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::verify {

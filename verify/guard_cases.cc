@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "verify/exact.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::verify {

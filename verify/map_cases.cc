@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::verify {

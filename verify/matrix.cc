@@ -136,12 +136,9 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
       const auto plugin = family.Create(spec);
       if (!plugin.ok()) continue;
       for (const NamedGeometry& named : Geometries()) {
-        GeometryParams params = named.params;
-        if (params.kind == ConvKind::kInverse || params.kind == ConvKind::kTransposed) {
-          params.input_tensor_stride = params.stride;
-        }
-        const Support support = SupportOrException(
-            [&] { return (*plugin)->Supports(*ConvGeometry::Create(params), backend); });
+        const ConvGeometry geometry = *ConvGeometry::Create(PlacedGeometry(named.params));
+        const Support support =
+            SupportOrException([&] { return (*plugin)->Supports(geometry, backend); });
         if (!support.ok) {
           lines.insert(
               absl::StrCat(family.family(), " ", spec, " | ", named.name, " | ", support.reason));
@@ -176,21 +173,6 @@ std::vector<float> Values(int64_t count, uint64_t seed) {
   return values;
 }
 
-double ErrorBound(DType dtype, int64_t reduction) {
-  const double growth = std::sqrt(static_cast<double>(std::max<int64_t>(1, reduction)));
-  switch (dtype) {
-    case DType::kF32:
-      return 1e-6 * growth;
-    case DType::kTf32:
-      return 1e-3;
-    case DType::kF16:
-      return 2e-3;
-    case DType::kBF16:
-      return 1.5e-2;
-  }
-  return 0;
-}
-
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context) {
   PairList pairs;
@@ -221,35 +203,6 @@ absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& 
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
   if (map.layout() == LayoutRequest{}) return map;
   return context.backend->ConvertKernelMap(map, {}, context);
-}
-
-absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
-                         const ExecutionContext& context) {
-  if (map.layout().layout != MapLayout::kPairs) {
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, context.backend->ConvertKernelMap(map, {}, context));
-    return CompareMaps(pairs, expected, context);
-  }
-  if (map.offset_ptr() != expected.offset_ptr) {
-    for (int k = 0; k < std::min(map.num_offsets(), expected.num_offsets); ++k) {
-      const int64_t want = expected.offset_ptr[k + 1] - expected.offset_ptr[k];
-      if (map.num_pairs(k) != want) {
-        return absl::InternalError(absl::StrCat("offset ", k, " has ", map.num_pairs(k),
-                                                " pairs; the reference has ", want));
-      }
-    }
-    return absl::InternalError(absl::StrCat("the map has ", map.num_offsets(),
-                                            " offsets; the reference has ", expected.num_offsets));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(auto in, CopyToHost(map.As<PairList>().in, context));
-  VOXCONV_ASSIGN_OR_RETURN(auto out, CopyToHost(map.As<PairList>().out, context));
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i] != expected.in[i] || out[i] != expected.out[i]) {
-      return absl::InternalError(absl::StrCat("pair ", i, " is (", in[i], ", ", out[i],
-                                              "); the reference has (", expected.in[i], ", ",
-                                              expected.out[i], ")"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace voxconv::verify

@@ -69,7 +69,8 @@ struct Selection {
 //   reused_index,
 //                                        of one index that is asked with two geometries
 //   layout/<layout>/<problem>            conversion there and back, Validate()
-//   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, norm-wise; the mapping `reference`
+//   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, every element and
+//                                        norm-wise (verify/bounds.h); the mapping `reference`
 //                                        stands for the oracle's own map
 //   repeat/...                           bitwise equality over repeats and thread counts
 //   exact/map|conv/<plugin>/...          2^16 + 1 voxels; whole numbers, bit by bit
@@ -105,9 +106,6 @@ void AddStressCases(Environment& environment, std::vector<Case>& cases);
 // Deterministic values in [-1, 1), without a zero among the first few thousand.
 std::vector<float> Values(int64_t count, uint64_t seed);
 
-// The bound on the norm-wise error of one convolution with `reduction` products an output.
-double ErrorBound(DType dtype, int64_t reduction);
-
 // The oracle's map of the problem, in the backend's memory.
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context);
@@ -120,10 +118,6 @@ absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& p
 absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& index,
                                         const CoordinateSetPtr& inputs, const Problem& problem,
                                         const ExecutionContext& context);
-
-// Compares a map with the reference's, pair by pair.
-absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
-                         const ExecutionContext& context);
 
 inline ExecutionContext ContextOf(Backend& backend) { return {&backend, &backend.main_stream()}; }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "verify/matrix.h"
+#include "verify/bounds.h"
 
 namespace voxconv::verify {
 
@@ -13,7 +13,8 @@ double NetworkBound(const NetworkGraph& graph, DType dtype) {
     const Node& node = graph.node(id);
     const int64_t volume =
         int64_t{node.geometry.kernel.x} * node.geometry.kernel.y * node.geometry.kernel.z;
-    const double bound = ErrorBound(dtype, volume * graph.InputChannels(node));
+    const double bound =
+        RelativeTolerance(dtype, volume * graph.InputChannels(node)) + OperandTolerance(dtype);
     sum += bound * bound;
   }
   return 2 * std::sqrt(sum);

@@ -157,13 +157,6 @@ bool Applies(const GeometryParams& params, const Scene& scene) {
          kMinCoordinate % params.stride.y == 0 && kMinCoordinate % params.stride.z == 0;
 }
 
-std::vector<Coordinate> FromReference(const std::vector<reference::Coord>& rows) {
-  std::vector<Coordinate> result;
-  result.reserve(rows.size());
-  for (const reference::Coord& c : rows) result.push_back({c.b, c.x, c.y, c.z});
-  return result;
-}
-
 std::vector<Coordinate> Scaled(std::vector<Coordinate> rows, const Int3& factor) {
   for (Coordinate& c : rows) {
     c.x *= factor.x;
@@ -208,13 +201,17 @@ absl::StatusOr<CoordinateSetPtr> Problem::MakeOutputs(const CoordinateSetPtr& in
   return CoordinateSet::Create(outputs, geometry.output_tensor_stride(), context);
 }
 
+GeometryParams PlacedGeometry(GeometryParams geometry) {
+  if (geometry.kind == ConvKind::kInverse || geometry.kind == ConvKind::kTransposed) {
+    geometry.input_tensor_stride = geometry.stride;
+  }
+  return geometry;
+}
+
 std::unique_ptr<Problem> MakeProblem(const NamedGeometry& named, const Scene& scene) {
   if (!Applies(named.params, scene)) return nullptr;
-  GeometryParams params = named.params;
+  const GeometryParams params = PlacedGeometry(named.params);
   std::vector<Coordinate> rows = scene.rows;
-  if (params.kind == ConvKind::kTransposed || params.kind == ConvKind::kInverse) {
-    params.input_tensor_stride = params.stride;
-  }
   if (params.kind == ConvKind::kTransposed) rows = Scaled(rows, params.stride);
   absl::StatusOr<ConvGeometry> geometry = ConvGeometry::Create(params);
   VOXCONV_CHECK(geometry.ok());
@@ -239,6 +236,13 @@ std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows) {
   std::vector<reference::Coord> result;
   result.reserve(rows.size());
   for (const Coordinate& c : rows) result.push_back({c.b, c.x, c.y, c.z});
+  return result;
+}
+
+std::vector<Coordinate> FromReference(absl::Span<const reference::Coord> rows) {
+  std::vector<Coordinate> result;
+  result.reserve(rows.size());
+  for (const reference::Coord& c : rows) result.push_back({c.b, c.x, c.y, c.z});
   return result;
 }
 

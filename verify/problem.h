@@ -52,10 +52,14 @@ struct Problem {
                                                const ExecutionContext& context) const;
 };
 
+// A layer that is named from its fine side at tensor stride 1, with its inputs' tensor stride.
+GeometryParams PlacedGeometry(GeometryParams geometry);
+
 // nullptr where the scene does not apply to the geometry.
 std::unique_ptr<Problem> MakeProblem(const NamedGeometry& geometry, const Scene& scene);
 
 std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows);
+std::vector<Coordinate> FromReference(absl::Span<const reference::Coord> rows);
 
 // At most `limit` of the rows, those nearest to the middle one: their numbers, ascending.
 std::vector<int64_t> CropRows(absl::Span<const Coordinate> rows, int64_t limit);

@@ -69,6 +69,10 @@ class GatherGemmScatter final : public Dataflow {
 
   const Options& options() const override { return options_; }
   bool deterministic(BackendKind) const override { return true; }
+  // The scatter buffer has the dtype of the features, which on the CPU is f32.
+  bool RoundsPartialSums(BackendKind backend) const override {
+    return backend == BackendKind::kCuda;
+  }
 
   Support Supports(const ConvShape& shape, BackendKind backend) const override {
     if (backend == BackendKind::kCpu && cuda_ != CudaMoveRule()) {

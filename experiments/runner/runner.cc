@@ -125,7 +125,7 @@ absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
                                ResolveItem(*item, definition_.kind, registry_));
     }
   }
-  verifier_.emplace(registry_, context_, options_.quick ? kQuickCropVoxels : ab::kCropVoxels);
+  verifier_.emplace(registry_, context_, options_.quick ? kQuickCropVoxels : verify::kCropVoxels);
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "measure/ab/work.h"
 #include "measure/layer_work.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::ab {
@@ -32,7 +33,7 @@ absl::Status CompareMaps(const LayerRunner& a, const LayerRunner& b,
   if (rows_a != rows_b) return absl::InternalError("A and B have different output coordinates");
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs_a, a.Pairs());
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs_b, b.Pairs());
-  return measure::ComparePairs(pairs_a, pairs_b, context);
+  return verify::CompareMaps(pairs_a, pairs_b, context, "the other side");
 }
 
 Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps) {
@@ -70,10 +71,9 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());
 
   Work work;
-  // Each side may be off by the bound of its dtype.
-  const int64_t length = problem.geometry.num_offsets() * shape.c_in;
-  work.bound =
-      verify::ErrorBound(request.dtype_a, length) + verify::ErrorBound(request.dtype_b, length);
+  work.bound = verify::DifferenceBound(a->precision(), b->precision(),
+                                       problem.geometry.num_offsets() * shape.c_in,
+                                       /*same_operands=*/request.dtype_a == request.dtype_b);
   work.layers_to_check = {shape};
   work.title = absl::StrCat(problem.geometry.ToString(), ", ", shape.c_in, " -> ", shape.c_out,
                             " channels, ", a->inputs().size(), " -> ", a->outputs().size(),

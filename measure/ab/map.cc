@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "measure/ab/work.h"
 #include "measure/layer_work.h"
+#include "verify/gate.h"
 
 namespace voxconv::ab {
 namespace {
@@ -76,7 +77,7 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
   VOXCONV_ASSIGN_OR_RETURN(auto b, MapRunner::Create(problem, request.b, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs_b, b->Pairs());
-  VOXCONV_RETURN_IF_ERROR(measure::ComparePairs(pairs, pairs_b, context));
+  VOXCONV_RETURN_IF_ERROR(verify::CompareMaps(pairs, pairs_b, context, "the other side"));
 
   Work work;
   work.bound = 0;

@@ -12,11 +12,11 @@ namespace voxconv::ab {
 
 using measure::Json;
 
-absl::StatusOr<CropCheck> Verifier::Check(const measure::Configuration& configuration,
-                                          const LayerShape& shape, const Request& request,
-                                          const std::string& input_hash) {
+absl::StatusOr<verify::CropCheck> Verifier::Check(const measure::Configuration& configuration,
+                                                  const LayerShape& shape, const Request& request,
+                                                  const std::string& input_hash) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
-                           ConvGeometry::Create(PlacedGeometry(shape.geometry)));
+                           ConvGeometry::Create(verify::PlacedGeometry(shape.geometry)));
   if (input_hash != references_of_) {  // those of one input are enough to keep
     references_.clear();
     references_of_ = input_hash;
@@ -27,12 +27,12 @@ absl::StatusOr<CropCheck> Verifier::Check(const measure::Configuration& configur
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   auto reference = references_.find(layer);
   if (reference == references_.end()) {
-    VOXCONV_ASSIGN_OR_RETURN(CropReference made,
+    VOXCONV_ASSIGN_OR_RETURN(verify::CropReference made,
                              MakeCropReference(shape, RowsOf(request.cloud), crop_voxels_));
     reference = references_.emplace(layer, std::move(made)).first;
   }
-  VOXCONV_ASSIGN_OR_RETURN(const CropCheck check, CheckAgainst(reference->second, configuration,
-                                                               shape, registry_, context_));
+  VOXCONV_ASSIGN_OR_RETURN(const verify::CropCheck check,
+                           CheckAgainst(reference->second, configuration, registry_, context_));
   known_[key] = check;
   return check;
 }
@@ -44,7 +44,8 @@ absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work
   for (const auto& [name, configuration] :
        {std::pair("a", &request.a), std::pair("b", &request.b)}) {
     for (const LayerShape& shape : work.layers_to_check) {
-      const absl::StatusOr<CropCheck> check = Check(*configuration, shape, request, input_hash);
+      const absl::StatusOr<verify::CropCheck> check =
+          Check(*configuration, shape, request, input_hash);
       if (!check.ok()) {
         return absl::Status(
             check.status().code(),

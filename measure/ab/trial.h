@@ -26,7 +26,7 @@ class Verifier {
  public:
   // Both must outlive it. `crop_voxels`: the most voxels that the reference is given.
   Verifier(const Registry& registry, const ExecutionContext& context,
-           int64_t crop_voxels = kCropVoxels)
+           int64_t crop_voxels = verify::kCropVoxels)
       : registry_(registry), context_(context), crop_voxels_(crop_voxels) {}
 
   // `input_hash` tells inputs apart (measure::HashInput). An error begins with "not timed".
@@ -34,15 +34,16 @@ class Verifier {
                                       const std::string& input_hash);
 
  private:
-  absl::StatusOr<CropCheck> Check(const measure::Configuration& configuration,
-                                  const LayerShape& shape, const Request& request,
-                                  const std::string& input_hash);
+  absl::StatusOr<verify::CropCheck> Check(const measure::Configuration& configuration,
+                                          const LayerShape& shape, const Request& request,
+                                          const std::string& input_hash);
 
   const Registry& registry_;
   ExecutionContext context_;
   int64_t crop_voxels_;
-  std::map<std::string, CropCheck> known_;           // by input, layer and configuration
-  std::map<std::string, CropReference> references_;  // by layer, of the input `references_of_`
+  std::map<std::string, verify::CropCheck> known_;  // by input, layer and configuration
+  std::map<std::string, verify::CropReference>
+      references_;  // by layer, of the input `references_of_`
   std::string references_of_;
 };
 

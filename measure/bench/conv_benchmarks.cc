@@ -2,8 +2,8 @@
 #include "backends/cpu/sgemm.h"
 #include "benchmark/benchmark.h"
 #include "measure/bench/benchmarks.h"
-#include "reference_cpu/layers.h"
-#include "verify/matrix.h"
+#include "verify/convolve.h"
+#include "verify/gate.h"
 
 namespace voxconv::bench {
 namespace {
@@ -98,21 +98,24 @@ class ConvBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(dataflow_, scenario_->registry().dataflows().Create(spec_));
     VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
     const ExecutionContext context = scenario_->Context();
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor output,
-                             RunConvolution(*dataflow_, scenario_->pairs(), data->features.view(),
-                                            data->weights.view(), workspace_, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        const Tensor output,
+        verify::ConvolveOntoNan(*dataflow_, scenario_->pairs(), data->features.view(),
+                                data->weights.view(), workspace_, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, output.ToHost(context));
     if (data->output.empty()) {
       data->output = features;
       return absl::OkStatus();
     }
-    const double error = reference::RelativeError(features, data->output);
-    const double bound =
-        2 * verify::ErrorBound(DType::kF32, scenario_->pairs().num_offsets() * channels_.in);
-    if (error <= bound) return absl::OkStatus();
-    ++failures_->count;
-    return absl::InternalError(absl::StrCat("output differs norm-wise by ", error,
-                                            " from that of the first dataflow, past ", bound));
+    const BackendKind kind = context.backend->kind();
+    const auto same = verify::CompareOutputs(
+        features, data->output,
+        verify::DifferenceBound({}, verify::PrecisionOf(*dataflow_, DType::kF32, kind),
+                                scenario_->pairs().num_offsets() * channels_.in,
+                                /*same_operands=*/true),
+        "the first dataflow");
+    if (!same.ok()) ++failures_->count;
+    return same.status();
   }
 
   std::string spec_;

@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "core/tensor_ops.h"
-#include "reference_cpu/layers.h"
+#include "verify/convolve.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::bench {
@@ -112,14 +113,18 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
                           run);
   };
   {
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor output, convolve(context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor output,
+                             verify::ConvolveOntoNan(dataflow, map, data->features.view(),
+                                                     data->weights.view(), workspace, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, output.ToHost(context));
-    const double error = reference::RelativeError(values, data->output);
-    const double bound = 2 * verify::ErrorBound(dtype, map.num_offsets() * channels.in);
-    if (!(error <= bound)) {
+    const auto same = verify::CompareOutputs(
+        values, data->output,
+        verify::DifferenceBound({}, verify::PrecisionOf(dataflow, dtype, BackendKind::kCuda),
+                                map.num_offsets() * channels.in, /*same_operands=*/true),
+        "f32");
+    if (!same.ok()) {
       ++failures.count;
-      return absl::InternalError(
-          absl::StrCat("output differs norm-wise by ", error, " from that of f32, past ", bound));
+      return same.status();
     }
   }
   VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time([&](const ExecutionContext& run) {

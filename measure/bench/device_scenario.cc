@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "builtin/backends.h"
-#include "core/half.h"
 #include "io/voxelize.h"
+#include "verify/bounds.h"
+#include "verify/convolve.h"
+#include "verify/gate.h"
 #include "verify/matrix.h"
 
 namespace voxconv::bench {
@@ -15,14 +17,6 @@ constexpr int kWarmRuns = 3;
 constexpr int kTimedRuns = 30;
 constexpr int64_t kScratchBytes = int64_t{1} << 30;  // a fill of it takes about 0.3 ms
 constexpr char kExpectedDataflow[] = "direct";
-
-std::vector<float> RoundedTo(DType dtype, std::vector<float> values) {
-  for (float& value : values) {
-    if (dtype == DType::kF16) value = HalfBitsToFloat(FloatToHalfBits(value));
-    if (dtype == DType::kBF16) value = Bf16BitsToFloat(FloatToBf16Bits(value));
-  }
-  return values;
-}
 
 }  // namespace
 
@@ -57,23 +51,12 @@ absl::Status DeviceScenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(const auto baseline, registry_.mappings().Create(kBaselineMapping));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
                            BuildKernelMap(*baseline, {*set, *set, *geometry_}, {}, context));
-  offset_ptr_ = map.offset_ptr();
-  const auto& pairs = map.As<PairList>();
-  VOXCONV_ASSIGN_OR_RETURN(in_, CopyToHost(pairs.in, context));
-  VOXCONV_ASSIGN_OR_RETURN(out_, CopyToHost(pairs.out, context));
+  VOXCONV_ASSIGN_OR_RETURN(pairs_, verify::PairsOnHost(map, context));
   return absl::OkStatus();
 }
 
 absl::Status DeviceScenario::CheckPairs(const KernelMap& map) const {
-  const ExecutionContext context = Context();
-  VOXCONV_ASSIGN_OR_RETURN(const KernelMap converted,
-                           context.backend->ConvertKernelMap(map, {}, context));
-  const auto& pairs = converted.As<PairList>();
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> in, CopyToHost(pairs.in, context));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> out, CopyToHost(pairs.out, context));
-  if (converted.offset_ptr() == offset_ptr_ && in == in_ && out == out_) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("map differs from that of ", kBaselineMapping, " on the CPU"));
+  return verify::CompareMaps(map, pairs_, Context(), kBaselineMapping);
 }
 
 absl::StatusOr<DeviceScenario::Data*> DeviceScenario::DataFor(const Channels& channels,
@@ -83,8 +66,8 @@ absl::StatusOr<DeviceScenario::Data*> DeviceScenario::DataFor(const Channels& ch
   data_key_.reset();
   const ExecutionContext context = Context();
   const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
-  const auto features = RoundedTo(dtype, verify::Values(rows * channels.in, 1));
-  const auto weights = RoundedTo(dtype, verify::Values(weight_rows * channels.out, 2));
+  const auto features = verify::RoundedTo(dtype, verify::Values(rows * channels.in, 1));
+  const auto weights = verify::RoundedTo(dtype, verify::Values(weight_rows * channels.out, 2));
   {
     VOXCONV_ASSIGN_OR_RETURN(const Tensor x,
                              Tensor::FromHost(features, rows, channels.in, context));
@@ -92,12 +75,12 @@ absl::StatusOr<DeviceScenario::Data*> DeviceScenario::DataFor(const Channels& ch
                              Tensor::FromHost(weights, weight_rows, channels.out, context));
     VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, registry_.dataflows().Create(kExpectedDataflow));
     PairList pairs;
-    VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in_, context));
-    VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out_, context));
-    const KernelMap map(rows, rows, offset_ptr_, {}, std::move(pairs));
+    VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(pairs_.in, context));
+    VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(pairs_.out, context));
+    const KernelMap map(rows, rows, pairs_.offset_ptr, {}, std::move(pairs));
     Workspace workspace;
-    VOXCONV_ASSIGN_OR_RETURN(
-        const Tensor y, RunConvolution(*dataflow, map, x.view(), w.view(), workspace, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor y, verify::ConvolveOntoNan(*dataflow, map, x.view(),
+                                                                     w.view(), workspace, context));
     VOXCONV_ASSIGN_OR_RETURN(data_.output, y.ToHost(context));
   }
   VOXCONV_ASSIGN_OR_RETURN(data_.features,

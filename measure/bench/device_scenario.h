@@ -13,6 +13,7 @@
 #include "core/convolution.h"
 #include "core/registry.h"
 #include "measure/bench/scenario.h"
+#include "reference_cpu/kernel_map.h"
 
 namespace voxconv::bench {
 
@@ -43,7 +44,7 @@ class DeviceScenario {
   const CoordinateSet& coordinates() const { return *coordinates_; }
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // Canonical pairs of the K = 27 submanifold map, on the host.
-  int64_t num_pairs() const { return static_cast<int64_t>(in_.size()); }
+  int64_t num_pairs() const { return static_cast<int64_t>(pairs_.in.size()); }
   absl::Status CheckPairs(const KernelMap& map) const;
 
   struct Data {
@@ -71,8 +72,7 @@ class DeviceScenario {
   Buffer scratch_;  // filled to keep the device busy while the host queues work
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
-  std::vector<int64_t> offset_ptr_;
-  std::vector<int32_t> in_, out_;
+  reference::KernelMap pairs_;
   std::optional<std::pair<Channels, DType>> data_key_;
   Data data_;
 };

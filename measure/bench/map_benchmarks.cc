@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "measure/bench/benchmarks.h"
-#include "measure/layer_work.h"
+#include "verify/gate.h"
 
 namespace voxconv::bench {
 namespace {
@@ -69,15 +69,11 @@ class MapBenchmark {
     const Support support =
         mapping_->Supports(scenario_->problem().geometry, context.backend->kind());
     if (!support.ok) return absl::UnimplementedError(support.reason);
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, BuildAndQuery(context));
-    if (map.layout().layout != MapLayout::kPairs) {
-      VOXCONV_ASSIGN_OR_RETURN(map, context.backend->ConvertKernelMap(map, {}, context));
-    }
-    const absl::Status same = measure::ComparePairs(map, scenario_->pairs(), context);
-    if (same.ok()) return same;
-    ++failures_->count;
-    return absl::InternalError(
-        absl::StrCat("map differs from that of ", kBaselineMapping, ": ", same.message()));
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, BuildAndQuery(context));
+    const absl::Status same =
+        verify::CompareMaps(map, scenario_->pairs(), context, kBaselineMapping);
+    if (!same.ok()) ++failures_->count;
+    return same;
   }
 
   std::string spec_;

@@ -10,7 +10,7 @@
 #include "measure/preset.h"
 #include "networks/initialize.h"
 #include "networks/models.h"
-#include "reference_cpu/layers.h"
+#include "verify/gate.h"
 #include "verify/network_bound.h"
 
 namespace voxconv::bench {
@@ -124,12 +124,10 @@ class NetworkBenchmark {
       VOXCONV_ASSIGN_OR_RETURN(expected, Output(baseline, DType::kF32));
     }
     VOXCONV_ASSIGN_OR_RETURN(const auto output, Output(spec_.configuration, spec_.dtype));
-    const double error = reference::RelativeError(output, expected);
-    if (error <= bound_) return absl::OkStatus();
-    ++failures_->count;
-    return absl::InternalError(absl::StrCat("output differs norm-wise by ", error,
-                                            " from that of gather_gemm_scatter in f32, past ",
-                                            bound_));
+    const auto same =
+        verify::CompareOutputs(output, expected, bound_, "gather_gemm_scatter in f32");
+    if (!same.ok()) ++failures_->count;
+    return same.status();
   }
 
   NetworkSpec spec_;

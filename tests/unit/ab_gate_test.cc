@@ -64,6 +64,11 @@ class GateTest : public ::testing::Test {
     cloud_.channels = 1;
   }
   ExecutionContext context() { return {backend_.get(), &backend_->main_stream(), nullptr}; }
+  absl::StatusOr<verify::CropCheck> CheckOnCrop(const measure::Configuration& configuration) {
+    VOXCONV_ASSIGN_OR_RETURN(const auto reference,
+                             MakeCropReference(shape_, RowsOf(cloud_), verify::kCropVoxels));
+    return CheckAgainst(reference, configuration, registry_, context());
+  }
   static measure::Configuration Configured(const std::string& mapping) {
     measure::Configuration configuration;
     configuration.choice = {mapping, "gather_gemm_scatter", measure::kDefaultOutputCoords};
@@ -79,24 +84,22 @@ class GateTest : public ::testing::Test {
 TEST_F(GateTest, CropTakesTheNearestInOrder) {
   std::vector<Coordinate> rows;
   for (int x = 0; x < 101; ++x) rows.push_back({0, x, 0, 0});
-  const std::vector<Coordinate> crop = Crop(rows, 5);
+  const std::vector<int64_t> crop = verify::CropRows(rows, 5);
   ASSERT_EQ(crop.size(), 5u);
-  EXPECT_EQ(crop.front().x, 48);
-  EXPECT_EQ(crop.back().x, 52);
-  EXPECT_EQ(Crop(rows, 500).size(), 101u);
+  EXPECT_EQ(crop.front(), 48);
+  EXPECT_EQ(crop.back(), 52);
+  EXPECT_EQ(verify::CropRows(rows, 500).size(), 101u);
 }
 
 TEST_F(GateTest, RightConfigurationPasses) {
-  const auto check =
-      CheckAgainstReference(Configured("hash"), shape_, RowsOf(cloud_), registry_, context());
+  const auto check = CheckOnCrop(Configured("hash"));
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_EQ(check->voxels, 400);
   EXPECT_LE(check->error, check->bound);
 }
 
 TEST_F(GateTest, LostPairIsFoundByTheReferenceAndByTheOtherSide) {
-  const auto check =
-      CheckAgainstReference(Configured("lossy"), shape_, RowsOf(cloud_), registry_, context());
+  const auto check = CheckOnCrop(Configured("lossy"));
   EXPECT_EQ(check.status().code(), absl::StatusCode::kInternal) << check.status();
   const Request request{Configured("hash"), Configured("lossy"), cloud_};
   const auto work = MakeLayerWork(request, shape_, registry_, context());

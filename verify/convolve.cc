@@ -1,0 +1,57 @@
+#include "verify/convolve.h"
+
+namespace voxconv::verify {
+
+absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap& map,
+                                       const TensorView& input, const TensorView& weights,
+                                       Workspace& workspace, const ExecutionContext& context,
+                                       const Epilogue& epilogue) {
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
+  const TensorView& view = output.view();
+  // All bits set is NaN in every dtype.
+  VOXCONV_RETURN_IF_ERROR(
+      context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(
+      RunConvolutionOnto(dataflow, map, input, weights, view, workspace, context, epilogue));
+  return output;
+}
+
+absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
+                                            const Operands& operands,
+                                            const ExecutionContext& context,
+                                            const HostEpilogue& epilogue) {
+  const reference::ConvShape& shape = operands.shape;
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor input,
+      Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context, operands.dtype));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor weights,
+                           Tensor::FromHost(operands.weights, map.num_offsets() * shape.c_in,
+                                            shape.c_out, context, operands.dtype));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<float> scale, CopyToBackend<float>(epilogue.scale, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<float> shift, CopyToBackend<float>(epilogue.shift, context));
+  Tensor residual;
+  if (!epilogue.residual.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(residual, Tensor::FromHost(epilogue.residual, shape.num_outputs,
+                                                        shape.c_out, context, operands.dtype));
+  }
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor output,
+      ConvolveOntoNan(
+          dataflow, map, input.view(), weights.view(), workspace, context,
+          {epilogue.scale.empty() ? nullptr : scale.data(),
+           epilogue.shift.empty() ? nullptr : shift.data(), residual.view(), epilogue.relu}));
+  return output.ToHost(context);
+}
+
+absl::Status CheckConvolution(const Dataflow& dataflow, const KernelMap& map,
+                              const ExactConvolution& exact, const ExecutionContext& context,
+                              const HostEpilogue& epilogue) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
+                           Convolve(dataflow, map, exact.operands(), context, epilogue));
+  return CheckOutput(output,
+                     exact.Expect(ExecutionOf(dataflow, context.backend->kind()), epilogue));
+}
+
+}  // namespace voxconv::verify

@@ -1,0 +1,163 @@
+#include "verify/gate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reference_cpu/layers.h"
+#include "verify/convolve.h"
+#include "verify/matrix.h"
+
+namespace voxconv::verify {
+namespace {
+
+absl::StatusOr<CoordinateSetPtr> OutputsOf(const Problem& problem, const CoordinateSetPtr& inputs,
+                                           const OutputCoords* plugin,
+                                           const ExecutionContext& context) {
+  const ConvGeometry& geometry = problem.geometry;
+  if (plugin == nullptr || geometry.keeps_coordinates() || geometry.kind() == ConvKind::kInverse) {
+    return problem.MakeOutputs(inputs, context);
+  }
+  const Support support = plugin->Supports(geometry, context.backend->kind());
+  if (!support.ok) {
+    return absl::UnimplementedError(absl::StrCat("output_coords: ", support.reason));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(
+      CoordinateSetPtr outputs,
+      NonNull(plugin->Compute(*inputs, geometry, context), "output_coords: Compute"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
+                           CopyToHost(outputs->rows(), context));
+  if (rows == problem.outputs) return outputs;
+  return absl::InternalError(absl::StrCat("output coordinates differ from the reference's (",
+                                          rows.size(), " and ", problem.outputs.size(), " rows)"));
+}
+
+}  // namespace
+
+absl::StatusOr<reference::KernelMap> PairsOnHost(const KernelMap& map,
+                                                 const ExecutionContext& context) {
+  if (map.layout() != LayoutRequest{}) {
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs,
+                             context.backend->ConvertKernelMap(map, {}, context));
+    return PairsOnHost(pairs, context);
+  }
+  VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
+  reference::KernelMap host{.num_offsets = map.num_offsets(), .offset_ptr = map.offset_ptr()};
+  VOXCONV_ASSIGN_OR_RETURN(host.in, CopyToHost(map.As<PairList>().in, context));
+  VOXCONV_ASSIGN_OR_RETURN(host.out, CopyToHost(map.As<PairList>().out, context));
+  return host;
+}
+
+absl::Status CompareMaps(const reference::KernelMap& map, const reference::KernelMap& expected,
+                         absl::string_view whose) {
+  if (map.num_offsets != expected.num_offsets) {
+    return absl::InternalError(absl::StrCat("the kernel map has ", map.num_offsets, " offsets; ",
+                                            whose, " has ", expected.num_offsets));
+  }
+  for (int k = 0; k < map.num_offsets; ++k) {
+    const int64_t pairs = map.offset_ptr[k + 1] - map.offset_ptr[k];
+    const int64_t want = expected.offset_ptr[k + 1] - expected.offset_ptr[k];
+    if (pairs == want) continue;
+    return absl::InternalError(
+        absl::StrCat("offset ", k, " has ", pairs, " pairs; ", whose, " has ", want));
+  }
+  for (size_t i = 0; i < map.in.size(); ++i) {
+    if (map.in[i] == expected.in[i] && map.out[i] == expected.out[i]) continue;
+    return absl::InternalError(absl::StrCat("pair ", i, " is (", map.in[i], ", ", map.out[i], "); ",
+                                            whose, " has (", expected.in[i], ", ", expected.out[i],
+                                            ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
+                         const ExecutionContext& context, absl::string_view whose) {
+  VOXCONV_ASSIGN_OR_RETURN(const reference::KernelMap pairs, PairsOnHost(map, context));
+  return CompareMaps(pairs, expected, whose);
+}
+
+absl::Status CompareMaps(const KernelMap& map, const KernelMap& expected,
+                         const ExecutionContext& context, absl::string_view whose) {
+  VOXCONV_ASSIGN_OR_RETURN(const reference::KernelMap pairs, PairsOnHost(expected, context));
+  return CompareMaps(map, pairs, context, whose);
+}
+
+absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
+                                      const reference::Fp64Array& expected, double bound,
+                                      absl::string_view whose) {
+  const double error = reference::RelativeError(output, expected);
+  // Written so that a NaN fails.
+  if (error <= bound) return error;
+  return absl::InternalError(absl::StrCat("the output differs norm-wise by ", error,
+                                          " from that of ", whose, ", past ", bound));
+}
+
+RunPrecision PrecisionOf(const Dataflow& dataflow, DType dtype, BackendKind backend,
+                         bool with_epilogue) {
+  const Execution execution = ExecutionOf(dataflow, backend);
+  return {dtype, 1 + (execution.rounds_partial_sums ? 1 : 0) +
+                     (with_epilogue && execution.stores_before_epilogue ? 1 : 0)};
+}
+
+double DifferenceBound(const RunPrecision& a, const RunPrecision& b, int64_t reduction,
+                       bool same_operands) {
+  double bound = 0;
+  for (const RunPrecision* run : {&a, &b}) {
+    bound += RelativeTolerance(run->dtype, reduction, run->stores);
+    if (!same_operands) bound += OperandTolerance(run->dtype);
+  }
+  return bound;
+}
+
+absl::StatusOr<CropReference> CropReference::Create(const GeometryParams& params,
+                                                    const ConvShape& shape,
+                                                    absl::Span<const Coordinate> rows,
+                                                    int64_t limit) {
+  std::vector<Coordinate> crop;
+  for (const int64_t i : CropRows(rows, limit)) crop.push_back(rows[i]);
+  CropReference reference;
+  // MakeProblem takes a geometry that exists.
+  VOXCONV_RETURN_IF_ERROR(ConvGeometry::Create(PlacedGeometry(params)).status());
+  reference.problem_ = MakeProblem({"layer", params}, {"crop", std::move(crop)});
+  if (reference.problem_ == nullptr) {
+    return absl::InvalidArgumentError("the layer does not apply to the crop");
+  }
+  const Problem& problem = reference.problem();
+  const reference::ConvShape sizes{static_cast<int64_t>(problem.inputs.size()),
+                                   static_cast<int64_t>(problem.outputs.size()), shape.c_in,
+                                   shape.c_out};
+  reference.exact_ = std::make_unique<const ExactConvolution>(
+      problem.map,
+      RoundedOperands(sizes, shape.dtype, Values(sizes.num_inputs * shape.c_in, 1),
+                      Values(problem.geometry.num_offsets() * shape.c_in * shape.c_out, 2)));
+  return reference;
+}
+
+absl::StatusOr<KernelMap> CheckedMap(const Problem& problem, const Mapping& mapping,
+                                     const OutputCoords* output_coords,
+                                     const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr inputs, problem.MakeInputs(context));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr outputs,
+                           OutputsOf(problem, inputs, output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
+                           QueryKernelMap(mapping, {*inputs, *outputs, problem.geometry}, context));
+  VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem.map, context));
+  return map;
+}
+
+absl::StatusOr<CropCheck> CheckOnCrop(const CropReference& reference, const Mapping& mapping,
+                                      const OutputCoords* output_coords, const Dataflow& dataflow,
+                                      const ExecutionContext& context) {
+  const Problem& problem = reference.problem();
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                           CheckedMap(problem, mapping, output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
+                           Convolve(dataflow, map, reference.exact().operands(), context));
+  const Expected expected =
+      reference.exact().Expect(ExecutionOf(dataflow, context.backend->kind()));
+  VOXCONV_RETURN_IF_ERROR(CheckOutput(output, expected));
+  return CropCheck{static_cast<int64_t>(problem.inputs.size()),
+                   reference::RelativeError(output, expected.values), expected.NormBound()};
+}
+
+}  // namespace voxconv::verify
