@@ -36,8 +36,11 @@ reference::Kind ToKind(ConvKind kind) {
 class Interpreter {
  public:
   Interpreter(const NetworkGraph& graph, absl::Span<const Coordinate> coordinates,
-              absl::Span<const float> features)
-      : graph_(graph), coordinates_(graph.coordinates().size()), values_(graph.nodes().size()) {
+              absl::Span<const float> features, const ReferenceHook& hook)
+      : graph_(graph),
+        hook_(hook),
+        coordinates_(graph.coordinates().size()),
+        values_(graph.nodes().size()) {
     for (const Coordinate& c : coordinates) coordinates_[0].push_back({c.b, c.x, c.y, c.z});
     values_[0].assign(features.begin(), features.end());
   }
@@ -47,6 +50,7 @@ class Interpreter {
     const std::vector<int> last = graph_.LastConsumers();
     for (int id = 1; id < static_cast<int>(graph_.nodes().size()); ++id) {
       values_[id] = Evaluate(id);
+      if (hook_) Show(id);
       for (int input : graph_.node(id).inputs) {
         if (last[input] == id && input != graph_.output()) values_[input].clear();
       }
@@ -92,6 +96,18 @@ class Interpreter {
         coordinates_[in], coordinates_[out], ToReferenceGeometry(node.geometry)));
     maps_.push_back({in, out, node.geometry, std::move(map)});
     return *maps_.back().map;
+  }
+
+  void Show(int id) {
+    const Node& node = graph_.node(id);
+    ReferenceLayer layer{.node = id};
+    for (const int input : node.inputs) layer.inputs.emplace_back(values_[input]);
+    if (node.op == Op::kConv) {
+      layer.map = &Map(node);
+      layer.input_rows = coordinates_[InputNode(node).coordinates];
+      layer.output_rows = coordinates_[node.coordinates];
+    }
+    hook_(layer, values_[id]);
   }
 
   Values Evaluate(int id) {
@@ -198,6 +214,7 @@ class Interpreter {
   };
 
   const NetworkGraph& graph_;
+  const ReferenceHook& hook_;
   std::vector<std::vector<reference::Coord>> coordinates_;
   std::vector<Values> values_;
   std::vector<CachedMap> maps_;
@@ -228,14 +245,15 @@ reference::Geometry ToReferenceGeometry(const GeometryParams& params) {
 
 absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
                                                     absl::Span<const Coordinate> coordinates,
-                                                    absl::Span<const float> features) {
+                                                    absl::Span<const float> features,
+                                                    const ReferenceHook& hook) {
   if (features.size() != coordinates.size() * graph.in_channels()) {
     return absl::InvalidArgumentError(absl::StrCat("features: ", features.size(), " values; ",
                                                    coordinates.size(), " rows of ",
                                                    graph.in_channels(), " channels are needed"));
   }
   try {
-    return Interpreter(graph, coordinates, features).Run();
+    return Interpreter(graph, coordinates, features, hook).Run();
   } catch (const std::invalid_argument& error) {
     return absl::InvalidArgumentError(absl::StrCat("reference: ", error.what()));
   }

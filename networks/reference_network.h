@@ -3,6 +3,7 @@
 #define VOXCONV_NETWORKS_REFERENCE_NETWORK_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,7 @@
 #include "core/types.h"
 #include "networks/graph.h"
 #include "reference_cpu/geometry.h"
+#include "reference_cpu/kernel_map.h"
 
 namespace voxconv {
 
@@ -24,13 +26,25 @@ struct ReferenceResult {
   int64_t channels = 0;
 };
 
+// One layer of a reference run. What it refers to lives during the call that gets it.
+struct ReferenceLayer {
+  int node = 0;
+  std::vector<absl::Span<const double>> inputs;  // [rows, channels] of the node's inputs
+  // Of a convolution: its map, and the rows of its input and its output.
+  const reference::KernelMap* map = nullptr;
+  absl::Span<const reference::Coord> input_rows, output_rows;
+};
+// Gets every layer after it is computed, in order. It may change `output`, which later layers read.
+using ReferenceHook = std::function<void(const ReferenceLayer&, std::vector<double>& output)>;
+
 // Interprets `graph` layer by layer with reference_cpu: brute-force maps, fp64 sums, nothing shared
 // with the runner. `coordinates` are rows of the graph's input tensor stride, `features`
 // [rows, in_channels]. Refuses what the oracle refuses, and parameters without values. Slow: for
 // scenes of some thousand voxels.
 absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
                                                     absl::Span<const Coordinate> coordinates,
-                                                    absl::Span<const float> features);
+                                                    absl::Span<const float> features,
+                                                    const ReferenceHook& hook = {});
 
 }  // namespace voxconv
 

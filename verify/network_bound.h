@@ -1,15 +1,29 @@
-// How far two runs of a whole network may differ.
+// How far the outputs of whole networks may be apart.
 #ifndef VOXCONV_VERIFY_NETWORK_BOUND_H_
 #define VOXCONV_VERIFY_NETWORK_BOUND_H_
 
 #include "networks/graph.h"
-#include "verify/network_bound.h"
 
 namespace voxconv::verify {
 
-// On the norm-wise difference of two runs of `graph` in `dtype`, each off by as much. Rounding
-// errors of the layers are independent, so their squares add up.
-double NetworkBound(const NetworkGraph& graph, DType dtype);
+// On the norm-wise difference of two runs of `graph`, one in each dtype, for input where no
+// reference can be computed. It follows from the layers' bounds:
+//
+//   e(layer)^2 = max over its inputs of e(input)^2 + b(layer)^2,   bound = e(output)
+//
+// b is the layer's RelativeTolerance in both dtypes, with two stores, and their OperandTolerance
+// where the dtypes differ. Four stores, the most that a dataflow does, have errors as large as two
+// that point in one direction. The squares of the layers' errors add up since they are independent.
+// A relative error passes through a layer as it is: weights with random signs scale errors like
+// features, a ReLU cuts off half of the squares of both, and a sum or concatenation has no larger
+// relative error than the worse of its parts. This holds for weights from InitializeParameters.
+// NetworkLayers measures the same on the reference; tests hold the two against each other.
+double NetworkBound(const NetworkGraph& graph, DType dtype_a, DType dtype_b);
+
+// Of two runs in the same dtype.
+inline double NetworkBound(const NetworkGraph& graph, DType dtype) {
+  return NetworkBound(graph, dtype, dtype);
+}
 
 }  // namespace voxconv::verify
 

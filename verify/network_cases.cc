@@ -14,14 +14,11 @@
 #include "networks/models.h"
 #include "networks/reference_network.h"
 #include "reference_cpu/layers.h"
-#include "verify/network_bound.h"
+#include "verify/gate.h"
+#include "verify/network_layers.h"
 
 namespace voxconv::verify {
 namespace {
-
-// Sums of some forty layers in f32 that were added up in other orders; layer by layer, the bounds
-// of the matrix would let a lost pair through.
-constexpr double kF32Bound = 2e-5;
 
 struct Frame {
   std::vector<Coordinate> rows;
@@ -76,24 +73,39 @@ std::string WithRoom(const std::string& spec, const PluginDescription& descripti
 // What all cases share.
 class NetworkCheck {
  public:
+  // `graph` is as the model has it.
   NetworkCheck(Environment& environment, NetworkGraph graph, const NetworkRequest& request)
-      : environment_(environment), graph_(std::move(graph)), dtype_(request.dtype) {
+      : environment_(environment), model_(std::move(graph)), dtype_(request.dtype) {
     for (const auto& c : request.cloud.coords) frame_.rows.push_back({c[0], c[1], c[2], c[3]});
-    frame_.features = FeaturesWithChannels(request.cloud, graph_.in_channels());
-    crop_ = CropOf(frame_, graph_.in_channels(), request.crop_voxels);
+    frame_.features = RoundedTo(dtype_, FeaturesWithChannels(request.cloud, model_.in_channels()));
+    crop_ = CropOf(frame_, model_.in_channels(), request.crop_voxels);
   }
 
   absl::Status Run(const std::string& mapping, const std::string& dataflow) {
     VOXCONV_RETURN_IF_ERROR(MakeExpectations());
     Backend& backend = *environment_.backend;
-    VOXCONV_ASSIGN_OR_RETURN(
-        const std::unique_ptr<NetworkRunner> runner,
-        MakeRunner({mapping, dataflow, DefaultLayerChoice(backend.kind()).output_coords}, dtype_,
-                   backend));
+    const LayerChoice choice{mapping, dataflow, DefaultLayerChoice(backend.kind()).output_coords};
+    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
+                             MakeRunner(choice, dtype_, backend));
+    const Registry& registry = *environment_.registry;
+    VOXCONV_ASSIGN_OR_RETURN(const auto maps, registry.mappings().Create(mapping));
+    VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
+                             registry.output_coords().Create(choice.output_coords));
+    VOXCONV_ASSIGN_OR_RETURN(const auto convolutions, registry.dataflows().Create(dataflow));
+    VOXCONV_RETURN_IF_ERROR(
+        layers_->CheckConvolutions(*maps, *output_coords, *convolutions, ContextOf(backend)));
     VOXCONV_ASSIGN_OR_RETURN(const Output on_crop, RunFrame(*runner, crop_, backend));
-    VOXCONV_RETURN_IF_ERROR(Compare("crop", on_crop, *of_crop_));
+    VOXCONV_RETURN_IF_ERROR(Compare("crop", on_crop,
+                                    {layers_->result().coordinates, layers_->result().features},
+                                    layers_->bound(), "the reference"));
     VOXCONV_ASSIGN_OR_RETURN(const Output whole, RunFrame(*runner, frame_, backend));
-    return Compare("whole frame", whole, *of_frame_);
+    // Two runs, each off as on the crop, which is a part of the frame.
+    return Compare("whole frame", whole, *of_frame_, 2 * layers_->bound(), "the CPU in f32");
+  }
+
+  absl::Status RunOperators() {
+    VOXCONV_RETURN_IF_ERROR(MakeExpectations());
+    return layers_->CheckOperators(ContextOf(*environment_.backend));
   }
 
  private:
@@ -103,16 +115,15 @@ class NetworkCheck {
                            .dtype = dtype,
                            .fold_batch_norm = true,
                            .profile_stages = false};
-    return NetworkRunner::Create(graph_, config, *environment_.registry, backend);
+    return NetworkRunner::Create(*graph_, config, *environment_.registry, backend);
   }
 
   absl::Status MakeExpectations() {
-    if (!of_crop_.has_value()) {
-      VOXCONV_ASSIGN_OR_RETURN(ReferenceResult result,
-                               RunReferenceNetwork(graph_, crop_.rows, crop_.features));
-      of_crop_ = {std::move(result.coordinates), std::move(result.features)};
-    }
     if (of_frame_.has_value()) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(graph_, FoldedAndRounded(model_, dtype_));
+    VOXCONV_ASSIGN_OR_RETURN(layers_,
+                             NetworkLayers::Create(*graph_, dtype_, crop_.rows, crop_.features));
+    VOXCONV_RETURN_IF_ERROR(CheckFolding());
     VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu,
                              MakeBackend({.kind = BackendKind::kCpu}));
     VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
@@ -122,24 +133,40 @@ class NetworkCheck {
     return absl::OkStatus();
   }
 
-  absl::Status Compare(absl::string_view what, const Output& output,
-                       const Expectation& expected) const {
+  // The folded graph computes what the model does, up to one rounding of each weight to f32 and
+  // then to the dtype.
+  absl::Status CheckFolding() const {
+    VOXCONV_ASSIGN_OR_RETURN(const ReferenceResult model,
+                             RunReferenceNetwork(model_, crop_.rows, crop_.features));
+    VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph folded, FoldedAndRounded(model_, DType::kF32));
+    VOXCONV_ASSIGN_OR_RETURN(const ReferenceResult result,
+                             RunReferenceNetwork(folded, crop_.rows, crop_.features));
+    const double error = reference::RelativeError(result.features, model.features);
+    const double bound = 0x1p-24 * static_cast<double>(folded.Convolutions().size());
+    if (error <= bound) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("folding the batch norms changes the reference's ",
+                                            "output norm-wise by ", error, ", past ", bound));
+  }
+
+  static absl::Status Compare(absl::string_view what, const Output& output,
+                              const Expectation& expected, double bound, absl::string_view whose) {
     if (output.rows != expected.rows) {
       return absl::InternalError(absl::StrCat(what, ": output coordinates differ (",
                                               output.rows.size(), " and ", expected.rows.size(),
                                               " rows)"));
     }
-    const double error = reference::RelativeError(output.features, expected.features);
-    const double bound = dtype_ == DType::kF32 ? kF32Bound : verify::NetworkBound(graph_, dtype_);
-    if (error <= bound) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat(what, ": norm-wise error ", error, " is past ", bound));
+    const auto same = CompareOutputs(output.features, expected.features, bound, whose);
+    if (same.ok()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(what, ": ", same.status().message()));
   }
 
   Environment& environment_;
-  NetworkGraph graph_;
+  const NetworkGraph model_;
   DType dtype_;
   Frame frame_, crop_;
-  std::optional<Expectation> of_crop_, of_frame_;
+  std::optional<NetworkGraph> graph_;  // FoldedAndRounded
+  std::optional<NetworkLayers> layers_;
+  std::optional<Expectation> of_frame_;
 };
 
 Outcome OutcomeOf(const absl::Status& status) {
@@ -159,7 +186,8 @@ absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
       absl::StrCat(request.network, "/", ToString(request.dtype), "/", request.input);
   const auto check = std::make_shared<NetworkCheck>(environment, std::move(graph), request);
   const PluginFamily<Mapping>& mappings = environment.registry->mappings();
-  std::vector<Case> cases;
+  std::vector<Case> cases = {{absl::StrCat("network/operators/", tail),
+                              [check] { return OutcomeOf(check->RunOperators()); }}};
   for (const std::string& mapping : mappings.EnumVariants()) {
     VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(mapping));
     const std::string roomy =

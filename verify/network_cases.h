@@ -22,11 +22,16 @@ struct NetworkRequest {
   int64_t crop_voxels = 1000;
 };
 
-// One case for each mapping and dataflow in each of their ways of working:
+// One case for each mapping and dataflow in each of their ways of working, and one for the layers
+// that the backend computes itself:
 //   network/<mapping>/<dataflow>/<network>/<dtype>/<input>
-// The network with folded batch norm gives, on a crop, the rows of the fp64 reference and its
-// features within a norm-wise bound; on the whole cloud, those of the CPU backend in f32. Both
-// expectations are computed by the first case that runs. `environment` must outlive the cases.
+//   network/operators/<network>/<dtype>/<input>
+// On a crop, each layer gets the reference's inputs of that layer and must give its output, every
+// element within its bound (verify/bounds.h). Then the network with folded batch norm runs as a
+// whole: on the crop it gives the reference's rows, and its features within
+// NetworkLayers::bound(); on the whole cloud, those of the CPU backend in f32 within
+// twice that.
+// The expectations are computed by the first case that runs. `environment` must outlive the cases.
 // Errors: of the network and its width.
 absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
                                                    const NetworkRequest& request,

@@ -98,9 +98,7 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
         MakeSide(std::make_shared<NetworkSide>(std::move(runner), coordinates, features, context));
   }
   const size_t convolutions = graph.Convolutions().size();
-  work.bound = (verify::NetworkBound(graph, request.dtype_a) +
-                verify::NetworkBound(graph, request.dtype_b)) /
-               2;
+  work.bound = verify::NetworkBound(graph, request.dtype_a, request.dtype_b);
   work.layers_to_check = TypicalLayers(graph);
   work.title = absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions,
                             " convolutions, ", coordinates->size(), " voxels, ", DTypesOf(request));

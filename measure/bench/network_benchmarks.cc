@@ -58,7 +58,7 @@ class NetworkBenchmark {
       const measure::Configuration& configuration, DType dtype) {
     VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
     InitializeParameters(graph, /*seed=*/1);
-    bound_ = verify::NetworkBound(graph, dtype);
+    bound_ = verify::NetworkBound(graph, dtype, DType::kF32);
     const RunConfig config{.planner = measure::MakePlanner(configuration),
                            .dtype = dtype,
                            .fold_batch_norm = true,

@@ -1,0 +1,140 @@
+// The bounds on whole networks, and what the comparison layer by layer finds.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+#include "verify/matrix.h"
+#include "verify/network_bound.h"
+#include "verify/network_layers.h"
+
+namespace voxconv::verify {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+
+// One input channel does not count at one kernel offset.
+class LosesAChannel final : public Dataflow {
+ public:
+  explicit LosesAChannel(std::unique_ptr<const Dataflow> inner) : inner_(std::move(inner)) {}
+  const Options& options() const override { return inner_->options(); }
+  Support Supports(const ConvShape& shape, BackendKind backend) const override {
+    return inner_->Supports(shape, backend);
+  }
+  bool deterministic(BackendKind) const override { return true; }
+  LayoutRequest RequiredLayout(int num_offsets) const override {
+    return inner_->RequiredLayout(num_offsets);
+  }
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
+      const KernelMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    return inner_->Plan(map, shape, context);
+  }
+  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const override {
+    const float* from = args.weights.f32();
+    std::vector<float> weights(from, from + args.weights.rows * args.weights.channels);
+    const int64_t lost = map.num_offsets() / 2 * args.input.channels + args.input.channels - 1;
+    std::fill_n(weights.begin() + lost * args.weights.channels, args.weights.channels, 0.0f);
+    ForwardArgs changed = args;
+    changed.weights.data = weights.data();
+    return inner_->Forward(plan, map, changed, workspace, context);
+  }
+
+ private:
+  std::unique_ptr<const Dataflow> inner_;
+};
+
+class NetworkLayersTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto graph = MakeModel(GetParam(), {.width = 0.25, .in_channels = 4});
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    model_ = *std::move(graph);
+    InitializeParameters(model_, 1);
+    for (int32_t x = 0; x < 16; ++x) {
+      for (int32_t y = 0; y < 16; ++y) rows_.push_back({0, x, y, (x * x + y) / 9 % 7});
+    }
+    features_ = Values(static_cast<int64_t>(rows_.size()) * 4, 5);
+  }
+
+  NetworkGraph model_;
+  std::vector<Coordinate> rows_;
+  std::vector<float> features_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, NetworkLayersTest, ::testing::ValuesIn(ModelNames()));
+
+TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
+  for (const DType dtype : kDTypes) {
+    SCOPED_TRACE(ToString(dtype));
+    const auto graph = FoldedAndRounded(model_, dtype);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const std::vector<float> features = RoundedTo(dtype, features_);
+    const auto layers = NetworkLayers::Create(*graph, dtype, rows_, features);
+    ASSERT_TRUE(layers.ok()) << layers.status();
+    // An honest run: every layer computes in f32 or better and stores its output in the dtype.
+    const DType storage = dtype == DType::kTf32 ? DType::kF32 : dtype;
+    const auto honest = RunReferenceNetwork(
+        *graph, rows_, features, [&](const ReferenceLayer&, std::vector<double>& output) {
+          std::vector<float> stored = RoundedTo(storage, {output.begin(), output.end()});
+          output.assign(stored.begin(), stored.end());
+        });
+    ASSERT_TRUE(honest.ok()) << honest.status();
+    const double error = reference::RelativeError(honest->features, layers->result().features);
+    RecordProperty(std::string(ToString(dtype)), absl::StrCat(error, " of ", layers->bound(),
+                                                              " of ", NetworkBound(*graph, dtype)));
+    EXPECT_LT(error, layers->bound() / 2);
+    EXPECT_LT(layers->bound(), NetworkBound(*graph, dtype));
+    if (dtype == DType::kBF16) {
+      EXPECT_LT(layers->bound(), 0.06);
+    }
+  }
+}
+
+TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
+  Registry registry;
+  ASSERT_TRUE(RegisterAllPlugins({}, registry).ok());
+  const auto backend = *CpuBackend::Create({.threads = 1});
+  const ExecutionContext context = ContextOf(*backend);
+  const auto graph = FoldedAndRounded(model_, DType::kF32);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto layers = NetworkLayers::Create(*graph, DType::kF32, rows_, features_);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  const auto mapping = registry.mappings().Create("hash");
+  const std::string name = registry.output_coords().entries().begin()->first;
+  const auto output_coords = registry.output_coords().Create(name);
+  auto dataflow = registry.dataflows().Create("direct");
+  ASSERT_TRUE(mapping.ok() && output_coords.ok() && dataflow.ok());
+  EXPECT_EQ(layers->CheckConvolutions(**mapping, **output_coords, **dataflow, context),
+            absl::OkStatus());
+  EXPECT_EQ(layers->CheckOperators(context), absl::OkStatus());
+  const LosesAChannel faulty(*std::move(dataflow));
+  const absl::Status found = layers->CheckConvolutions(**mapping, **output_coords, faulty, context);
+  EXPECT_THAT(std::string(found.message()), HasSubstr("layer '"));
+  EXPECT_THAT(std::string(found.message()), HasSubstr("the bound on the error"));
+}
+
+TEST(NetworkBound, AllowsForOperandsOnlyBetweenDTypes) {
+  auto graph = MakeModel("minkunet42", {});
+  ASSERT_TRUE(graph.ok());
+  const double same = NetworkBound(*graph, DType::kBF16);
+  EXPECT_LT(same, 0.12);
+  // One run's share of `same`, and the operands.
+  EXPECT_GT(NetworkBound(*graph, DType::kBF16, DType::kF32), 1.1 * same / std::sqrt(2.0));
+  EXPECT_LT(NetworkBound(*graph, DType::kF32), 1e-4);
+}
+
+}  // namespace
+}  // namespace voxconv::verify
