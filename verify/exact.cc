@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "verify/convolve.h"
 
 namespace voxconv::verify {
 namespace {
@@ -74,15 +75,10 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor weights,
       Tensor::FromHost(data.weights, map.num_offsets() * data.c_in, data.c_out, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           Tensor::Create(map.num_outputs(), data.c_out, dtype, context));
-  const TensorView& view = output.view();
-  // All bits set is NaN in every dtype: a row that the dataflow leaves out shows.
-  VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
   Workspace workspace;
-  VOXCONV_RETURN_IF_ERROR(
-      RunConvolutionOnto(dataflow, map, input.view(), weights.view(), view, workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor output,
+      ConvolveOntoNan(dataflow, map, input.view(), weights.view(), workspace, context));
   return output.ToHost(context);
 }
 

@@ -51,6 +51,10 @@ class WrappedDataflow final : public Dataflow {
   bool FusesEpilogue(BackendKind backend) const override {
     return backend != BackendKind::kCpu && right_->FusesEpilogue(backend);
   }
+  // What emulates a dtype sums in f32 and rounds once.
+  bool RoundsPartialSums(BackendKind backend) const override {
+    return backend != BackendKind::kCpu && right_->RoundsPartialSums(backend);
+  }
   LayoutRequest RequiredLayout(int num_offsets) const override {
     return right_->RequiredLayout(num_offsets);
   }
