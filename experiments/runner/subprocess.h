@@ -1,6 +1,6 @@
 // Running another program.
 //
-// Own code in place of Boost.Process (1.74 in Debian 12, 1.83 in Ubuntu 24.04), which starts a
+// Own code in place of Boost.Process (1.74 in Debian 12), which starts a
 // program and captures what it prints, but ends no program with its parent and hands no signal on:
 // these calls would stay ours, inside its extension handlers.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_SUBPROCESS_H_
