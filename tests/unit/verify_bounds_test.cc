@@ -180,6 +180,8 @@ TEST_P(BoundsTest, OperandsOfAWorseDtypeAreFound) {
   const ExactConvolution exact = Exact({33, 64}, GetParam());
   for (const DType worse : kDTypes) {
     const Operands& right = exact.operands();
+    // f16 has the mantissa of tf32. In -1 .. 1 it loses bits of the smallest numbers alone.
+    if (right.dtype == DType::kTf32 && worse == DType::kF16) continue;
     const Operands operands = {right.shape, right.dtype, RoundedTo(worse, right.features),
                                RoundedTo(worse, right.weights)};
     if (operands.features == right.features) continue;  // no worse
