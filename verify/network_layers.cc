@@ -18,8 +18,15 @@
 namespace voxconv::verify {
 namespace {
 
-// What a layer's error grows by at most where its output is stored four times.
-double StoresFactor(DType dtype) { return StorageUnit(dtype) > 0 ? 2 : 1; }
+// What a layer's error grows by at most where its output is stored four times, or where its output
+// in f32 is rounded to tf32 by truncation, whose errors do not cancel.
+double StoresFactor(DType dtype) { return StorageUnit(dtype) > 0 || dtype == DType::kTf32 ? 2 : 1; }
+
+// In tf32 the outputs of layers are f32. The next product rounds them: to nearest or by truncation,
+// by half a unit of 2^-10 in the mean.
+double OperandRounding(DType dtype, double value) {
+  return dtype == DType::kTf32 ? 0x1p-11 * std::abs(value) : 0;
+}
 
 // Of an element-wise layer in f32.
 Tolerance RoundingOf(double value) {
@@ -88,14 +95,15 @@ void NetworkLayers::Remember(const ReferenceLayer& layer, const std::vector<doub
   if (node.op == Op::kConv || node.op == Op::kLinear) {
     RememberProduct(layer);
     typical = TypicalOf(products_.back().exact->Expect({}, products_.back().epilogue));
+    for (size_t i = 0; i < typical.size(); ++i) typical[i] += OperandRounding(dtype_, output[i]);
     return;
   }
   if (node.op == Op::kAdd || node.op == Op::kConcat) {
     pairs_.push_back({layer.node, Rounded(layer.inputs[0]), Rounded(layer.inputs[1])});
   }
   for (const double value : output) {
-    typical.push_back(
-        node.op == Op::kConcat ? 0 : StoredTolerance(dtype_, value, RoundingOf(value)).typical);
+    const double stored = StoredTolerance(dtype_, value, RoundingOf(value)).typical;
+    typical.push_back(node.op == Op::kConcat ? 0 : stored + OperandRounding(dtype_, value));
   }
 }
 
