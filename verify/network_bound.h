@@ -12,12 +12,13 @@ namespace voxconv::verify {
 //   e(layer)^2 = max over its inputs of e(input)^2 + b(layer)^2,   bound = e(output)
 //
 // b is the layer's RelativeTolerance in both dtypes, with two stores, and their OperandTolerance
-// where the dtypes differ. Four stores, the most that a dataflow does, have errors as large as two
-// that point in one direction. The squares of the layers' errors add up since they are independent.
-// A relative error passes through a layer as it is: weights with random signs scale errors like
-// features, a ReLU cuts off half of the squares of both, and a sum or concatenation has no larger
-// relative error than the worse of its parts. This holds for weights from InitializeParameters.
-// NetworkLayers measures the same on the reference; tests hold the two against each other.
+// where the dtypes differ or are tf32, whose operands are f32 until a product rounds them. Four
+// stores, the most that a dataflow does, have errors as large as two that point in one direction.
+// The squares of the layers' errors add up since they are independent. A relative error passes
+// through a layer as it is: weights with random signs scale errors like features, a ReLU cuts off
+// half of the squares of both, and a sum or concatenation has no larger relative error than the
+// worse of its parts. This holds for weights from InitializeParameters. NetworkLayers measures the
+// same on the reference; tests hold the two against each other.
 double NetworkBound(const NetworkGraph& graph, DType dtype_a, DType dtype_b);
 
 // Of two runs in the same dtype.
