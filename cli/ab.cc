@@ -109,7 +109,7 @@ absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Req
 
 absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& values,
                                                      const char* name, const VoxelizedCloud& cloud,
-                                                     DType dtype, Session& session) {
+                                                     Precision dtype, Session& session) {
   if (values.count("network") == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, ": a plan has no meaning without --network"));
@@ -126,7 +126,7 @@ absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& va
 }
 
 absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values, const char* name,
-                                                 const VoxelizedCloud& cloud, DType dtype,
+                                                 const VoxelizedCloud& cloud, Precision dtype,
                                                  Session& session) {
   if (values.count(name) == 0) {
     return absl::InvalidArgumentError(
@@ -223,7 +223,7 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const Precision dtype, ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, dtype, *session));
   VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, dtype, *session));
   const ab::Request request{.a = a,

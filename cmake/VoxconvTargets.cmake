@@ -32,12 +32,13 @@ function(voxconv_stage_folder name folder)
                              $<INSTALL_INTERFACE:include/voxconv>)
 endfunction()
 
-# voxconv_add_plugin(NAME n FAMILY mapping|dataflow|output_coords REGISTER RegisterFn HEADER path.h
-#                    FOLDER path SOURCES ... [CUDA_SOURCES ...] [PRIVATE libs])
-# Adds the plugin's library and enters its register function in the generated
+# voxconv_add_plugin(NAME n FAMILY mapping|dataflow|output_coords HEADER path.h FOLDER path
+#                    REGISTER RegisterFn SOURCES ... [CUDA_REGISTER CudaFn CUDA_SOURCES ...]
+#                    [PRIVATE libs])
+# Adds the plugin's library and enters its register functions in the generated
 # list of built-in plugins (builtin/ links it); no static initialiser is involved.
 function(voxconv_add_plugin)
-  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;HEADER;FOLDER" "SOURCES;CUDA_SOURCES;PRIVATE"
+  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;CUDA_REGISTER;HEADER;FOLDER" "SOURCES;CUDA_SOURCES;PRIVATE"
                         ${ARGN})
   set(target voxconv_${ARG_FAMILY}_${ARG_NAME})
   if(VOXCONV_HAVE_CUDA AND ARG_CUDA_SOURCES)
@@ -49,6 +50,9 @@ function(voxconv_add_plugin)
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_TARGETS ${target})
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_HEADERS ${ARG_HEADER})
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_REGISTER ${ARG_REGISTER})
+  if(VOXCONV_HAVE_CUDA AND ARG_CUDA_REGISTER)
+    set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_REGISTER ${ARG_CUDA_REGISTER})
+  endif()
 endfunction()
 
 # Writes ${out} (a .cc file defining voxconv::RegisterBuiltinPlugins) from the

@@ -29,15 +29,19 @@ struct PlanarRows {  // b0 b1 ... | x0 x1 ... | y0 y1 ... | z0 z1 ... (Luo & Lai
   }
 };
 
+// Makes the four arrays of a set's rows, [4, N], in the backend's memory. O(N), 16 bytes a row.
+// Queued on the context's stream. Each backend has one.
+using SplitRows = absl::StatusOr<Array<int32_t>> (*)(const Array<Coordinate>& rows,
+                                                     const ExecutionContext& context);
+
 // Refers to the set; shares ownership of the arrays, if it has any.
 class CoordinateRows {
  public:
   // The set's own, interleaved.
   explicit CoordinateRows(const CoordinateSet& set) : set_(&set) {}
-  // Planar: splits the set's. O(N), 16 bytes a row; queued on the context's stream. Errors of
-  // Backend::SplitCoordinates.
-  static absl::StatusOr<CoordinateRows> Split(const CoordinateSet& set,
-                                              const ExecutionContext& context);
+  // Planar: `planes` holds the set's rows as four arrays, [4, N].
+  CoordinateRows(const CoordinateSet& set, Array<int32_t> planes)
+      : set_(&set), planar_(true), planes_(std::move(planes)) {}
 
   const CoordinateSet& set() const { return *set_; }
   int64_t size() const { return set_->size(); }
@@ -62,11 +66,15 @@ class CoordinateRows {
 OptionSchema& AddCoordsOption(OptionSchema& schema);
 bool PlanarCoords(const Options& options);
 
+// The set's rows as they are, or split by `split` if `planar`.
+absl::StatusOr<CoordinateRows> RowsOf(const CoordinateSet& set, bool planar, SplitRows split,
+                                      const ExecutionContext& context);
+
 // An index and the rows that it was built of, which serve a query of the same set.
 class IndexOfRows final : public MapIndex {
  public:
-  IndexOfRows(CoordinateRows rows, std::unique_ptr<MapIndex> index)
-      : rows_(std::move(rows)), index_(std::move(index)) {}
+  IndexOfRows(CoordinateRows rows, SplitRows split, std::unique_ptr<MapIndex> index)
+      : rows_(std::move(rows)), split_(split), index_(std::move(index)) {}
 
   int64_t bytes() const override { return index_->bytes() + rows_.bytes(); }
   const MapIndex& index() const { return *index_; }
@@ -76,6 +84,7 @@ class IndexOfRows final : public MapIndex {
 
  private:
   CoordinateRows rows_;
+  SplitRows split_;
   std::unique_ptr<MapIndex> index_;
 };
 

@@ -14,6 +14,20 @@
 
 namespace voxconv {
 
+// One option, and values of it to try. In a grid of a dataflow, "divisors(c_in)" and
+// "divisors(c_out)" stand for the divisors of a layer's channels.
+struct OptionAxis {
+  std::string option;
+  std::vector<std::string> values;
+};
+
+// Option values for a second look at a plugin that did well: the product of the axes. The other
+// options stay as they were.
+struct OptionGrid {
+  OptionAxis where;  // only where the option has one of these values; may be empty
+  std::vector<OptionAxis> axes;
+};
+
 struct PluginDescription {
   std::string name;          // lower_snake_case, unique in its family
   std::string summary = {};  // one line
@@ -22,6 +36,8 @@ struct PluginDescription {
   // Option strings that `verify` and the contract suites run, beside the product of all enum and
   // bool options: those that reach further code paths, such as small blocks.
   std::vector<std::string> extra_variants = {};
+  // What `tune` searches beside the product of the enum options, one grid after the other.
+  std::vector<OptionGrid> grids = {};
 };
 
 // Whether something runs, and if not, why: one clause without a full stop.

@@ -33,16 +33,20 @@ struct Counters {
   }
 };
 
+class StageScope;
+
 // Stage times in milliseconds and counters of one run. Not thread-safe: stages are opened by the
 // thread that drives the run.
 struct Profile {
   std::array<double, kNumStages> milliseconds{};
   std::array<int64_t, kNumStages> visits{};
   Counters counters;
+  StageScope* open_stage = nullptr;  // the innermost one that is open; StageScope's alone
 
-  void AddTime(Stage stage, double ms) {
+  // `resumes`: the time continues a visit that is counted already.
+  void AddTime(Stage stage, double ms, bool resumes = false) {
     milliseconds[static_cast<int>(stage)] += ms;
-    ++visits[static_cast<int>(stage)];
+    if (!resumes) ++visits[static_cast<int>(stage)];
   }
   double Time(Stage stage) const { return milliseconds[static_cast<int>(stage)]; }
   double Total() const {

@@ -1,4 +1,4 @@
-// (family, name) -> factory.
+// (family, name, backend) -> factory.
 #ifndef VOXCONV_CORE_REGISTRY_H_
 #define VOXCONV_CORE_REGISTRY_H_
 
@@ -25,36 +25,51 @@ class PluginFamily {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<const Plugin>>(Options)>;
   struct Entry {
     PluginDescription description;
-    Factory create;
+    std::map<BackendKind, Factory> factories;  // what makes it on each kind of backend
   };
 
   explicit PluginFamily(std::string family) : family_(std::move(family)) {}
 
-  // kAlreadyExists for a name that is taken; kInvalidArgument for one that is no
-  // lower_snake_case word or is "reference", which is verify's own, without a factory, and for
-  // options that OptionSchema::Check refuses.
-  absl::Status Register(PluginDescription description, Factory create);
+  // Registers a plugin that nothing makes yet. kAlreadyExists for a name that is taken.
+  // kInvalidArgument for a name that is no lower_snake_case word or is "reference", which is
+  // verify's own, for options that OptionSchema::Check refuses, and for a grid of an option that
+  // there is not.
+  absl::Status Describe(PluginDescription description);
+  // Adds what makes the plugin `name` on `backend`. kNotFound for a plugin that is not described,
+  // kAlreadyExists where it has a factory for that backend, kInvalidArgument for no factory.
+  absl::Status Implement(absl::string_view name, BackendKind backend, Factory create);
+  // Both: for plugins of one backend.
+  absl::Status Register(PluginDescription description, BackendKind backend, Factory create);
+  // Every plugin that is implemented for `backend` by now, and not for `other`, is made on `other`
+  // by the same factory: for a backend that runs what was written for another one.
+  void Share(BackendKind backend, BackendKind other);
 
-  // `spec` is "name" or "name:key=value,...". An unknown name is refused with the list of names.
-  // kInternal where the factory throws or returns null. Never null.
-  absl::StatusOr<std::unique_ptr<const Plugin>> Create(absl::string_view spec) const;
+  // Makes the plugin for `backend`. `spec` is "name" or "name:key=value,...". An unknown name is
+  // refused with the list of names. kUnimplemented where the plugin has no implementation for the
+  // backend. kInternal where the factory throws or returns null. Never null.
+  absl::StatusOr<std::unique_ptr<const Plugin>> Create(absl::string_view spec,
+                                                       BackendKind backend) const;
   // The canonical spec: name, and the options that differ from their defaults.
   absl::StatusOr<std::string> Canonical(absl::string_view spec) const;
+  // The spec with the values of all options. Neither asks whether a backend has the plugin.
+  absl::StatusOr<std::string> InFull(absl::string_view spec) const;
 
   const std::string& family() const { return family_; }
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   // Specs of all variants that suites run: the product of every plugin's enum and bool options,
-  // then its extra_variants; those its factory refuses are left out. Deterministic.
-  std::vector<std::string> Variants() const;
-  // The plugins without a variant, since their factories refuse all of them, by name: with what the
-  // factory says to the default options.
-  std::vector<std::pair<std::string, absl::Status>> Unusable() const;
+  // then its extra_variants. Those that the factory for `backend` refuses are left out, and so are
+  // plugins without one. Deterministic.
+  std::vector<std::string> Variants(BackendKind backend) const;
+  // The plugins without a variant on `backend`, by name, with what Create says to the default
+  // options.
+  std::vector<std::pair<std::string, absl::Status>> Unusable(BackendKind backend) const;
   // Specs of the product of every plugin's enum options alone: its ways of working, once each.
-  std::vector<std::string> EnumVariants() const;
+  std::vector<std::string> EnumVariants(BackendKind backend) const;
 
  private:
   // Canonical, without what factories refuse and without repeats.
   std::vector<std::string> SpecsOf(
+      BackendKind backend,
       const std::function<std::vector<std::string>(const PluginDescription&)>& option_texts) const;
   absl::StatusOr<std::pair<const Entry*, Options>> Resolve(absl::string_view spec) const;
 

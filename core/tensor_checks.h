@@ -13,22 +13,27 @@
 
 namespace voxconv {
 
-// All take the arguments of the operator and the backend they are to be in the memory of. f32 and
-// tf32 are one dtype here; the CPU takes no other.
-absl::Status CheckScaleShift(const TensorView& x, const TensorView& y, BackendKind backend);
-absl::Status CheckConvert(const TensorView& x, const TensorView& y, BackendKind backend);
-absl::Status CheckAdd(const TensorView& a, const TensorView& b, const TensorView& y,
-                      BackendKind backend);
-absl::Status CheckConcat(const TensorView& a, const TensorView& b, const TensorView& y,
-                         BackendKind backend);
-absl::Status CheckLinear(const TensorView& x, const TensorView& weights, const TensorView& y,
-                         BackendKind backend);
-absl::Status CheckPool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                       const TensorView& y, const int32_t* switches, BackendKind backend);
-absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                         const int32_t* switches, const TensorView& y, BackendKind backend);
-absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const TensorView& x, const TensorView& y,
-                             BackendKind backend);
+// All take the arguments of the operator and the backend whose memory they must be in. The CPU
+// backend takes f32 alone.
+absl::Status CheckScaleShift(const ConstTensorView& x, const TensorView& y, const Backend& backend);
+absl::Status CheckConvert(const ConstTensorView& x, const TensorView& y, const Backend& backend);
+absl::Status CheckAdd(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                      const Backend& backend);
+absl::Status CheckConcat(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                         const Backend& backend);
+absl::Status CheckLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                         Precision precision, const TensorView& y, const Backend& backend);
+absl::Status CheckTransposeWeights(const ConstTensorView& weights, int num_offsets,
+                                   const TensorView& transposed, const Backend& backend);
+absl::Status CheckWeightGradient(const KernelMap& map, const ConstTensorView& x,
+                                 const ConstTensorView& dy, Precision precision,
+                                 const TensorView& gradient, const Backend& backend);
+absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                       const TensorView& y, const int32_t* switches, const Backend& backend);
+absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                         const int32_t* switches, const TensorView& y, const Backend& backend);
+absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
+                             const TensorView& y, const Backend& backend);
 // A batch sample found among the coordinates; `samples`: the rows of GlobalPool's y.
 absl::Status CheckSample(int64_t sample, int64_t samples);
 

@@ -45,9 +45,44 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-enum class DType { kF32, kTf32, kF16, kBF16 };
-enum class BackendKind { kCpu, kCuda };
+// What the elements of a tensor are stored as.
+enum class DType { kF32, kF16, kBF16 };
+
+// What the factors of a product are rounded to before they are multiplied. Sums are f32. kTf32 has
+// f32's range and 10 bits of mantissa, and is stored as f32.
+enum class Precision { kF32, kTf32, kF16, kBF16 };
+
+// The kind of a backend. Plugins are registered with one implementation for each kind that they run
+// on. A new kind is a new name.
+class BackendKind {
+ public:
+  static const BackendKind kCpu, kCuda;
+
+  // `name` is a lower_snake_case word; its characters must live as long as the program.
+  constexpr explicit BackendKind(absl::string_view name) : name_(name) {}
+  constexpr absl::string_view name() const { return name_; }
+
+  friend constexpr bool operator==(const BackendKind& a, const BackendKind& b) {
+    return a.name_ == b.name_;
+  }
+  friend constexpr bool operator<(const BackendKind& a, const BackendKind& b) {
+    return a.name_ < b.name_;
+  }
+
+ private:
+  absl::string_view name_;
+};
+inline constexpr BackendKind BackendKind::kCpu{"cpu"};
+inline constexpr BackendKind BackendKind::kCuda{"cuda"};
+
 enum class MemorySpace { kHost, kDevice };
+
+// Where memory lies: on the host, or on the device with this index.
+struct Device {
+  MemorySpace space = MemorySpace::kHost;
+  int index = 0;  // 0 on the host
+  friend bool operator==(const Device&, const Device&) = default;
+};
 
 // The timed, named arrows of the straight line, in order; kDense holds the layers of a network
 // that are no sparse convolution (batch norm, linear, concatenation, pooling).
@@ -66,12 +101,22 @@ enum class Stage {
 inline constexpr int kNumStages = 10;
 
 absl::string_view ToString(DType dtype);
-absl::string_view ToString(BackendKind kind);
+absl::string_view ToString(Precision precision);
+inline absl::string_view ToString(BackendKind kind) { return kind.name(); }
 absl::string_view ToString(Stage stage);
-absl::StatusOr<DType> ParseDType(absl::string_view text);
+// "host memory", "device 1".
+std::string ToString(const Device& device);
+
+// The words of the command line and of files: f32, tf32, f16, bf16.
+absl::StatusOr<Precision> ParsePrecision(absl::string_view text);
+// cpu or cuda.
 absl::StatusOr<BackendKind> ParseBackendKind(absl::string_view text);
 
-// Bytes of one stored element; tf32 is stored as f32.
+// What tensors are stored as where a network or layer computes with `precision` throughout.
+DType StorageOf(Precision precision);
+// The precision whose products lose nothing of what is stored as `dtype`.
+Precision PrecisionOf(DType dtype);
+// Bytes of one element.
 int64_t SizeOf(DType dtype);
 
 }  // namespace voxconv

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/coordinate_set.h"
+#include "core/sparse_tensor.h"
 #include "core/types.h"
 #include "io/point_cloud.h"
 
@@ -42,6 +43,11 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
 // The cloud's coordinates at tensor stride 1, in the backend's memory.
 absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
                                                  const ExecutionContext& context);
+// The cloud at tensor stride 1 in the backend's memory, with `channels` features a voxel
+// (FeaturesWithChannels) as `dtype`.
+absl::StatusOr<SparseTensor> MakeSparseTensor(const VoxelizedCloud& cloud, int64_t channels,
+                                              const ExecutionContext& context,
+                                              DType dtype = DType::kF32);
 // [N, channels], the cloud's features: surplus columns are left out, missing ones are 1.
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels);
 

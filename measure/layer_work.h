@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,10 +51,9 @@ class LayerMapper {
                                             const Registry& registry,
                                             const ExecutionContext& context);
 
-  // The output coordinates, unless the layer has them already, and the map: in `layout`, or as the
-  // mapping emits it. What a plugin does not support is refused with its reason.
-  absl::StatusOr<KernelMap> MakeMap(const std::optional<LayoutRequest>& layout,
-                                    const ExecutionContext& context);
+  // The output coordinates, unless the layer has them already, and the map as the mapping makes it.
+  // What a plugin does not support is refused with its reason.
+  absl::StatusOr<KernelMap> MakeMap(const ExecutionContext& context);
 
   const ConvGeometry& geometry() const { return geometry_; }
   const CoordinateSet& inputs() const { return *inputs_; }
@@ -73,45 +71,44 @@ class LayerMapper {
 // A layer bound to one configuration: its plugins, and its data in the backend's memory.
 class LayerRunner {
  public:
-  // Finds the output coordinates and builds the map, so a mapping or dataflow that does not
-  // support the layer is refused here, with its reason. `registry` and `context`'s backend must
-  // outlive the runner.
+  // Finds the output coordinates, builds the map and prepares it for the dataflow. A mapping or
+  // dataflow that does not support the layer is refused here, with its reason. `shape` is the
+  // layer's (ShapeOfLayer). `registry` and `context`'s backend must outlive the runner.
   static absl::StatusOr<std::unique_ptr<LayerRunner>> Create(const LayerProblem& problem,
                                                              const Configuration& configuration,
+                                                             const ConvShape& shape,
                                                              const Registry& registry,
                                                              const ExecutionContext& context);
 
-  // Features [N_in, c_in] and weights [K * c_in, c_out], both rounded to `dtype`; sizes that do not
-  // fit are refused.
-  absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights, int64_t c_in,
-                    int64_t c_out, DType dtype = DType::kF32);
+  // Features [N_in, c_in] and weights [K * c_in, c_out], both rounded to the shape's precision.
+  // Sizes that do not fit are refused.
+  absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights);
 
-  // One run after Load. `rebuild_maps`: output coordinates, index, map and its conversion are part
+  // One run after Load. `rebuild_maps`: output coordinates, index, map and its preparation are part
   // of the run; otherwise the map is the one at hand.
   absl::StatusOr<Measurement> Run(bool rebuild_maps);
 
   // Of the last run, on the host.
   absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
-  // The map as canonical pairs.
-  absl::StatusOr<KernelMap> Pairs() const;
+  // The canonical pairs, read off the map that was prepared for the dataflow.
+  absl::StatusOr<KernelMap> Pairs() const { return map_->ToPairs(context_); }
   // What the bound on its output depends on.
-  verify::RunPrecision precision() const {
-    return verify::PrecisionOf(*dataflow_, features_.view().dtype, context_.backend->kind());
-  }
+  verify::RunPrecision precision() const { return verify::RunPrecisionOf(*dataflow_, shape_); }
 
   const ConvGeometry& geometry() const { return mapper_.geometry(); }
   const CoordinateSet& inputs() const { return mapper_.inputs(); }
   const CoordinateSet& outputs() const { return mapper_.outputs(); }
 
  private:
-  LayerRunner(LayerMapper mapper, const ExecutionContext& context)
-      : mapper_(std::move(mapper)), context_(context) {}
+  LayerRunner(LayerMapper mapper, const ConvShape& shape, const ExecutionContext& context)
+      : mapper_(std::move(mapper)), shape_(shape), context_(context) {}
   absl::Status BuildMap(const ExecutionContext& context);
 
   LayerMapper mapper_;
+  ConvShape shape_;
   ExecutionContext context_;
   std::unique_ptr<const Dataflow> dataflow_;
-  KernelMap map_;  // in the dataflow's layout
+  std::shared_ptr<const PreparedMap> map_;
   Tensor features_, weights_, output_;
   Workspace workspace_;
 };

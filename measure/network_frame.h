@@ -20,9 +20,8 @@ struct FrameTime {
   int64_t synchronisations = 0;
 };
 // Runs once, puts the outcome into `result` and synchronises.
-absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                                    const TensorView& features, const ExecutionContext& context,
-                                    RunResult& result);
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const SparseTensorView& input,
+                                    const ExecutionContext& context, RunResult& result);
 
 // Likewise of one replay.
 absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context);

@@ -52,8 +52,8 @@ PlanKey ReadKey(const Json& object, const std::string& path, absl::Status& error
   const std::optional<double> width = reader.Number("width");
   if (!width.has_value()) reader.Refuse("width", "are numbers");
   key.width = width.value_or(0);
-  key.dtype =
-      ReadWord<DType>(reader, "dtype", {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16});
+  key.dtype = ReadWord<Precision>(
+      reader, "dtype", {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16});
   key.input = ReadInputClass(reader.Object("input_class"), reader.PathOf("input_class"), error);
   return key;
 }

@@ -24,7 +24,7 @@ struct PlanKey {
   std::string device;  // Backend::DeviceName
   std::string network;
   double width = 1;
-  DType dtype = DType::kF32;
+  Precision dtype = Precision::kF32;
   InputClass input;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };

@@ -18,16 +18,17 @@ class LayerData {
  public:
   // Features and weights are deterministic values in [-1, 1); the weights are scaled so that
   // outputs stay in the range of f16. The shift is that of a folded batch norm.
-  static absl::StatusOr<LayerData> Create(int64_t num_inputs, int num_offsets,
-                                          const ConvShape& shape, const ExecutionContext& context);
+  static absl::StatusOr<LayerData> Create(int64_t num_inputs, const ConvShape& shape,
+                                          const ExecutionContext& context);
 
   // Convolution, shift and ReLU as a network runs them, which keeps plans: `plan` is `dataflow`'s
   // for this map and shape.
   absl::StatusOr<Tensor> Run(const Dataflow& dataflow, const DataflowPlan& plan,
-                             const KernelMap& map, Workspace& workspace,
+                             const PreparedMap& map, Workspace& workspace,
                              const ExecutionContext& context) const;
 
-  // The output of `dataflow` on the host; rows that it does not write come out as NaN.
+  // The output of `dataflow` on the host, over `map` in either form; rows that it does not write
+  // come out as NaN.
   absl::StatusOr<std::vector<float>> Output(const Dataflow& dataflow, const KernelMap& map,
                                             Workspace& workspace,
                                             const ExecutionContext& context) const;

@@ -21,8 +21,7 @@ namespace voxconv::tune {
 struct NetworkSetup {
   const NetworkGraph& graph;
   const Registry& registry;
-  CoordinateSetPtr coordinates;
-  const Tensor& features;
+  const SparseTensor& input;
   RunConfig config;  // its planner is not used
   ExecutionContext context;
   Stopwatch stopwatch;

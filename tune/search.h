@@ -17,25 +17,19 @@
 
 namespace voxconv::tune {
 
-// What candidates are held against on the whole input; themselves held against the fp64 reference
-// on a crop of it.
-struct TrustedSpecs {
-  std::string mapping = "hash";
-  std::string dataflow = "gather_gemm_scatter";
-  std::string output_coords = "sort_unique";
-};
-
 // References must outlive the search.
 struct SearchSetup {
   const NetworkGraph& graph;
   const Registry& registry;
   CoordinateSetPtr coordinates;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   Candidates candidates;
   ExecutionContext context;
   Stopwatch stopwatch;
   RaceOptions race = {};
-  TrustedSpecs trusted = {};
+  // What candidates are held against on the whole input, and what is itself held against the fp64
+  // reference on a crop of it (measure::Defaults).
+  LayerChoice trusted;
   // Called after each part of the work; may be empty. RaceOptions::stop ends the search.
   std::function<void(int64_t done, int64_t total)> progress = nullptr;
 };
@@ -55,9 +49,10 @@ struct Rejected {
 struct TunedLayer {
   int node = 0;
   LayerChoice choice;
-  double ms = 0;              // of the dataflow with its epilogue, its map in the right layout
+  double ms = 0;              // of the dataflow with its epilogue, its map prepared
   std::vector<Timed> others;  // the other candidates, fastest first. The first may be faster than
-                              // the choice, which then shares its map's layout with more layers.
+                              // the choice, which then shares its prepared map with more
+                              // layers.
 };
 
 struct TunedMap {

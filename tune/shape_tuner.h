@@ -15,21 +15,42 @@
 
 namespace voxconv::tune {
 
-// One kernel map in as many layouts as are asked for.
-class LayoutCache {
+// What a layer reads of a map, and how that is made. Two readings that are Same share what was
+// made.
+struct MapReading {
+  // Of `dataflow`, a plugin of this name, in a layer of this shape.
+  static MapReading Of(const std::string& plugin, std::shared_ptr<const Dataflow> dataflow,
+                       const ConvShape& shape);
+  // The map as pairs, as a pooling reads it.
+  static MapReading Pairs() { return {}; }
+
+  bool Same(const MapReading& other) const { return plugin == other.plugin && need == other.need; }
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Make(const KernelMap& map,
+                                                          const ExecutionContext& context) const;
+
+  std::string plugin;  // whose layout it is; empty: none's, so that all plugins share it
+  MapNeed need;
+  std::shared_ptr<const Dataflow> dataflow;  // null where the form is all that is needed
+  ConvShape shape;
+};
+
+// One kernel map in all readings that were asked for.
+class PreparedMaps {
  public:
-  LayoutCache(KernelMap pairs, const ExecutionContext& context);
-  absl::StatusOr<std::shared_ptr<const KernelMap>> Get(const LayoutRequest& request);
-  const KernelMap& pairs() const { return *maps_[0].second; }
+  PreparedMaps(KernelMap map, const ExecutionContext& context)
+      : context_(context), map_(std::move(map)) {}
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Get(const MapReading& reading);
+  const KernelMap& map() const { return map_; }
 
  private:
   ExecutionContext context_;
-  std::vector<std::pair<LayoutRequest, std::shared_ptr<const KernelMap>>> maps_;
+  KernelMap map_;
+  std::vector<std::pair<MapReading, std::shared_ptr<const PreparedMap>>> made_;
 };
 
 struct TimedDataflow {
   std::string spec;
-  LayoutRequest layout;
+  MapReading reading;
   double ms = kNoTime;
   double plan_ms = 0;  // of the plan that all layers of the shape share
 };
@@ -38,7 +59,7 @@ struct TimedDataflow {
 // names the shape in messages. Those that fail their check go to `rejected` and are not timed.
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
                                                      const ShapeGroup& shape,
-                                                     const std::string& layer, LayoutCache& maps,
+                                                     const std::string& layer, PreparedMaps& maps,
                                                      std::vector<Rejected>& rejected);
 
 }  // namespace voxconv::tune

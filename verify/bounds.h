@@ -41,10 +41,10 @@ namespace voxconv::verify {
 
 // `values` as `dtype` holds them, widened: f16 and bf16 to nearest even, tf32 to nearest with ties
 // away from zero. f32 stays as it is.
-std::vector<float> RoundedTo(DType dtype, std::vector<float> values);
+std::vector<float> RoundedTo(Precision dtype, std::vector<float> values);
 
 // Relative error of storing in `dtype` what was computed in f32: 0 for f32 and tf32.
-double StorageUnit(DType dtype);
+double StorageUnit(Precision dtype);
 
 // The exact sum of one output element, and what its bound is made of.
 struct ExactSum {
@@ -65,10 +65,11 @@ struct Tolerance {
 };
 
 // Of the f32 sum, before it is stored. `rounds_partial_sums`: x[p] . w[k] is stored in `dtype`.
-Tolerance SumTolerance(DType dtype, const ExactSum& sum, int64_t c_in, bool rounds_partial_sums);
+Tolerance SumTolerance(Precision dtype, const ExactSum& sum, int64_t c_in,
+                       bool rounds_partial_sums);
 
 // Of `value` that is known within `before` and stored in `dtype`.
-Tolerance StoredTolerance(DType dtype, double value, const Tolerance& before);
+Tolerance StoredTolerance(Precision dtype, double value, const Tolerance& before);
 
 // Of sum * scale + shift + residual, which are f32 but the residual, in f32.
 Tolerance AffineTolerance(double sum, double scale, double shift, double residual,
@@ -78,11 +79,11 @@ Tolerance AffineTolerance(double sum, double scale, double shift, double residua
 // weights with random signs, where the 2-norm of the output is about that of the spreads.
 // `reduction`: the most products of an output. `stores`: how often an output is rounded to the
 // dtype; the products of all pairs, which are about as large together as their sum, count as one.
-double RelativeTolerance(DType dtype, int64_t reduction, int stores = 1);
+double RelativeTolerance(Precision dtype, int64_t reduction, int stores = 1);
 
 // The same of rounding features and weights to `dtype`, by truncation in tf32: for what is compared
 // with a run on other operands.
-double OperandTolerance(DType dtype);
+double OperandTolerance(Precision dtype);
 
 // What an output must be: row-major [rows, channels].
 struct Expected {

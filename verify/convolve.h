@@ -10,13 +10,17 @@
 
 namespace voxconv::verify {
 
+// Of the convolution of these operands over `map`.
+ConvShape ShapeOf(const KernelMap& map, const Operands& operands);
+
 // RunConvolution onto an output of NaN: an element that the dataflow leaves out shows.
 absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap& map,
-                                       const TensorView& input, const TensorView& weights,
-                                       Workspace& workspace, const ExecutionContext& context,
+                                       const ConstTensorView& input, const ConstTensorView& weights,
+                                       Precision precision, Workspace& workspace,
+                                       const ExecutionContext& context,
                                        const Epilogue& epilogue = {});
 
-// The same with operands from the host and the output back there. `map` is in any layout.
+// The same with operands from the host and the output back there. `map` is in either form.
 // Synchronises the stream.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
                                             const Operands& operands,

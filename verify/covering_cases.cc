@@ -119,28 +119,31 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec, Rows
   });
 }
 
-Outcome RunConvCase(const Environment& environment, const std::string& spec, DType dtype,
+Outcome RunConvCase(const Environment& environment, const std::string& spec, Precision dtype,
                     Rows& rows, const Row& row) {
-  return WithDataflow(
-      environment, spec, {row.c_in, row.c_out, dtype}, [&](const Dataflow& dataflow) {
-        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
-        if (!backend.ok()) return Outcome::From(backend.status());
-        const ExecutionContext context = ContextOf(**backend);
-        const absl::StatusOr<KernelMap> map = UploadReferenceMap(rows.Get(row), context);
-        if (!map.ok()) return Outcome::From(map.status());
-        const ConvData& data = rows.Data(row);
-        const auto output = Convolve(dataflow, *map, data, dtype, context);
-        if (!output.ok()) return Outcome::From(output.status());
-        return Outcome::From(CompareExactly(*output, data.output, data.c_out));
-      });
+  return WithDataflow(environment, spec, {row.c_in, row.c_out, dtype}, rows.Get(row).geometry,
+                      [&](const Dataflow& dataflow) {
+                        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
+                        if (!backend.ok()) return Outcome::From(backend.status());
+                        const ExecutionContext context = ContextOf(**backend);
+                        const absl::StatusOr<KernelMap> map =
+                            UploadReferenceMap(rows.Get(row), context);
+                        if (!map.ok()) return Outcome::From(map.status());
+                        const ConvData& data = rows.Data(row);
+                        const auto output = Convolve(dataflow, *map, data, dtype, context);
+                        if (!output.ok()) return Outcome::From(output.status());
+                        return Outcome::From(CompareExactly(*output, data.output, data.c_out));
+                      });
 }
 
 }  // namespace
 
 void AddCoveringCases(Environment& environment, std::vector<Case>& cases) {
   const auto rows = std::make_shared<Rows>(environment);
-  const std::vector<std::string> mappings = environment.registry->mappings().Variants();
-  const std::vector<std::string> dataflows = environment.registry->dataflows().EnumVariants();
+  const std::vector<std::string> mappings =
+      environment.registry->mappings().Variants(environment.backend->kind());
+  const std::vector<std::string> dataflows =
+      environment.registry->dataflows().EnumVariants(environment.backend->kind());
   for (int i = 0; i < kMaxChannels; ++i) {
     const Row row = RowOf(i);
     for (const std::string& spec : mappings) {
@@ -150,7 +153,7 @@ void AddCoveringCases(Environment& environment, std::vector<Case>& cases) {
            [&environment, rows, spec, row] { return RunMapCase(environment, spec, *rows, row); }});
     }
     for (const std::string& spec : dataflows) {
-      ForEachClaimedDType(environment, spec, row.c_in, row.c_out, [&](DType dtype) {
+      ForEachClaimedDType(environment, spec, row.c_in, row.c_out, [&](Precision dtype) {
         const std::string shape = ShapeName({row.c_in, row.c_out, dtype});
         cases.push_back({absl::StrCat("cover/conv/", spec, "/", shape, "/", row.name()),
                          [&environment, rows, spec, row, dtype] {

@@ -37,16 +37,24 @@ absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<
 
 // Runs `dataflow` onto an output of NaN. The result is widened to f32.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
-                                            const ConvData& data, DType dtype,
+                                            const ConvData& data, Precision dtype,
                                             const ExecutionContext& context);
 
-// "<C_in>x<C_out>", and the dtype where it is not f32: "16x24-bf16".
-std::string ShapeName(const ConvShape& shape);
+// The channels and the dtype of a case.
+struct CaseShape {
+  int64_t c_in = 0, c_out = 0;
+  Precision dtype = Precision::kF32;
+};
 
-// The dataflow `spec` where it runs `shape` on the environment's backend. Otherwise `run` is not
-// called: the outcome is a skip with the dataflow's reason, or a failure to make the dataflow.
+// "<C_in>x<C_out>", and the dtype where it is not f32: "16x24-bf16".
+std::string ShapeName(const CaseShape& shape);
+
+// The dataflow `spec` where it runs `shape` over maps of `geometry` on the environment's backend.
+// Otherwise `run` is not called: the outcome is a skip with the dataflow's reason, or a failure to
+// make the dataflow.
 Outcome WithDataflow(const Environment& environment, const std::string& spec,
-                     const ConvShape& shape, const std::function<Outcome(const Dataflow&)>& run);
+                     const CaseShape& shape, const ConvGeometry& geometry,
+                     const std::function<Outcome(const Dataflow&)>& run);
 // The same for a mapping.
 Outcome WithMapping(const Environment& environment, const std::string& spec,
                     const ConvGeometry& geometry,
@@ -55,7 +63,7 @@ Outcome WithMapping(const Environment& environment, const std::string& spec,
 // Calls `add` with f32 and with every other dtype that the dataflow `spec` claims for these
 // channels on the environment's backend.
 void ForEachClaimedDType(const Environment& environment, const std::string& spec, int64_t c_in,
-                         int64_t c_out, const std::function<void(DType)>& add);
+                         int64_t c_out, const std::function<void(Precision)>& add);
 
 }  // namespace voxconv::verify
 

@@ -18,7 +18,7 @@
 
 namespace voxconv::verify {
 
-// A map as canonical pairs on the host, whatever its layout. Synchronises the stream.
+// A map as canonical pairs on the host, whatever its form. Synchronises the stream.
 absl::StatusOr<reference::KernelMap> PairsOnHost(const KernelMap& map,
                                                  const ExecutionContext& context);
 
@@ -40,12 +40,12 @@ absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
 
 // One of two runs of a layer.
 struct RunPrecision {
-  DType dtype = DType::kF32;
+  Precision dtype = Precision::kF32;
   int stores = 1;  // see RelativeTolerance
 };
 // `with_epilogue`: scale or shift follow the sum.
-RunPrecision PrecisionOf(const Dataflow& dataflow, DType dtype, BackendKind backend,
-                         bool with_epilogue = false);
+RunPrecision RunPrecisionOf(const Dataflow& dataflow, const ConvShape& shape,
+                            bool with_epilogue = false);
 
 // On the norm-wise difference of the two, each off by its RelativeTolerance. `same_operands`:
 // features and weights were rounded to the same dtype before, so that none of the difference is
@@ -56,9 +56,9 @@ double DifferenceBound(const RunPrecision& a, const RunPrecision& b, int64_t red
 // A layer on a crop of voxels, and what the reference makes of it.
 class CropReference {
  public:
-  // The layer on at most `limit` of `rows`, those nearest to the middle one. `params` names it from
-  // its fine side at tensor stride 1 (MakeProblem), which is where the rows are. Refuses what
-  // ConvGeometry refuses.
+  // The layer, with the channels and the precision of `shape`, on at most `limit` of `rows`, those
+  // nearest to the middle one. `params` names it from its fine side at tensor stride 1
+  // (MakeProblem), which is where the rows are. Refuses what ConvGeometry refuses.
   static absl::StatusOr<CropReference> Create(const GeometryParams& params, const ConvShape& shape,
                                               absl::Span<const Coordinate> rows, int64_t limit);
 

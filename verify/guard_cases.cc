@@ -25,11 +25,11 @@ class GuardedMatrix {
  public:
   // Rounded to `dtype`.
   static absl::StatusOr<GuardedMatrix> Create(const std::vector<float>& values, int64_t rows,
-                                              int64_t channels, DType dtype,
+                                              int64_t channels, Precision dtype,
                                               const ExecutionContext& context) {
     Backend& backend = *context.backend;
     VOXCONV_ASSIGN_OR_RETURN(Tensor tensor,
-                             Tensor::FromHost(values, rows, channels, context, dtype));
+                             Tensor::FromHost(values, rows, channels, context, StorageOf(dtype)));
     GuardedMatrix matrix;
     matrix.view_ = tensor.view();
     const int64_t bytes = matrix.view_.bytes();
@@ -38,8 +38,9 @@ class GuardedMatrix {
     VOXCONV_RETURN_IF_ERROR(backend.FillBytes(matrix.buffer_.data(), kMarginByte,
                                               matrix.buffer_.bytes(), *context.stream));
     matrix.view_.data = static_cast<char*>(matrix.buffer_.data()) + kMargin;
-    VOXCONV_RETURN_IF_ERROR(backend.Copy(matrix.view_.data, matrix.view_.space, tensor.view().data,
-                                         tensor.view().space, bytes, *context.stream));
+    VOXCONV_RETURN_IF_ERROR(backend.Copy(matrix.view_.data, matrix.view_.device.space,
+                                         tensor.view().data, tensor.view().device.space, bytes,
+                                         *context.stream));
     VOXCONV_ASSIGN_OR_RETURN(matrix.before_, matrix.Bytes(context));
     return matrix;
   }
@@ -79,10 +80,12 @@ class GuardedMatrix {
 struct Guarded {
   GuardedMatrix input, weights, output;
   Workspace workspace;
+  Precision dtype = Precision::kF32;
 
-  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data, DType dtype,
+  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data, Precision dtype,
                                         const ExecutionContext& context) {
     Guarded guarded;
+    guarded.dtype = dtype;
     VOXCONV_ASSIGN_OR_RETURN(guarded.input, GuardedMatrix::Create(data.features, map.num_inputs(),
                                                                   data.c_in, dtype, context));
     VOXCONV_ASSIGN_OR_RETURN(guarded.weights,
@@ -96,8 +99,8 @@ struct Guarded {
 
   absl::Status Run(const Dataflow& dataflow, const KernelMap& map,
                    const ExecutionContext& context) {
-    return RunConvolutionOnto(dataflow, map, input.view(), weights.view(), output.view(), workspace,
-                              context);
+    return RunConvolutionOnto(dataflow, map, input.view(), weights.view(), dtype, output.view(),
+                              workspace, context);
   }
 
   // Fills the `bytes` of workspace that a run has booked, and the output. A grant of no more than
@@ -116,7 +119,7 @@ struct Guarded {
 };
 
 absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const Problem& problem,
-                          const ConvData& data, DType dtype, const ExecutionContext& context) {
+                          const ConvData& data, Precision dtype, const ExecutionContext& context) {
   Profile profile;
   ExecutionContext counted = context;
   counted.profile = &profile;
@@ -149,7 +152,7 @@ absl::Status CheckAtLeast(absl::string_view counter, int64_t value, int64_t leas
 // What holds for every dataflow: true_pairs is the map's number of pairs, every pair is multiplied,
 // and every output is written. Runs count alike.
 absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const ConvData& data,
-                           DType dtype, const ExecutionContext& context) {
+                           Precision dtype, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, dtype, context));
   Counters first;
   for (int run = 0; run < 2; ++run) {
@@ -178,8 +181,8 @@ absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const
 }
 
 Outcome RunCaseOf(const Environment& environment, bool counters, const std::string& spec,
-                  const ConvShape& shape, const Problem& problem) {
-  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+                  const CaseShape& shape, const Problem& problem) {
+  return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
@@ -195,10 +198,11 @@ Outcome RunCaseOf(const Environment& environment, bool counters, const std::stri
 void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      for (const ConvShape& channels : {ConvShape{16, 24}, ConvShape{33, 17}}) {
-        ForEachClaimedDType(environment, spec, channels.c_in, channels.c_out, [&](DType dtype) {
-          const ConvShape shape{channels.c_in, channels.c_out, dtype};
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      for (const CaseShape& channels : {CaseShape{16, 24}, CaseShape{33, 17}}) {
+        ForEachClaimedDType(environment, spec, channels.c_in, channels.c_out, [&](Precision dtype) {
+          const CaseShape shape{channels.c_in, channels.c_out, dtype};
           const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
           for (const bool counters : {false, true}) {
             cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),

@@ -12,7 +12,7 @@ namespace voxconv::verify {
 namespace {
 
 constexpr int kNumVoxels = (1 << 16) + 1;
-constexpr ConvShape kShape = {.c_in = 8, .c_out = 16};
+constexpr CaseShape kShape = {.c_in = 8, .c_out = 16};
 // 125 offsets with 1.6 million pairs, and fewer outputs than inputs.
 constexpr const char* kGeometries[] = {"submanifold_k5", "quantize_k3_s2"};
 
@@ -56,10 +56,10 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
   });
 }
 
-Outcome RunConvCase(const Environment& environment, const std::string& spec, DType dtype,
+Outcome RunConvCase(const Environment& environment, const std::string& spec, Precision dtype,
                     const Problem& problem, const ConvData& data) {
-  const ConvShape shape{data.c_in, data.c_out, dtype};
-  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+  const CaseShape shape{data.c_in, data.c_out, dtype};
+  return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
@@ -74,14 +74,16 @@ Outcome RunConvCase(const Environment& environment, const std::string& spec, DTy
 void AddLargeCases(Environment& environment, std::vector<Case>& cases) {
   const auto large = std::make_shared<LargeProblems>();
   for (const std::string geometry : kGeometries) {
-    for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const std::string& spec :
+         environment.registry->mappings().Variants(environment.backend->kind())) {
       cases.push_back({absl::StrCat("exact/map/", spec, "/", geometry, "/large"),
                        [&environment, large, spec, geometry] {
                          return RunMapCase(environment, spec, large->Get(geometry));
                        }});
     }
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      ForEachClaimedDType(environment, spec, kShape.c_in, kShape.c_out, [&](DType dtype) {
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      ForEachClaimedDType(environment, spec, kShape.c_in, kShape.c_out, [&](Precision dtype) {
         const std::string shape = ShapeName({kShape.c_in, kShape.c_out, dtype});
         cases.push_back({absl::StrCat("exact/conv/", spec, "/", shape, "/", geometry, "/large"),
                          [&environment, large, spec, geometry, dtype] {

@@ -55,7 +55,7 @@ struct Case {
 Outcome RunCase(const Case& test);
 
 struct Selection {
-  // Only variants of this plugin, or the one variant of a spec with a colon ("hash:" is the default
+  // Only variants of this plugin, or the one variant of a spec with a colon ("NAME:" is the default
   // one); "" = all.
   std::string mapping;
   std::string dataflow;
@@ -68,7 +68,9 @@ struct Selection {
 //   map/<mapping>/<problem>              the canonical pairs, exactly; under the problem
 //   reused_index,
 //                                        of one index that is asked with two geometries
-//   layout/<layout>/<problem>            conversion there and back, Validate()
+//   form/<form>/<problem>                a map in that form, there and back, and transposed
+//   layout/conv/<dataflow>/<problem>     the layout that a dataflow makes, read back as pairs
+//   grad/conv/<dataflow>/<channels>/input|weight|adjoint/<problem>   gradients
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, every element and
 //                                        norm-wise (verify/bounds.h); the mapping `reference`
 //                                        stands for the oracle's own map
@@ -97,6 +99,7 @@ void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
 void AddConvCases(Environment& environment, std::vector<Case>& cases);
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
 void AddPoolCases(Environment& environment, std::vector<Case>& cases);
+void AddGradCases(Environment& environment, std::vector<Case>& cases);
 void AddLargeCases(Environment& environment, std::vector<Case>& cases);
 void AddCoveringCases(Environment& environment, std::vector<Case>& cases);
 void AddValueCases(Environment& environment, std::vector<Case>& cases);
@@ -110,7 +113,7 @@ std::vector<float> Values(int64_t count, uint64_t seed);
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context);
 
-// The mapping's map of the problem, as pairs. It is validated in the layout that the mapping emits
+// The mapping's map of the problem, as pairs. It is validated in the form that the mapping emits
 // before anything else touches it.
 // The second one asks an index that was built of these inputs before.
 absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,

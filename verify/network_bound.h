@@ -19,10 +19,10 @@ namespace voxconv::verify {
 // half of the squares of both, and a sum or concatenation has no larger relative error than the
 // worse of its parts. This holds for weights from InitializeParameters. NetworkLayers measures the
 // same on the reference; tests hold the two against each other.
-double NetworkBound(const NetworkGraph& graph, DType dtype_a, DType dtype_b);
+double NetworkBound(const NetworkGraph& graph, Precision dtype_a, Precision dtype_b);
 
 // Of two runs in the same dtype.
-inline double NetworkBound(const NetworkGraph& graph, DType dtype) {
+inline double NetworkBound(const NetworkGraph& graph, Precision dtype) {
   return NetworkBound(graph, dtype, dtype);
 }
 

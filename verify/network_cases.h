@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/voxelize.h"
+#include "networks/planner.h"
 #include "verify/matrix.h"
 
 namespace voxconv::verify {
@@ -15,11 +16,14 @@ namespace voxconv::verify {
 struct NetworkRequest {
   std::string network;  // networks/models.h
   double width = 1;
-  DType dtype = DType::kF32;
+  Precision dtype = Precision::kF32;
   std::string input;  // as ids name the cloud
   VoxelizedCloud cloud;
   // Of the cloud's voxels, those nearest to the middle one: what the fp64 reference computes.
   int64_t crop_voxels = 1000;
+  // What the CPU backend runs the whole cloud with, for the expected features.
+  LayerChoice on_cpu;
+  std::string output_coords;  // spec of the cases' output coordinates
 };
 
 // One case for each mapping and dataflow in each of their ways of working, and one for the layers

@@ -20,12 +20,14 @@ namespace {
 
 // What a layer's error grows by at most where its output is stored four times, or where its output
 // in f32 is rounded to tf32 by truncation, whose errors do not cancel.
-double StoresFactor(DType dtype) { return StorageUnit(dtype) > 0 || dtype == DType::kTf32 ? 2 : 1; }
+double StoresFactor(Precision dtype) {
+  return StorageUnit(dtype) > 0 || dtype == Precision::kTf32 ? 2 : 1;
+}
 
 // In tf32 the outputs of layers are f32. The next product rounds them: to nearest or by truncation,
 // by half a unit of 2^-10 in the mean.
-double OperandRounding(DType dtype, double value) {
-  return dtype == DType::kTf32 ? 0x1p-11 * std::abs(value) : 0;
+double OperandRounding(Precision dtype, double value) {
+  return dtype == Precision::kTf32 ? 0x1p-11 * std::abs(value) : 0;
 }
 
 // Of an element-wise layer in f32.
@@ -50,7 +52,7 @@ reference::KernelMap Identity(int64_t rows) {
 
 }  // namespace
 
-absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, DType dtype) {
+absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, Precision dtype) {
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph folded, FoldBatchNorm(graph));
   for (const Node& node : folded.nodes()) {
     if (node.op != Op::kConv && node.op != Op::kLinear) continue;
@@ -61,7 +63,7 @@ absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, DType d
   return folded;
 }
 
-absl::StatusOr<NetworkLayers> NetworkLayers::Create(const NetworkGraph& graph, DType dtype,
+absl::StatusOr<NetworkLayers> NetworkLayers::Create(const NetworkGraph& graph, Precision dtype,
                                                     absl::Span<const Coordinate> rows,
                                                     absl::Span<const float> features) {
   NetworkLayers layers(graph, dtype);
@@ -185,17 +187,19 @@ absl::Status NetworkLayers::CheckProduct(const Product& product,
                                          const ExecutionContext& context) const {
   const Operands& operands = product.exact->operands();
   const reference::ConvShape& shape = operands.shape;
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor x, Tensor::FromHost(operands.features, shape.num_inputs,
-                                                            shape.c_in, context, dtype_));
   VOXCONV_ASSIGN_OR_RETURN(
-      const Tensor w, Tensor::FromHost(operands.weights, shape.c_in, shape.c_out, context, dtype_));
+      const Tensor x, Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context,
+                                       StorageOf(dtype_)));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor w,
+      Tensor::FromHost(operands.weights, shape.c_in, shape.c_out, context, StorageOf(dtype_)));
   VOXCONV_ASSIGN_OR_RETURN(const Array<float> bias,
                            CopyToBackend<float>(product.epilogue.shift, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor y,
-                           Tensor::Create(shape.num_outputs, shape.c_out, dtype_, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor y, Tensor::Create(shape.num_outputs, shape.c_out, StorageOf(dtype_), context));
   TensorOps& ops = context.backend->tensor_ops();
   const float* shift = product.epilogue.shift.empty() ? nullptr : bias.data();
-  VOXCONV_RETURN_IF_ERROR(ops.Linear(x.view(), w.view(), shift, y.view(), context));
+  VOXCONV_RETURN_IF_ERROR(ops.Linear(x.view(), w.view(), shift, dtype_, y.view(), context));
   if (product.epilogue.relu) {
     VOXCONV_RETURN_IF_ERROR(ops.ScaleShift(y.view(), nullptr, nullptr, true, y.view(), context));
   }
@@ -209,10 +213,11 @@ absl::Status NetworkLayers::CheckPair(const Pair& pair, const ExecutionContext& 
   const int64_t channels_b = graph_->node(node.inputs[1]).channels;
   const auto rows = static_cast<int64_t>(pair.a.size()) / channels_a;
   VOXCONV_ASSIGN_OR_RETURN(const Tensor a,
-                           Tensor::FromHost(pair.a, rows, channels_a, context, dtype_));
+                           Tensor::FromHost(pair.a, rows, channels_a, context, StorageOf(dtype_)));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor b,
-                           Tensor::FromHost(pair.b, rows, channels_b, context, dtype_));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor y, Tensor::Create(rows, node.channels, dtype_, context));
+                           Tensor::FromHost(pair.b, rows, channels_b, context, StorageOf(dtype_)));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor y,
+                           Tensor::Create(rows, node.channels, StorageOf(dtype_), context));
   TensorOps& ops = context.backend->tensor_ops();
   Expected expected{.channels = node.channels};
   if (node.op == Op::kConcat) {

@@ -18,7 +18,7 @@ namespace voxconv::verify {
 
 // The graph with folded batch norms and weights that `dtype` holds exactly: the same weights are
 // then multiplied by the reference and by any run in that dtype. Refuses what FoldBatchNorm does.
-absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, DType dtype);
+absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, Precision dtype);
 
 // Does each layer on the reference's inputs, so that no error hides behind those of other layers.
 class NetworkLayers {
@@ -26,7 +26,7 @@ class NetworkLayers {
   // Runs the reference twice on `features`, which must be representable in `dtype`; `graph` is
   // FoldedAndRounded and must outlive the result. Errors of RunReferenceNetwork. Slow: for scenes
   // of some thousand voxels.
-  static absl::StatusOr<NetworkLayers> Create(const NetworkGraph& graph, DType dtype,
+  static absl::StatusOr<NetworkLayers> Create(const NetworkGraph& graph, Precision dtype,
                                               absl::Span<const Coordinate> rows,
                                               absl::Span<const float> features);
 
@@ -64,7 +64,7 @@ class NetworkLayers {
     std::vector<float> a, b;
   };
 
-  NetworkLayers(const NetworkGraph& graph, DType dtype) : graph_(&graph), dtype_(dtype) {}
+  NetworkLayers(const NetworkGraph& graph, Precision dtype) : graph_(&graph), dtype_(dtype) {}
 
   void Remember(const ReferenceLayer& layer, const std::vector<double>& output);
   void RememberProduct(const ReferenceLayer& layer);
@@ -74,7 +74,7 @@ class NetworkLayers {
   std::vector<float> Rounded(absl::Span<const double> values) const;
 
   const NetworkGraph* graph_;
-  DType dtype_;
+  Precision dtype_;
   ReferenceResult result_;
   double bound_ = 0;
   std::vector<std::unique_ptr<const Problem>> problems_;

@@ -24,12 +24,13 @@ double ValueOr(const std::vector<float>& values, size_t i, double otherwise) {
 
 }  // namespace
 
-Execution ExecutionOf(const Dataflow& dataflow, BackendKind backend) {
-  return {.rounds_partial_sums = dataflow.RoundsPartialSums(backend),
-          .stores_before_epilogue = !dataflow.FusesEpilogue(backend)};
+Execution ExecutionOf(const Dataflow& dataflow, const ConvShape& shape) {
+  const Capability capability = dataflow.CapabilityOf(Pass::kForward, shape);
+  return {.rounds_partial_sums = capability.rounds_partial_sums,
+          .stores_before_epilogue = !capability.fuses_epilogue};
 }
 
-Operands RoundedOperands(const reference::ConvShape& shape, DType dtype,
+Operands RoundedOperands(const reference::ConvShape& shape, Precision dtype,
                          std::vector<float> features, std::vector<float> weights) {
   return {shape, dtype, RoundedTo(dtype, std::move(features)),
           RoundedTo(dtype, std::move(weights))};

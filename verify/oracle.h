@@ -29,16 +29,16 @@ struct Execution {
   // The sum is stored in the dtype of the features before the epilogue, which stores once more.
   bool stores_before_epilogue = false;
 };
-Execution ExecutionOf(const Dataflow& dataflow, BackendKind backend);
+Execution ExecutionOf(const Dataflow& dataflow, const ConvShape& shape);
 
 // Host operands of one convolution, representable in `dtype`.
 struct Operands {
   reference::ConvShape shape;
-  DType dtype = DType::kF32;
+  Precision dtype = Precision::kF32;
   std::vector<float> features, weights;  // [N_in, C_in], [K * C_in, C_out]
 };
 // Rounds both to `dtype`.
-Operands RoundedOperands(const reference::ConvShape& shape, DType dtype,
+Operands RoundedOperands(const reference::ConvShape& shape, Precision dtype,
                          std::vector<float> features, std::vector<float> weights);
 
 // One convolution in fp64, with what its bounds are made of. O(pairs * C_in * C_out) three times

@@ -45,8 +45,10 @@ absl::Status CheckPool(const Problem& problem, PoolMode mode, const ExecutionCon
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map, UploadReferenceMap(problem, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor input, Tensor::FromHost(x, inputs, kChannels, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor grad, Tensor::FromHost(g, outputs, kChannels, context));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor pooled, Tensor::Create(outputs, kChannels, DType::kF32, context));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor back, Tensor::Create(inputs, kChannels, DType::kF32, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor pooled,
+                           Tensor::Create(outputs, kChannels, Precision::kF32, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor back,
+                           Tensor::Create(inputs, kChannels, Precision::kF32, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> switches,
                            AllocateArray<int32_t>(outputs * kChannels, context));
   int32_t* used = mode == PoolMode::kMax ? switches.data() : nullptr;

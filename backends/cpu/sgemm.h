@@ -17,6 +17,10 @@ void Sgemm(const ExecutionContext& context, int64_t m, int64_t n, int64_t k, con
 void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float beta,
                  float* c);
 
+// C [m, n] = transposed(A [k, m]) * B [k, n] + beta * C, on the calling thread alone.
+void SgemmTransposedSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b,
+                           float beta, float* c);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_BACKENDS_CPU_SGEMM_H_

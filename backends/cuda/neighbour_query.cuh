@@ -35,11 +35,11 @@ inline absl::StatusOr<NeighbourArrays> AllocateNeighbours(const MapProblem& prob
   return arrays;
 }
 
-// The map of filled arrays, its pairs not counted.
+// The map of filled arrays. Its pairs are not counted.
 inline KernelMap MakeNeighbourMap(const MapProblem& problem, NeighbourArrays arrays) {
   NeighbourTable table{std::move(arrays.table), std::move(arrays.masks)};
   KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.geometry.num_offsets(),
-                {.layout = MapLayout::kNeighbourTable}, std::move(table));
+                std::move(table));
   map.set_identity_offset(problem.geometry.center());
   map.set_symmetric(problem.geometry.symmetric());
   return map;

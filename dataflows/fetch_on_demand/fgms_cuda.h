@@ -40,19 +40,19 @@ struct FgmsOperands {
   const void* weights = nullptr;  // [K, c_in, c_out]
   float* sum = nullptr;           // [N_out, c_out]
   int64_t c_in = 0, c_out = 0;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;  // input and weights are stored as StorageOf(precision)
   FgmsWrite write = FgmsWrite::kAddAtomic;
   bool vector_sum = false;  // c_out is a multiple of 4 and rows of the sum are aligned
 };
 
-// Tile shapes of one shape and dtype: what a plan cuts the pairs into.
+// Tile shapes of one shape and precision: what a plan cuts the pairs into.
 struct FgmsTile {
   bool tensor_cores = false;
   int pairs = 0;
   int channels = 0;  // output channels
 };
 // `compute_capability` is 10 * major + minor. Tensor cores for tf32, f16 and bf16 from 8.0 on.
-FgmsTile ChooseFgmsTile(DType dtype, int64_t c_out, int compute_capability);
+FgmsTile ChooseFgmsTile(Precision precision, int64_t c_out, int compute_capability);
 
 // sum[out[i]] += (or =) input[in[i]] * weights[k] for the pairs i of every segment. f32 is exact
 // IEEE arithmetic but for the order of additions.

@@ -7,8 +7,10 @@
 namespace voxconv {
 
 // Adds the dataflow `fetch_on_demand`: fused gather, multiply and scatter straight from the pair
-// list, with PCEngine's three ways to fuse the kernel offsets.
+// list, with PCEngine's three ways to fuse the kernel offsets. It runs on the CPU.
 absl::Status RegisterFetchOnDemand(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterFetchOnDemandCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/dataflow.h"
+#include "dataflows/gather_gemm_scatter/position_layouts.h"
 #include "dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
@@ -17,7 +18,7 @@ enum class MoveOrder {
 
 // How features move between their matrices and the buffers.
 struct MoveRule {
-  MapLayout map = MapLayout::kDenseTables;  // or kCodedCsr
+  PositionLayout layout = PositionLayout::kDenseTables;
   MoveOrder order = MoveOrder::kLocality;
   // Channels moved for one walk over a row's map entries; 0: all.
   int64_t gather_tile = 0;
@@ -47,27 +48,21 @@ class GatherGemmScatterPlan : public DataflowPlan {
   // [schedule.buffer_rows, C_out].
   GatherGemmScatterPlan(Schedule schedule, const KernelMap& map, const ConvShape& shape,
                         const MoveRule& rule)
-      : schedule_(std::move(schedule)),
-        shape_(shape),
-        rule_(rule),
-        work_(CountWork(schedule_, map, shape, rule)) {
-    const int64_t element = SizeOf(shape.dtype);
+      : schedule_(std::move(schedule)), rule_(rule) {
+    const int64_t element = SizeOf(shape.types.input);
+    work_ = CountWork(schedule_, map, shape, rule);
     gather_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_in * element);
     scatter_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_out * element);
   }
 
   const Schedule& schedule() const { return schedule_; }
-  const ConvShape& shape() const { return shape_; }
   const MoveRule& rule() const { return rule_; }
-  const Counters& work() const { return work_; }
   int gather_slot() const { return gather_slot_; }
   int scatter_slot() const { return scatter_slot_; }
 
  private:
   Schedule schedule_;
-  ConvShape shape_;
   MoveRule rule_;
-  Counters work_;
   int gather_slot_ = -1;
   int scatter_slot_ = -1;
 };

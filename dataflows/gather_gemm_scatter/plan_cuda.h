@@ -12,7 +12,7 @@
 namespace voxconv {
 
 // Offsets [first, first + count), those of a pass that one launch moves.
-struct OffsetRange {
+struct LaunchOffsets {
   int first = 0, count = 0;
 };
 
@@ -36,8 +36,8 @@ class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
 
   const CudaMoveRule& cuda() const { return cuda_; }
   // [pass]: ranges to launch, in order.
-  const std::vector<std::vector<OffsetRange>>& gathers() const { return gathers_; }
-  const std::vector<std::vector<OffsetRange>>& scatters() const { return scatters_; }
+  const std::vector<std::vector<LaunchOffsets>>& gathers() const { return gathers_; }
+  const std::vector<std::vector<LaunchOffsets>>& scatters() const { return scatters_; }
   int64_t num_scatters() const { return num_scatters_; }  // over all passes
 
   // Offsets whose matrices Forward copies to weights_slot, in order; empty: none, no slot.
@@ -59,7 +59,7 @@ class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
   CudaMoveRule cuda_;
   int64_t gather_tile_, scatter_tile_;  // channels; 0: not given
   int num_multiprocessors_;
-  std::vector<std::vector<OffsetRange>> gathers_, scatters_;
+  std::vector<std::vector<LaunchOffsets>> gathers_, scatters_;
   int64_t num_scatters_ = 0;
   std::vector<int> copied_weights_;
   std::vector<int> place_of_copy_;  // [K]: index in copied_weights_, -1 = none

@@ -37,7 +37,7 @@ struct PaddingRun {
 
 // What fits in the buffers at once: all its gathers run before and all its scatters after its
 // matmuls (TorchSparse 4.3.2, fused data movement).
-struct Pass {
+struct BufferPass {
   std::vector<Matmul> matmuls;
   std::vector<PairWindow> windows;  // [K]: an offset's pairs in this pass; empty: none
   std::vector<int> offsets;         // with a window that is not empty, ascending
@@ -48,7 +48,7 @@ struct Pass {
 
 struct Schedule {
   int identity_offset = -1;  // multiplied straight from the features; in no pass
-  std::vector<Pass> passes;
+  std::vector<BufferPass> passes;
   int64_t buffer_rows = 0;  // of the largest pass
 };
 

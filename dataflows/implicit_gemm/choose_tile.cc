@@ -156,16 +156,17 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_i
 
 }  // namespace
 
-ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
-                                        int64_t c_out, const ImplicitGemmDevice& device) {
-  if (dtype == DType::kF32 || device.compute_capability < 80) {
+ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precision precision,
+                                        int64_t c_in, int64_t c_out,
+                                        const ImplicitGemmDevice& device) {
+  if (precision == Precision::kF32 || device.compute_capability < 80) {
     return {.kernel = ImplicitGemmKernel::kFma,
             .rows = kFmaTile,
             .channels = kFmaTile,
             .skip_rows = kFmaTile,
             .padded_c_in = c_in};
   }
-  const int64_t size = SizeOf(dtype);
+  const int64_t size = SizeOf(StorageOf(precision));
   ImplicitGemmTile tile;
   const bool warp = choice.tile == 0 ? PreferWarp(size, c_in, c_out) : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;

@@ -19,7 +19,8 @@
 
 namespace voxconv {
 
-// All in device memory but for split_ptr. Elements have the dtype that goes with the call.
+// All in device memory but for split_ptr. Elements are stored as the dtype that goes with
+// the call.
 struct ImplicitGemmArgs {
   static constexpr int kMaxSplits = 32;
 
@@ -96,8 +97,9 @@ struct ImplicitGemmDevice {
 };
 
 // The tile for a shape: as asked for where the device and the sizes allow it.
-ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
-                                        int64_t c_out, const ImplicitGemmDevice& device);
+ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precision precision,
+                                        int64_t c_in, int64_t c_out,
+                                        const ImplicitGemmDevice& device);
 
 // Copies [groups, rows, columns] to [groups, padded_rows, padded_columns], zeros behind; elements
 // of 2 or 4 bytes.

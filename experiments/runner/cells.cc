@@ -58,7 +58,7 @@ InputSource AtResolution(InputSource input, int64_t resolution) {
   return input;
 }
 
-DType DTypeOf(const ConfigurationItem& item, DType cells, BackendKind backend) {
+Precision DTypeOf(const ConfigurationItem& item, Precision cells, BackendKind backend) {
   const auto own = item.dtype.find(backend);
   return own == item.dtype.end() ? cells : own->second;
 }
@@ -85,7 +85,7 @@ std::vector<std::pair<ConfigurationItem, ConfigurationItem>> Sides(const Definit
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options) {
   std::vector<Cell> cells;
   if (!RunsOn(definition.backends, options.backend)) return cells;
-  std::vector<DType> dtypes = definition.dtypes.at(options.backend);
+  std::vector<Precision> dtypes = definition.dtypes.at(options.backend);
   std::vector<bool> rebuild_maps = definition.rebuild_maps;
   if (options.quick) {
     KeepFirst(dtypes);
@@ -97,7 +97,7 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
     for (int64_t resolution : Resolutions(definition, options.quick)) {
       const InputSource placed = AtResolution(input, resolution);
       for (const WorkItem& work : works) {
-        for (DType dtype : dtypes) {
+        for (Precision dtype : dtypes) {
           for (bool rebuild : rebuild_maps) {
             for (const auto& [a, b] : sides) {
               cells.push_back({placed, resolution, work, DTypeOf(a, dtype, options.backend),

@@ -14,8 +14,8 @@ struct Cell {
   InputSource input;
   int64_t resolution = 0;  // 0: the experiment has none
   WorkItem work;
-  DType dtype_a = DType::kF32;
-  DType dtype_b = DType::kF32;
+  Precision dtype_a = Precision::kF32;
+  Precision dtype_b = Precision::kF32;
   bool rebuild_maps = true;
   ConfigurationItem a;
   ConfigurationItem b;  // the same as `a` in info cells

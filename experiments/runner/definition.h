@@ -42,7 +42,7 @@ struct ConfigurationItem {
   measure::Json spec;  // a text as for `voxconv ab`, or an object with a preset's keys
   std::vector<std::string> against;  // the names of sides B; empty for the baseline, in info cells
   // Instead of the cell's, on backends that are named.
-  std::map<BackendKind, DType> dtype;
+  std::map<BackendKind, Precision> dtype;
   measure::Json params;  // of "for": {"B": 256}
   std::vector<std::string> backends;
 };
@@ -56,7 +56,7 @@ struct Definition {
   std::string given_inputs;  // "replace", "add" or "none"
   std::vector<int64_t> resolutions, quick_resolutions;
   std::vector<WorkItem> works, quick_works;
-  std::map<BackendKind, std::vector<DType>> dtypes;
+  std::map<BackendKind, std::vector<Precision>> dtypes;
   std::vector<bool> rebuild_maps;
   bool stage_times = false;
   std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run

@@ -12,7 +12,7 @@ namespace voxconv::experiment {
 // Runs the network once. An array with a measure::LayerJson a convolution.
 absl::StatusOr<measure::Json> LookAtNetwork(const ab::NetworkShape& shape,
                                             const measure::Configuration& configuration,
-                                            DType dtype, const VoxelizedCloud& cloud, uint64_t seed,
+                                            Precision dtype, const VoxelizedCloud& cloud, uint64_t seed,
                                             const Registry& registry,
                                             const ExecutionContext& context);
 

@@ -2,8 +2,7 @@
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 
-#include <functional>
-#include <vector>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,12 +23,13 @@ enum class ExpansionCuda {
   kSortUnique,
 };
 
-// OutputCoords::ComputeChain. Levels are computed with upper bounds of their sizes, and the host
-// waits once for all sizes and bounds; more often only where the bounds would grow past what it is
-// sensible to allocate, or to go over where it takes work.
-absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
+// OutputCoords::Begin. Computes levels with upper bounds of their sizes, so that the host waits
+// once for all sizes and bounds, in Finish. Levels whose bounds would grow past what it is sensible
+// to allocate, or to go over where that takes work, are left for Finish, which then waits once more
+// for each group of them.
+absl::StatusOr<std::unique_ptr<PendingCoordinates>> BeginChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context, const std::function<void()>& meanwhile);
+    const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -49,7 +49,7 @@ absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work
       if (!check.ok()) {
         return absl::Status(
             check.status().code(),
-            absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
+            absl::StrCat("not timed: side ", name, " fails: ", check.status().message()));
       }
       result.checks["layers"].push_back({{"side", name},
                                          {"kind", std::string(ToString(shape.geometry.kind))},
@@ -84,7 +84,7 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
                    const std::string& name_a, const std::string& name_b, int warmup,
                    const ExecutionContext& context) {
   const auto side = [](const std::string& name, const measure::Configuration& configuration,
-                       DType dtype) {
+                       Precision dtype) {
     Json json = {{"name", name}};
     json.update(measure::ToJson(configuration));
     json["dtype"] = std::string(ToString(dtype));

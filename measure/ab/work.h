@@ -42,8 +42,8 @@ struct Request {
   measure::Configuration a, b;
   const VoxelizedCloud& cloud;
   bool rebuild_maps = true;
-  DType dtype_a = DType::kF32;
-  DType dtype_b = DType::kF32;
+  Precision dtype_a = Precision::kF32;
+  Precision dtype_b = Precision::kF32;
   uint64_t seed = 1;  // of weights, and of the features of a layer
   // Of a network on CUDA, where the events between the stages of a frame cost more than many a
   // stage; layers, maps and the CPU always have stage times.
@@ -62,11 +62,16 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
                                      const Registry& registry, const ExecutionContext& context);
 
-// Output coordinates, index and query of a layer's map alone, in whatever layout the mapping emits;
-// the configurations' dataflows are not used, `rebuild_maps` is not either. The outputs of a side
-// are the pairs per kernel offset.
+// Output coordinates, index and query of a layer's map alone, in the form that the mapping makes.
+// The configurations' dataflows are not used, and `rebuild_maps` is not either. The outputs of a
+// side are the pairs per kernel offset.
 absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& geometry,
                                  const Registry& registry, const ExecutionContext& context);
+
+// Whether both sides have the same map of the layer, as their dataflows read it. kInternal names
+// the first pair that differs. Refuses what MakeLayerWork refuses.
+absl::Status CheckSameMaps(const Request& request, const LayerShape& shape,
+                           const Registry& registry, const ExecutionContext& context);
 
 // "f32", or "f16 and f32" where the sides differ.
 std::string DTypesOf(const Request& request);

@@ -21,8 +21,8 @@ struct GateFailures {
 void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 
-// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map in the layout that the dataflow
-// takes. Counters: GFLOP/s of the true pairs, and of_sgemm, the share of the rate of one dense
+// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map that is prepared for the
+// dataflow. Counters: GFLOP/s of the true pairs, and of_sgemm, the share of the rate of one dense
 // SGEMM of as many rows, run after each iteration. Not timed unless the output is close to the
 // first dataflow's.
 void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
@@ -39,7 +39,7 @@ struct NetworkSpec {
   std::string network;                   // networks/models.h
   std::string name;                      // the configuration's, as given
   measure::Configuration configuration;  // resolved
-  DType dtype = DType::kF32;
+  Precision dtype = Precision::kF32;
   bool keep_maps = false;
   bool parallel_maps = true;
   bool graph = false;  // replayed; needs keep_maps and CUDA

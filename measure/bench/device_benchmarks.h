@@ -16,11 +16,19 @@ namespace voxconv::bench {
 // thousand; one_us: one alone, which is what the events around a measurement add to it and more)
 // and gemm/<dtype>/device (8192 x 8192 x 8192, TFLOP/s): the ceilings of everything else.
 void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
-                          const std::vector<DType>& dtypes);
+                          const std::vector<Precision>& dtypes);
 
-// map/<spec>/<input>/K27/<layout>: index build, query and conversion to `layout`. Not timed unless
-// its pairs are those of the baseline mapping on the CPU.
-void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layout,
+// A dataflow that is to read a map in a layer with these channels.
+struct MapReader {
+  std::string dataflow;  // spec; empty: none
+  Channels channels;
+  Precision precision = Precision::kF32;
+};
+
+// map/<spec>/<input>/K27: index build and query. map/<spec>/<input>/K27/for=<dataflow>: the map is
+// also prepared for the dataflow. Not timed unless its pairs are those of the baseline mapping on
+// the CPU.
+void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
                            const std::shared_ptr<DeviceScenario>& scenario,
                            const std::shared_ptr<GateFailures>& failures);
 
@@ -29,11 +37,12 @@ void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layo
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
                                const std::shared_ptr<DeviceScenario>& scenario);
 
-// conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map in the dataflow's layout.
+// conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map that is prepared for
+// the dataflow.
 // Counters: TFLOP/s of the true pairs; MB of features in, features out and table, for the floor
 // over the rate of `copy`. Not timed unless the output is close to that of f32.
-void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
-                            const std::shared_ptr<DeviceScenario>& scenario,
+void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels,
+                            Precision precision, const std::shared_ptr<DeviceScenario>& scenario,
                             const std::shared_ptr<GateFailures>& failures);
 
 }  // namespace voxconv::bench

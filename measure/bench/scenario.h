@@ -47,6 +47,12 @@ class Scenario {
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // Canonical pairs by the baseline mapping.
   const KernelMap& pairs() const { return pairs_; }
+  // Of a convolution on that map, in f32.
+  ConvShape ShapeOf(const Channels& channels) const {
+    return ShapeOfLayer(*geometry_, channels.in, channels.out, Precision::kF32);
+  }
+  // What the baseline's pairs are called in messages.
+  const std::string& baseline_name() const { return baseline_name_; }
   // Seconds of one index build and query by the baseline mapping.
   absl::StatusOr<double> TimeBaseline();
 
@@ -73,6 +79,7 @@ class Scenario {
   std::unique_ptr<Backend> backend_, serial_;
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
+  std::string baseline_name_;
   std::unique_ptr<const Mapping> baseline_;
   KernelMap pairs_;
   std::map<Channels, Data> data_;
@@ -91,9 +98,9 @@ class NetworkScenario {
 
   ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
   const Registry& registry() const { return registry_; }
-  const CoordinateSetPtr& coordinates() const { return coordinates_; }
-  // The input's own, with so many channels.
-  absl::StatusOr<Tensor> Features(int64_t channels, DType dtype) const;
+  int64_t num_voxels() const { return cloud_.size(); }
+  // The input with so many channels.
+  absl::StatusOr<SparseTensor> Input(int64_t channels, DType dtype) const;
   const std::string& input() const { return input_; }
   // By network: its output in f32, which the first benchmark fills in.
   std::map<std::string, std::vector<float>>& expected() { return expected_; }
@@ -108,12 +115,8 @@ class NetworkScenario {
   std::optional<absl::Status> prepared_;
   std::unique_ptr<Backend> backend_;
   VoxelizedCloud cloud_;
-  CoordinateSetPtr coordinates_;
   std::map<std::string, std::vector<float>> expected_;
 };
-
-// The mapping that all others are compared with: what SpConv's CPU path uses.
-inline constexpr char kBaselineMapping[] = "hash:variant=std";
 
 // Not empty. Medians, since one disturbed iteration spoils a mean.
 double Median(const std::vector<double>& values);

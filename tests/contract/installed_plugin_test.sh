@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the build to a temporary prefix, builds examples/plugin and a small program against the
-# installed package alone, and runs the plugin: in that program, and in `voxconv verify`. Likewise
-# examples/cuda_plugin, with the CUDA compiler and for the architectures given.
+# Installs the build to a temporary prefix. Builds examples/plugin, examples/dataflow_plugin and a
+# small program against the installed package alone. Runs the plugins: the mapping in that program,
+# and both in `voxconv verify`. The same with examples/cuda_plugin, by the CUDA compiler and for the
+# architectures that are given.
 #   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE [NVCC ARCHITECTURES]
 set -euo pipefail
 
@@ -40,8 +41,10 @@ build() {
 step "install" cmake --install "$build_dir" --prefix "$work/prefix"
 # Nothing of the source tree may be needed from here on: the sources are copied out of it.
 cp -r "$source_dir/examples/plugin" "$work/plugin_source"
+cp -r "$source_dir/examples/dataflow_plugin" "$work/dataflow_plugin_source"
 cp -r "$source_dir/tests/contract/installed_host" "$work/host_source"
 build plugin "$work/plugin_source"
+build dataflow_plugin "$work/dataflow_plugin_source"
 build host "$work/host_source"
 plugin=$work/plugin/binary_tree.so
 
@@ -50,15 +53,20 @@ cat "$work/log"
 
 voxconv=$build_dir/bin/voxconv
 if [[ -x $voxconv ]]; then
-  step "voxconv list" "$voxconv" list --plugin "$plugin"
-  grep -q binary_tree "$work/log" || { echo "voxconv list does not name binary_tree" >&2; exit 1; }
-  step "voxconv verify" "$voxconv" verify --backend cpu --plugin "$plugin" --mapping binary_tree
-  tail -n 1 "$work/log"
-  # A filter that matches nothing would pass, too.
-  grep -Eq '^[1-9][0-9]* passed, 0 failed' "$work/log" || {
-    echo "voxconv verify ran no case of binary_tree" >&2
-    exit 1
+  # verify_plugin FAMILY NAME LIBRARY: lists it, and runs its cases.
+  verify_plugin() {
+    step "voxconv list" "$voxconv" list --plugin "$3"
+    grep -q "$2" "$work/log" || { echo "voxconv list does not name $2" >&2; exit 1; }
+    step "voxconv verify --$1 $2" "$voxconv" verify --backend cpu --plugin "$3" "--$1" "$2"
+    tail -n 1 "$work/log"
+    # A filter that matches nothing would pass, too.
+    grep -Eq '^[1-9][0-9]* passed, 0 failed' "$work/log" || {
+      echo "voxconv verify ran no case of $2" >&2
+      exit 1
+    }
   }
+  verify_plugin mapping binary_tree "$plugin"
+  verify_plugin dataflow row_lists "$work/dataflow_plugin/row_lists.so"
 else
   echo "== voxconv verify: left out, $voxconv is not built"
 fi

@@ -14,8 +14,8 @@ template <typename Fault>
 struct NamedFault {
   std::string name;  // lower_snake_case
   Fault fault;
-  // The dtypes in which the fault changes anything; of mappings f32 alone.
-  std::vector<DType> dtypes;
+  // Those in which the fault changes anything; of mappings f32 alone.
+  std::vector<Precision> precisions;
   bool cpu_only = false;
   bool breaks_determinism = false;  // no fault where the right plugin does not claim determinism
 };

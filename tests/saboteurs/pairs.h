@@ -27,8 +27,9 @@ struct Pairs {
   void ReorderOffsets(const std::vector<int>& order);
 };
 
-// The map with its pairs changed, as canonical pairs. `keep_marks`: the identity offset and the
-// symmetry of `map` are kept; otherwise the new map claims neither. Synchronises the stream.
+// The map, which has either form, with its pairs changed, as canonical pairs. `keep_marks`: the
+// identity offset and the symmetry of `map` are kept; otherwise the new map claims neither.
+// Synchronises the stream.
 absl::StatusOr<KernelMap> Changed(const KernelMap& map, const std::function<void(Pairs&)>& change,
                                   bool keep_marks, const ExecutionContext& context);
 

@@ -22,30 +22,38 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
 // One input channel does not count at one kernel offset.
 class LosesAChannel final : public Dataflow {
  public:
   explicit LosesAChannel(std::unique_ptr<const Dataflow> inner) : inner_(std::move(inner)) {}
   const Options& options() const override { return inner_->options(); }
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return inner_->Supports(shape, backend);
+
+ protected:
+  Capability DoCapability(Pass pass, const ConvShape& shape) const override {
+    return inner_->CapabilityOf(pass, shape);
   }
-  bool deterministic(BackendKind) const override { return true; }
-  LayoutRequest RequiredLayout(int num_offsets) const override {
-    return inner_->RequiredLayout(num_offsets);
+  MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override {
+    return inner_->NeededMap(pass, shape);
   }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
+      const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const override {
+    return inner_->Prepare(map, need, context);
+  }
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
-    return inner_->Plan(map, shape, context);
+    return inner_->Plan(pass, map, shape, context);
   }
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
+                         const Workspace& workspace,
+                         const ExecutionContext& context) const override {
     const float* from = args.weights.f32();
     std::vector<float> weights(from, from + args.weights.rows * args.weights.channels);
-    const int64_t lost = map.num_offsets() / 2 * args.input.channels + args.input.channels - 1;
+    const int64_t lost =
+        map.map().num_offsets() / 2 * args.input.channels + args.input.channels - 1;
     std::fill_n(weights.begin() + lost * args.weights.channels, args.weights.channels, 0.0f);
     ForwardArgs changed = args;
     changed.weights.data = weights.data();
@@ -77,7 +85,7 @@ class NetworkLayersTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Models, NetworkLayersTest, ::testing::ValuesIn(ModelNames()));
 
 TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
-  for (const DType dtype : kDTypes) {
+  for (const Precision dtype : kPrecisions) {
     SCOPED_TRACE(ToString(dtype));
     const auto graph = FoldedAndRounded(model_, dtype);
     ASSERT_TRUE(graph.ok()) << graph.status();
@@ -85,7 +93,7 @@ TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
     const auto layers = NetworkLayers::Create(*graph, dtype, rows_, features);
     ASSERT_TRUE(layers.ok()) << layers.status();
     // An honest run: every layer computes in f32 or better and stores its output in the dtype.
-    const DType storage = dtype == DType::kTf32 ? DType::kF32 : dtype;
+    const Precision storage = PrecisionOf(StorageOf(dtype));
     const auto honest = RunReferenceNetwork(
         *graph, rows_, features, [&](const ReferenceLayer&, std::vector<double>& output) {
           std::vector<float> stored = RoundedTo(storage, {output.begin(), output.end()});
@@ -97,7 +105,7 @@ TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
                                                               " of ", NetworkBound(*graph, dtype)));
     EXPECT_LT(error, layers->bound() / 2);
     EXPECT_LT(layers->bound(), NetworkBound(*graph, dtype));
-    if (dtype == DType::kBF16) {
+    if (dtype == Precision::kBF16) {
       EXPECT_LT(layers->bound(), 0.06);
     }
   }
@@ -108,14 +116,14 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   ASSERT_TRUE(RegisterAllPlugins({}, registry).ok());
   const auto backend = *CpuBackend::Create({.threads = 1});
   const ExecutionContext context = ContextOf(*backend);
-  const auto graph = FoldedAndRounded(model_, DType::kF32);
+  const auto graph = FoldedAndRounded(model_, Precision::kF32);
   ASSERT_TRUE(graph.ok()) << graph.status();
-  const auto layers = NetworkLayers::Create(*graph, DType::kF32, rows_, features_);
+  const auto layers = NetworkLayers::Create(*graph, Precision::kF32, rows_, features_);
   ASSERT_TRUE(layers.ok()) << layers.status();
-  const auto mapping = registry.mappings().Create("hash");
+  const auto mapping = registry.mappings().Create("hash", BackendKind::kCpu);
   const std::string name = registry.output_coords().entries().begin()->first;
-  const auto output_coords = registry.output_coords().Create(name);
-  auto dataflow = registry.dataflows().Create("direct");
+  const auto output_coords = registry.output_coords().Create(name, BackendKind::kCpu);
+  auto dataflow = registry.dataflows().Create("direct", BackendKind::kCpu);
   ASSERT_TRUE(mapping.ok() && output_coords.ok() && dataflow.ok());
   EXPECT_EQ(layers->CheckConvolutions(**mapping, **output_coords, **dataflow, context),
             absl::OkStatus());
@@ -126,14 +134,14 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   EXPECT_THAT(std::string(found.message()), HasSubstr("the bound on the error"));
 }
 
-TEST(NetworkBound, AllowsForOperandsOnlyBetweenDTypes) {
+TEST(NetworkBound, AllowsForOperandsOnlyBetweenPrecisions) {
   auto graph = MakeModel("minkunet42", {});
   ASSERT_TRUE(graph.ok());
-  const double same = NetworkBound(*graph, DType::kBF16);
+  const double same = NetworkBound(*graph, Precision::kBF16);
   EXPECT_LT(same, 0.12);
   // One run's share of `same`, and the operands.
-  EXPECT_GT(NetworkBound(*graph, DType::kBF16, DType::kF32), 1.1 * same / std::sqrt(2.0));
-  EXPECT_LT(NetworkBound(*graph, DType::kF32), 1e-4);
+  EXPECT_GT(NetworkBound(*graph, Precision::kBF16, Precision::kF32), 1.1 * same / std::sqrt(2.0));
+  EXPECT_LT(NetworkBound(*graph, Precision::kF32), 1e-4);
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// H-CNN's hash2col: what its implementations for the backends share.
+#ifndef VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
+#define VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/dataflow.h"
+#include "core/options.h"
+#include "core/plugin.h"
+
+namespace voxconv {
+
+inline constexpr char kHash2colName[] = "hash2col";
+
+PluginDescription DescribeHash2col();
+
+// The columns of all outputs would be [N_out, K * C_in]. They are assembled and multiplied in
+// blocks of `block_rows` output rows.
+class Hash2colPlan final : public DataflowPlan {
+ public:
+  // Books the columns of a block. Columns are assembled for every offset, present or not: N_out * K
+  // rows of C_in are multiplied. work() counts neither launches nor, of a map whose pairs are not
+  // counted, the pairs and the features that are read for them.
+  Hash2colPlan(const KernelMap& map, const ConvShape& shape, int64_t block_rows);
+
+  // K * C_in: elements of one output's receptive field.
+  int64_t column_size() const { return column_size_; }
+  int64_t block_rows() const { return block_rows_; }
+  int64_t blocks() const { return blocks_; }
+  int columns_slot() const { return columns_slot_; }  // [block_rows, K * C_in]
+
+  // Each block is one launch.
+  void CountLaunches() { work_.launches = blocks_; }
+
+ private:
+  int64_t column_size_;
+  int64_t block_rows_;
+  int64_t blocks_;
+  int columns_slot_ = -1;
+};
+
+class Hash2col : public Dataflow {
+ public:
+  // `default_mib`: the limit of the columns where the option leaves it to the backend.
+  Hash2col(Options options, int64_t default_mib);
+
+  const Options& options() const override { return options_; }
+
+ protected:
+  MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override;
+  // kResourceExhausted where one column exceeds the limit.
+  absl::StatusOr<std::unique_ptr<Hash2colPlan>> PlanBlocks(const KernelMap& map,
+                                                           const ConvShape& shape) const;
+
+ private:
+  Options options_;
+  int64_t limit_;  // bytes of the columns
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
