@@ -37,8 +37,9 @@ class NetworkLayers {
   // is off by the typical tolerances of its elements (verify/bounds.h), with random signs. What
   // this does to the network's output is, to first order, sum J(l) e(l) over the layers l, with the
   // Jacobian J(l) from there on: each error is amplified as the network amplifies it. Tolerances
-  // are twice the errors of an honest kernel or more. In 16 bits the bound is twice the
-  // outcome, for dataflows that store up to four times a layer.
+  // are twice the errors of an honest kernel or more. In tf32 an output is off by half a unit of
+  // 2^-10 besides, since the next product rounds it. In 16 bits and tf32 the bound is twice the
+  // outcome: a dataflow may store up to four times a layer, and errors of truncation do not cancel.
   double bound() const { return bound_; }
 
   // Every convolution with neighbours: its map by `mapping` and `output_coords`, pair by pair, and

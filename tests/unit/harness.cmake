@@ -9,4 +9,4 @@ voxconv_add_test(ab_gate_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ab_gate_test.cc
 voxconv_add_test(verify_bounds_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/verify_bounds_test.cc
                  LIBS voxconv_verify LABELS unit)
 voxconv_add_test(verify_network_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/verify_network_test.cc
-                 LIBS voxconv_cli voxconv_verify LABELS unit)
+                 LIBS voxconv_cli voxconv_test_saboteurs voxconv_verify LABELS unit)

@@ -13,6 +13,8 @@
 #include "networks/initialize.h"
 #include "networks/models.h"
 #include "reference_cpu/layers.h"
+#include "tests/saboteurs/faults.h"
+#include "tests/saboteurs/wrapped_dataflow.h"
 #include "verify/matrix.h"
 #include "verify/network_bound.h"
 #include "verify/network_layers.h"
@@ -25,36 +27,12 @@ using ::testing::HasSubstr;
 constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
 
 // One input channel does not count at one kernel offset.
-class LosesAChannel final : public Dataflow {
- public:
-  explicit LosesAChannel(std::unique_ptr<const Dataflow> inner) : inner_(std::move(inner)) {}
-  const Options& options() const override { return inner_->options(); }
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return inner_->Supports(shape, backend);
+voxconv::testing::DataflowFault LosesAChannel() {
+  for (const auto& fault : voxconv::testing::DataflowFaults()) {
+    if (std::string(fault.name) == "channel_lost_at_one_offset") return fault.fault;
   }
-  bool deterministic(BackendKind) const override { return true; }
-  LayoutRequest RequiredLayout(int num_offsets) const override {
-    return inner_->RequiredLayout(num_offsets);
-  }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
-      const ExecutionContext& context) const override {
-    return inner_->Plan(map, shape, context);
-  }
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
-    const float* from = args.weights.f32();
-    std::vector<float> weights(from, from + args.weights.rows * args.weights.channels);
-    const int64_t lost = map.num_offsets() / 2 * args.input.channels + args.input.channels - 1;
-    std::fill_n(weights.begin() + lost * args.weights.channels, args.weights.channels, 0.0f);
-    ForwardArgs changed = args;
-    changed.weights.data = weights.data();
-    return inner_->Forward(plan, map, changed, workspace, context);
-  }
-
- private:
-  std::unique_ptr<const Dataflow> inner_;
-};
+  return nullptr;
+}
 
 class NetworkLayersTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -115,13 +93,19 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   const auto mapping = registry.mappings().Create("hash");
   const std::string name = registry.output_coords().entries().begin()->first;
   const auto output_coords = registry.output_coords().Create(name);
-  auto dataflow = registry.dataflows().Create("direct");
+  const auto dataflow = registry.dataflows().Create("direct");
   ASSERT_TRUE(mapping.ok() && output_coords.ok() && dataflow.ok());
   EXPECT_EQ(layers->CheckConvolutions(**mapping, **output_coords, **dataflow, context),
             absl::OkStatus());
   EXPECT_EQ(layers->CheckOperators(context), absl::OkStatus());
-  const LosesAChannel faulty(*std::move(dataflow));
-  const absl::Status found = layers->CheckConvolutions(**mapping, **output_coords, faulty, context);
+  Registry faults;
+  ASSERT_EQ(voxconv::testing::RegisterWrapped("loses_a_channel", registry, "direct",
+                                              LosesAChannel(), faults),
+            absl::OkStatus());
+  const auto faulty = faults.dataflows().Create("loses_a_channel");
+  ASSERT_TRUE(faulty.ok()) << faulty.status();
+  const absl::Status found =
+      layers->CheckConvolutions(**mapping, **output_coords, **faulty, context);
   EXPECT_THAT(std::string(found.message()), HasSubstr("layer '"));
   EXPECT_THAT(std::string(found.message()), HasSubstr("the bound on the error"));
 }
