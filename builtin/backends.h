@@ -17,7 +17,8 @@ struct BackendChoice {
   int64_t memory_limit = 0;  // bytes; 0: none
 };
 
-// kUnimplemented for CUDA where the program was built without it; else the errors of the backend.
+// Makes a backend, which the caller owns. kUnimplemented for CUDA in a program that was built
+// without it. Otherwise the errors of CpuBackend::Create and CudaBackend::Create.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendChoice& choice);
 
 }  // namespace voxconv

@@ -13,8 +13,8 @@ namespace voxconv {
 // Registers every built-in plugin. Defined in a file that CMake generates.
 absl::Status RegisterBuiltinPlugins(Registry& registry);
 
-// Registers the built-in plugins, then those of the shared libraries `paths`, then those of
-// VOXCONV_PLUGIN_PATH. Errors: those of LoadPlugin (core/plugin_loader.h).
+// Registers the built-in plugins, then the plugins of the shared libraries `paths`, then those of
+// VOXCONV_PLUGIN_PATH. Stops at the first error. Errors of LoadPlugins (core/plugin_loader.h).
 absl::Status RegisterAllPlugins(const std::vector<std::string>& paths, Registry& registry);
 
 }  // namespace voxconv

@@ -62,7 +62,7 @@ po::options_description AbOptions() {
   return options;
 }
 
-absl::StatusOr<ab::LayerShape> ParseLayer(const po::variables_map& values) {
+absl::StatusOr<ab::LayerShape> ParseLayerShape(const po::variables_map& values) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   ab::LayerShape shape;
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.kind, ParseConvKind(text("kind")));
@@ -100,7 +100,7 @@ absl::Status CheckApplicable(const po::variables_map& values) {
 absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Request& request,
                                   Session& session) {
   if (values.count("network") == 0) {
-    VOXCONV_ASSIGN_OR_RETURN(const ab::LayerShape shape, ParseLayer(values));
+    VOXCONV_ASSIGN_OR_RETURN(const ab::LayerShape shape, ParseLayerShape(values));
     return ab::MakeLayerWork(request, shape, session.registry(), session.Context());
   }
   const ab::NetworkShape shape{values["network"].as<std::string>(), values["width"].as<double>()};
@@ -109,7 +109,7 @@ absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Req
 
 absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& values,
                                                      const char* name, const VoxelizedCloud& cloud,
-                                                     DType dtype, Session& session) {
+                                                     Precision precision, Session& session) {
   if (values.count("network") == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, ": a plan has no meaning without --network"));
@@ -119,21 +119,21 @@ absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& va
   return LoadPlan(std::string(path),
                   {.network = values["network"].as<std::string>(),
                    .width = values["width"].as<double>(),
-                   .dtype = dtype,
+                   .precision = precision,
                    .cloud = cloud,
                    .backend = session.backend()},
                   session.registry());
 }
 
 absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values, const char* name,
-                                                 const VoxelizedCloud& cloud, DType dtype,
+                                                 const VoxelizedCloud& cloud, Precision precision,
                                                  Session& session) {
   if (values.count(name) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " is missing: a preset or MAPPING/DATAFLOW is needed"));
   }
   if (absl::StartsWith(values[name].as<std::string>(), kPlanPrefix)) {
-    return ParsePlanSide(values, name, cloud, dtype, session);
+    return ParsePlanSide(values, name, cloud, precision, session);
   }
   absl::StatusOr<measure::Configuration> configuration =
       measure::ResolveConfig(values[name].as<std::string>(), session.registry());
@@ -223,15 +223,16 @@ absl::Status RunAb(const std::vector<std::string>& args) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
-  VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, dtype, *session));
-  VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, dtype, *session));
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
+                           ParsePrecision(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, precision, *session));
+  VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, precision, *session));
   const ab::Request request{.a = a,
                             .b = b,
                             .cloud = cloud,
                             .rebuild_maps = values["rebuild-maps"].as<bool>(),
-                            .dtype_a = dtype,
-                            .dtype_b = dtype,
+                            .precision_a = precision,
+                            .precision_b = precision,
                             .seed = values["seed"].as<uint64_t>()};
 
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));

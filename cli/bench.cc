@@ -1,4 +1,5 @@
 // `voxconv bench`: Google Benchmark over everything that is registered.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -11,7 +12,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "benchmark/benchmark.h"
-#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
@@ -21,6 +21,7 @@
 #include "measure/bench/device_benchmarks.h"
 #include "measure/bench/run_benchmarks.h"
 #include "measure/build_info.h"
+#include "measure/defaults.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
 #include "networks/models.h"
@@ -109,8 +110,9 @@ absl::Status CheckInput(const std::string& input, const LoadOptions& load) {
 
 // Specs as given, checked, or all variants of the family.
 template <typename Plugin>
-absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& family) {
-  if (given.empty()) return family.Variants();
+absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& family,
+                              BackendKind backend) {
+  if (given.empty()) return family.Variants(backend);
   Strings specs;
   for (const std::string& spec : given) {
     VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(spec));
@@ -124,24 +126,25 @@ struct Request {
   Strings inputs, mappings, dataflows, output_coords;
   std::vector<bench::Channels> channels;
   std::vector<int> threads;
-  std::vector<DType> dtypes;
+  std::vector<Precision> precisions;
   LoadOptions load;
 };
 
-absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry) {
+absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry,
+                                     BackendKind backend) {
   Request request;
   VOXCONV_ASSIGN_OR_RETURN(request.mappings,
-                           Specs(values["mapping"].as<Strings>(), registry.mappings()));
+                           Specs(values["mapping"].as<Strings>(), registry.mappings(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
-                           Specs(values["dataflow"].as<Strings>(), registry.dataflows()));
-  VOXCONV_ASSIGN_OR_RETURN(request.output_coords,
-                           Specs(values["output-coords"].as<Strings>(), registry.output_coords()));
+                           Specs(values["dataflow"].as<Strings>(), registry.dataflows(), backend));
+  VOXCONV_ASSIGN_OR_RETURN(request.output_coords, Specs(values["output-coords"].as<Strings>(),
+                                                        registry.output_coords(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.threads, ParseThreads(values["threads"].as<std::string>()));
   for (const std::string& text : values["channels"].as<Strings>()) {
     VOXCONV_ASSIGN_OR_RETURN(request.channels.emplace_back(), ParseChannels(text));
   }
   for (const std::string& text : values["dtype"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(request.dtypes.emplace_back(), ParseDType(text));
+    VOXCONV_ASSIGN_OR_RETURN(request.precisions.emplace_back(), ParsePrecision(text));
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
@@ -171,31 +174,58 @@ void RegisterCpu(const Request& request, const Registry& registry,
   }
 }
 
-void RegisterCuda(const Request& request, int device, const Registry& registry,
-                  const std::shared_ptr<bench::GateFailures>& failures) {
+// No dataflow, and one of the request's for each way to read a map of kernel 3 among them, with the
+// first channels and dtype that it supports.
+absl::StatusOr<std::vector<bench::MapReader>> MapReaders(const Request& request,
+                                                         const Registry& registry,
+                                                         BackendKind backend) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
+  std::vector<bench::MapReader> readers = {{}};
+  std::vector<std::pair<std::string, MapNeed>> known;  // with the plugin whose layout it is
+  for (const std::string& spec : request.dataflows) {
+    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, registry.dataflows().Create(spec, backend));
+    VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
+    for (const Precision precision : request.precisions) {
+      for (const bench::Channels& channels : request.channels) {
+        const ConvShape shape = ShapeOfLayer(geometry, channels.in, channels.out, precision);
+        if (!dataflow->Supports(Pass::kForward, shape).ok) continue;
+        const MapNeed need = dataflow->NeededMap(Pass::kForward, shape);
+        const std::pair key(need.layout.empty() ? "" : parsed.name, need);
+        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+        known.push_back(key);
+        readers.push_back({spec, channels, precision});
+      }
+    }
+  }
+  return readers;
+}
+
+absl::Status RegisterCuda(const Request& request, int device, const Registry& registry,
+                          const std::shared_ptr<bench::GateFailures>& failures) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<bench::MapReader> readers,
+                           MapReaders(request, registry, BackendKind::kCuda));
   bool first = true;
   for (const std::string& input : request.inputs) {
     const auto scenario =
         std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
-    if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.dtypes);
+    if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.precisions);
     for (const std::string& spec : request.mappings) {
-      for (const MaskOrder order :
-           {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray, MaskOrder::kRarest}) {
-        bench::AddDeviceMapBenchmark(spec, {.layout = MapLayout::kMaskSorted, .mask_order = order},
-                                     scenario, failures);
+      for (const bench::MapReader& reader : readers) {
+        bench::AddDeviceMapBenchmark(spec, reader, scenario, failures);
       }
       for (const std::string& coords : request.output_coords) {
         bench::AddDeviceStridedBenchmark(spec, coords, scenario);
       }
     }
-    for (const DType dtype : request.dtypes) {
+    for (const Precision precision : request.precisions) {
       for (const bench::Channels& shape : request.channels) {
         for (const std::string& spec : request.dataflows) {
-          bench::AddDeviceConvBenchmark(spec, shape, dtype, scenario, failures);
+          bench::AddDeviceConvBenchmark(spec, shape, precision, scenario, failures);
         }
       }
     }
   }
+  return absl::OkStatus();
 }
 
 // Every network with every configuration and dtype, maps built anew and kept, and if asked for as a
@@ -206,18 +236,19 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
                                                               const Registry& registry) {
   Strings names = values["config"].as<Strings>();
   if (names.empty()) {
-    const LayerChoice choice = DefaultLayerChoice(backend);
+    VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+    VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, defaults.LayersOn(backend));
     names = {absl::StrCat(choice.mapping, "/", choice.dataflow, "/", choice.output_coords)};
   }
-  const std::vector<DType> dtypes =
-      backend == BackendKind::kCpu ? std::vector{DType::kF32} : request.dtypes;
+  const std::vector<Precision> precisions =
+      backend == BackendKind::kCpu ? std::vector{Precision::kF32} : request.precisions;
   std::vector<bench::NetworkSpec> specs;
   for (const std::string& network : values["network"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
     for (const std::string& name : names) {
       VOXCONV_ASSIGN_OR_RETURN(const auto configuration, measure::ResolveConfig(name, registry));
-      for (const DType dtype : dtypes) {
-        bench::NetworkSpec spec{network, name, configuration, dtype};
+      for (const Precision precision : precisions) {
+        bench::NetworkSpec spec{network, name, configuration, precision};
         spec.parallel_maps = !values["serial-maps"].as<bool>();
         specs.push_back(spec);
         spec.keep_maps = true;
@@ -263,9 +294,9 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
 
 absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
-  VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry, kind));
   VOXCONV_RETURN_IF_ERROR(CheckApplicable(values, kind));
   if (kind == BackendKind::kCpu) {
     for (const int threads : request.threads) VOXCONV_RETURN_IF_ERROR(CheckThreads(threads));
@@ -280,7 +311,7 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
   if (kind == BackendKind::kCpu) {
     RegisterCpu(request, registry, failures);
   } else {
-    RegisterCuda(request, choice.device, registry, failures);
+    VOXCONV_RETURN_IF_ERROR(RegisterCuda(request, choice.device, registry, failures));
   }
   return RegisterNetworks(values, choice, request, registry, failures);
 }

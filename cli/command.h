@@ -10,8 +10,8 @@
 
 namespace voxconv::cli {
 
-// A command prints its result to standard output and returns an error instead of printing it: the
-// program prints that as one line and exits with 1 (with 2 where the command is unknown).
+// A command prints its result to standard output. It returns an error and does not print it. The
+// program prints the error as one line and exits with 1, or with 2 if the command is unknown.
 struct Command {
   const char* name;
   const char* summary;

@@ -13,6 +13,7 @@
 #include "io/convention.h"
 #include "io/file_bytes.h"
 #include "io/kernel_map_file.h"
+#include "measure/defaults.h"
 
 namespace voxconv::cli {
 namespace {
@@ -47,7 +48,7 @@ po::options_description LayerOptions() {
   return options;
 }
 
-absl::StatusOr<LayerArguments> ParseLayer(const po::variables_map& values) {
+absl::StatusOr<LayerArguments> ParseLayerArguments(const po::variables_map& values) {
   LayerArguments layer;
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   VOXCONV_ASSIGN_OR_RETURN(layer.kind, ParseConvKind(text("kind")));
@@ -147,8 +148,8 @@ absl::StatusOr<CoordinateSetPtr> OutputSet(const NpzArrays& arrays, Convention c
 // The map's arrays, offsets in the convention's order.
 absl::Status AppendMap(const KernelMap& map, const std::vector<int>& order,
                        const ExecutionContext& context, NpzArrays& arrays) {
-  VOXCONV_ASSIGN_OR_RETURN(const auto in, CopyToHost(map.As<PairList>().in, context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(map.As<PairList>().out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto in, CopyToHost(map.pairs().in.array(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(map.pairs().out.array(), context));
   std::vector<int32_t> ordered_in, ordered_out;
   std::vector<int64_t> offset_ptr = {0};
   for (int k : order) {
@@ -187,16 +188,17 @@ absl::Status CheckFiles(const po::variables_map& values) {
 absl::Status Convolve(const po::variables_map& values, Session& session) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   const ExecutionContext context = session.Context();
+  const BackendKind backend = session.backend().kind();
   VOXCONV_RETURN_IF_ERROR(CheckFiles(values));
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
-  VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayer(values));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayerArguments(values));
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));
   VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
-                           session.registry().mappings().Create(text("mapping")));
+                           session.registry().mappings().Create(text("mapping"), backend));
   VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
-                           session.registry().dataflows().Create(text("dataflow")));
-  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
-                           session.registry().output_coords().Create(text("output-coords")));
+                           session.registry().dataflows().Create(text("dataflow"), backend));
+  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords, session.registry().output_coords().Create(
+                                                         text("output-coords"), backend));
 
   VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in")));
   VOXCONV_ASSIGN_OR_RETURN(
@@ -218,10 +220,11 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, OutputSet(arrays, convention, geometry, inputs,
                                                                *output_coords, context));
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           BuildKernelMap(*mapping, {*inputs, *outputs, geometry}, {}, context));
+                           QueryPairs(*mapping, {*inputs, *outputs, geometry}, context));
   Workspace workspace;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor result, RunConvolution(*dataflow, map, features.view(),
-                                                         weight_tensor.view(), workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor result,
+                           RunConvolution(*dataflow, map, features.view(), weight_tensor.view(),
+                                          Precision::kF32, workspace, context));
   if (bias.has_value()) {
     VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().ScaleShift(
         result.view(), nullptr, bias->data(), false, result.view(), context));
@@ -250,6 +253,8 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
 }  // namespace
 
 absl::Status RunConv(const std::vector<std::string>& args) {
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  const LayerChoice& layer = defaults.single_layer;
   po::options_description options = LayerOptions();
   options.add_options()  //
       ("in", po::value<std::string>()->required(),
@@ -257,11 +262,11 @@ absl::Status RunConv(const std::vector<std::string>& args) {
        "inverse also needs out_coords")  //
       ("out", po::value<std::string>()->required(),
        "OUT.npz: gets out_coords, out_features, map_in, map_out, map_offset_ptr")  //
-      ("mapping", po::value<std::string>()->default_value("sorted_search"),
+      ("mapping", po::value<std::string>()->default_value(layer.mapping),
        "spec of the mapping")  //
-      ("dataflow", po::value<std::string>()->default_value("fetch_on_demand"),
+      ("dataflow", po::value<std::string>()->default_value(layer.dataflow),
        "spec of the dataflow")  //
-      ("output-coords", po::value<std::string>()->default_value("sort_unique"),
+      ("output-coords", po::value<std::string>()->default_value(layer.output_coords),
        "spec of the output coordinates")  //
       ("save-map", po::value<std::string>(),
        "also write the kernel map and its coordinates to this .npz file");

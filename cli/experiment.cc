@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/session.h"
+#include "core/status_macros.h"
 #include "experiments/runner/cells.h"
 #include "experiments/runner/definition.h"
 #include "experiments/runner/hardware.h"
@@ -276,8 +277,7 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
   absl::StatusOr<experiment::Tally> tally =
       experiment::RunExperiment(definition, cells, options, session.registry(), session.Context());
   if (!tally.ok()) {
-    return absl::Status(tally.status().code(),
-                        absl::StrCat(definition.name, ": ", tally.status().message()));
+    return StatusAt(definition.name, tally.status());
   }
   std::cout << tally->measured << " cells measured, " << tally->refused << " refused, "
             << tally->failed << " failed, " << tally->finished_before

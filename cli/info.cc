@@ -9,6 +9,7 @@
 #include "cli/input_options.h"
 #include "core/convolution.h"
 #include "io/kernel_map_file.h"
+#include "measure/defaults.h"
 
 namespace voxconv::cli {
 namespace {
@@ -29,11 +30,10 @@ void PrintHistogram(const std::vector<int64_t>& histogram, int64_t rows) {
       rows == 0 ? 0.0 : static_cast<double>(pairs) / static_cast<double>(rows));
 }
 
-// Pairs of each output row.
+// How many output rows have so many pairs, by the number of pairs. `map` holds pairs.
 absl::StatusOr<std::vector<int64_t>> NeighbourHistogram(const KernelMap& map,
                                                         const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, context.backend->ConvertKernelMap(map, {}, context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(pairs.As<PairList>().out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(map.pairs().out.array(), context));
   std::vector<int32_t> count(map.num_outputs(), 0);
   for (int32_t row : out) ++count[row];
   std::vector<int64_t> histogram(map.num_offsets() + 1, 0);
@@ -63,8 +63,7 @@ absl::Status PrintCloud(const VoxelizedCloud& cloud, const Mapping& mapping, Ses
                                cells == 0 ? 0.0 : static_cast<double>(set->size()) / cells, cells);
 
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           BuildKernelMap(mapping, {*set, *set, geometry}, {}, context));
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryPairs(mapping, {*set, *set, geometry}, context));
   VOXCONV_ASSIGN_OR_RETURN(const auto histogram, NeighbourHistogram(map, context));
   PrintHistogram(histogram, set->size());
   PrintOffsets(map);
@@ -98,7 +97,9 @@ absl::Status CheckMapOptions(const po::variables_map& values) {
 
 absl::Status RunInfo(const std::vector<std::string>& args) {
   po::options_description options = InputOptions();
-  options.add_options()("mapping", po::value<std::string>()->default_value("sorted_search"),
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  options.add_options()("mapping",
+                        po::value<std::string>()->default_value(defaults.single_layer.mapping),
                         "spec of the mapping that finds the neighbours");
   options.add(SessionOptions());
   po::positional_options_description positional;
@@ -111,8 +112,9 @@ absl::Status RunInfo(const std::vector<std::string>& args) {
     VOXCONV_RETURN_IF_ERROR(CheckMapOptions(values));
     return PrintMap(values["input"].as<std::string>(), session->Context());
   }
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, session->registry().mappings().Create(
-                                                   values["mapping"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const auto mapping, session->registry().mappings().Create(values["mapping"].as<std::string>(),
+                                                                session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   return PrintCloud(cloud, *mapping, *session);
 }

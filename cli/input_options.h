@@ -20,7 +20,7 @@ po::options_description InputOptions();
 absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values);
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values);
 
-// Refuses --rule where it is given and the layer has none.
+// An error if --rule is given and the layer has no rule.
 absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind);
 
 }  // namespace voxconv::cli

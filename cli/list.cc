@@ -31,7 +31,7 @@ Json SupportJson(const Support& support) {
 
 // What the default instance of a plugin supports, kind by kind or dtype by dtype.
 template <typename Plugin>
-Json GeometrySupport(const Plugin& plugin, BackendKind backend) {
+Json GeometrySupport(const Plugin& plugin) {
   Json support = Json::object();
   for (ConvKind kind :
        {ConvKind::kSubmanifold, ConvKind::kStrided, ConvKind::kInverse, ConvKind::kTransposed}) {
@@ -45,21 +45,20 @@ Json GeometrySupport(const Plugin& plugin, BackendKind backend) {
       params.input_tensor_stride = {2, 2, 2};
     }
     support[std::string(ToString(kind))] =
-        SupportJson(plugin.Supports(*ConvGeometry::Create(params), backend));
+        SupportJson(plugin.Supports(*ConvGeometry::Create(params)));
   }
   return support;
 }
 
-Json SupportOf(const Mapping& plugin, BackendKind backend) {
-  return GeometrySupport(plugin, backend);
-}
-Json SupportOf(const OutputCoords& plugin, BackendKind backend) {
-  return GeometrySupport(plugin, backend);
-}
-Json SupportOf(const Dataflow& plugin, BackendKind backend) {
+Json SupportOf(const Mapping& plugin) { return GeometrySupport(plugin); }
+Json SupportOf(const OutputCoords& plugin) { return GeometrySupport(plugin); }
+Json SupportOf(const Dataflow& plugin) {
   Json support = Json::object();
-  for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
-    support[std::string(ToString(dtype))] = SupportJson(plugin.Supports({16, 16, dtype}, backend));
+  for (Precision precision :
+       {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    support[std::string(ToString(precision))] =
+        SupportJson(plugin.Supports(Pass::kForward, {16, 16, /*num_offsets=*/27, /*symmetric=*/true,
+                                                     ConvTypes::Of(precision)}));
   }
   return support;
 }
@@ -86,8 +85,8 @@ Json FamilyJson(const PluginFamily<Plugin>& family, BackendKind backend) {
                    {"options", OptionsJson(entry.description.options)}};
     const absl::StatusOr<Json> support =
         WithoutExceptions([&, &name = name]() -> absl::StatusOr<Json> {
-          VOXCONV_ASSIGN_OR_RETURN(const auto instance, family.Create(name));
-          return SupportOf(*instance, backend);
+          VOXCONV_ASSIGN_OR_RETURN(const auto instance, family.Create(name, backend));
+          return SupportOf(*instance);
         });
     plugin[support.ok() ? "supports" : "unavailable"] =
         support.ok() ? *support : Json(std::string(support.status().message()));

@@ -1,4 +1,4 @@
-// Files that a command writes are none that it reads.
+// Checks that a command does not write a file that it reads.
 #ifndef VOXCONV_CLI_OUTPUT_PATH_H_
 #define VOXCONV_CLI_OUTPUT_PATH_H_
 
@@ -16,13 +16,13 @@ struct NamedPath {
   std::string path;
 };
 
-// Refuses an output that is an input or another output, also by another name: one of them would be
-// lost.
+// An error if an output is the same file as an input or another output, under any name. One of them
+// would be lost.
 absl::Status CheckOutputs(const std::vector<NamedPath>& inputs,
                           const std::vector<NamedPath>& outputs);
 
-// Those of the options `names` that are given, a repeated one several times; plan:FILE counts as
-// FILE.
+// The paths of those options of `names` that are given. A repeated option has several paths. For
+// plan:FILE, the path is FILE.
 std::vector<NamedPath> GivenPaths(const po::variables_map& values,
                                   const std::vector<std::string>& names);
 

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
 
 namespace voxconv::cli {
 
@@ -11,25 +12,22 @@ measure::PlanKey KeyOf(const PlanUse& use) {
           .device = use.backend.DeviceName(),
           .network = use.network,
           .width = use.width,
-          .dtype = use.dtype,
+          .precision = use.precision,
           .input = measure::Classify(measure::MeasureDensity(use.cloud.coords))};
 }
 
 absl::StatusOr<measure::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
                                                 const Registry& registry) {
-  const auto in_file = [&](const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-  };
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<measure::TunedPlan> plans, measure::ReadPlans(path));
   const measure::PlanKey key = KeyOf(use);
   const absl::StatusOr<measure::FoundPlan> found = measure::FindPlan(plans, key);
-  if (!found.ok()) return in_file(found.status());
+  if (!found.ok()) return StatusAt(path, found.status());
   if (found->other_input_class) {
     std::cout << path << ": tuned for " << measure::ToString(found->plan->key.input)
               << "; this input has " << measure::ToString(key.input) << "\n";
   }
   const auto resolved = measure::Resolve(measure::ToConfiguration(*found->plan), registry);
-  if (!resolved.ok()) return in_file(resolved.status());
+  if (!resolved.ok()) return StatusAt(path, resolved.status());
   return resolved;
 }
 

@@ -19,7 +19,7 @@ inline constexpr char kPlanPrefix[] = "plan:";
 struct PlanUse {
   std::string network;
   double width = 1;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   const VoxelizedCloud& cloud;
   const Backend& backend;
 };

@@ -5,11 +5,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "backends/cpu/cpu_backend.h"
-#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
+#include "measure/defaults.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
 #include "measure/result_line.h"
@@ -162,8 +162,9 @@ measure::Json ResultJson(const po::variables_map& values, const measure::Configu
 
 // --plan, or --preset, or --mapping, --dataflow and --output-coords together.
 absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_map& values,
-                                                          const VoxelizedCloud& cloud, DType dtype,
-                                                          Session& session) {
+                                                          const measure::Defaults& defaults,
+                                                          const VoxelizedCloud& cloud,
+                                                          Precision precision, Session& session) {
   const Registry& registry = session.registry();
   for (const char* whole : {"plan", "preset"}) {
     if (values.count(whole) == 0) continue;
@@ -177,7 +178,7 @@ absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_ma
     return LoadPlan(values["plan"].as<std::string>(),
                     {.network = values["network"].as<std::string>(),
                      .width = values["width"].as<double>(),
-                     .dtype = dtype,
+                     .precision = precision,
                      .cloud = cloud,
                      .backend = session.backend()},
                     registry);
@@ -186,7 +187,7 @@ absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_ma
     return measure::ResolveConfig(values["preset"].as<std::string>(), registry);
   }
   measure::Configuration configuration;
-  configuration.choice = DefaultLayerChoice(session.backend().kind());
+  VOXCONV_ASSIGN_OR_RETURN(configuration.choice, defaults.LayersOn(session.backend().kind()));
   for (const auto& [name, spec] :
        {std::pair("mapping", &configuration.choice.mapping),
         std::pair("dataflow", &configuration.choice.dataflow),
@@ -219,7 +220,7 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
   return graph;
 }
 
-po::options_description NetworkOptions() {
+po::options_description RunNetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
@@ -237,9 +238,9 @@ po::options_description NetworkOptions() {
   return options;
 }
 
-po::options_description ConfigurationOptions() {
-  const LayerChoice cpu = DefaultLayerChoice(BackendKind::kCpu);
-  const LayerChoice cuda = DefaultLayerChoice(BackendKind::kCuda);
+absl::StatusOr<po::options_description> ConfigurationOptions(const measure::Defaults& defaults) {
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice cpu, defaults.LayersOn(BackendKind::kCpu));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice cuda, defaults.LayersOn(BackendKind::kCuda));
   const auto spec_of = [](const char* what, const std::string& on_cpu, const std::string& on_cuda) {
     return absl::StrCat("spec of the ", what, "; default on the CPU ", on_cpu, ", on CUDA ",
                         on_cuda);
@@ -284,17 +285,15 @@ absl::StatusOr<int> ParseFrames(const po::variables_map& values, BackendKind bac
 
 // The stage times of one profiled run, and what takes a wait for the device from one before it: the
 // pairs of maps and what dataflows count by them.
-absl::StatusOr<measure::FrameTime> RunProfiled(NetworkRunner& runner,
-                                               const CoordinateSetPtr& coordinates,
-                                               const TensorView& features,
+absl::StatusOr<measure::FrameTime> RunProfiled(NetworkRunner& runner, const SparseTensorView& input,
                                                const ExecutionContext& context, RunResult& result) {
-  if (context.backend->kind() == BackendKind::kCpu) {
-    return measure::TimeFrame(runner, coordinates, features, context, result);
+  if (!context.backend->asynchronous()) {
+    return measure::TimeFrame(runner, input, context, result);
   }
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult counted, runner.Run(coordinates, features));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult counted, runner.Run(input));
   runner.set_count_pairs(false);
   VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
-                           measure::TimeFrame(runner, coordinates, features, context, result));
+                           measure::TimeFrame(runner, input, context, result));
   for (size_t i = 0; i < result.report.layers.size(); ++i) {
     const LayerReport& from = counted.report.layers[i];
     LayerReport& to = result.report.layers[i];
@@ -307,16 +306,15 @@ absl::StatusOr<measure::FrameTime> RunProfiled(NetworkRunner& runner,
 }
 
 // Without stage times, after a frame to warm up.
-absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                                  const TensorView& features, const ExecutionContext& context,
-                                  int count) {
+absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const SparseTensorView& input,
+                                  const ExecutionContext& context, int count) {
   runner.set_profile_stages(false);
   std::vector<double> wall, queued;
   RunResult result;
   Frames frames{.count = count};
   for (int i = 0; i <= count; ++i) {
     VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
-                             measure::TimeFrame(runner, coordinates, features, context, result));
+                             measure::TimeFrame(runner, input, context, result));
     if (i == 0) continue;
     wall.push_back(time.wall_ms);
     queued.push_back(time.queued_ms);
@@ -346,14 +344,13 @@ absl::Status CheckGraph(const po::variables_map& values, BackendKind backend, in
 }
 
 // Once the first replay has given what a run gives.
-absl::Status TimeReplays(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                         const TensorView& features, const ExecutionContext& context,
-                         Frames& frames) {
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult expected, runner.Run(coordinates, features));
-  VOXCONV_ASSIGN_OR_RETURN(const auto frame, runner.Record(coordinates, features));
+absl::Status TimeReplays(NetworkRunner& runner, const SparseTensorView& input,
+                         const ExecutionContext& context, Frames& frames) {
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult expected, runner.Run(input));
+  VOXCONV_ASSIGN_OR_RETURN(const auto frame, runner.Record(input));
   VOXCONV_RETURN_IF_ERROR(frame->Replay());
-  VOXCONV_RETURN_IF_ERROR(
-      measure::CheckReplay(runner, frame->result().features, expected.features, context));
+  VOXCONV_RETURN_IF_ERROR(measure::CheckReplay(runner, frame->result().output.features(),
+                                               expected.output.features(), context));
   std::vector<double> wall, queued;
   for (int i = 0; i < frames.count; ++i) {
     VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time, measure::TimeReplay(*frame, context));
@@ -365,12 +362,14 @@ absl::Status TimeReplays(NetworkRunner& runner, const CoordinateSetPtr& coordina
   return absl::OkStatus();
 }
 
-absl::Status RunNetwork(const po::variables_map& values, Session& session) {
-  VOXCONV_ASSIGN_OR_RETURN(const DType dtype, ParseDType(values["dtype"].as<std::string>()));
+absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
+                        Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
+                           ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const measure::Configuration configuration,
-                           ParseConfiguration(values, cloud, dtype, session));
+                           ParseConfiguration(values, defaults, cloud, precision, session));
   if (values["warmup"].as<int>() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
@@ -379,7 +378,7 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
   VOXCONV_RETURN_IF_ERROR(CheckGraph(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
   RunConfig config{.planner = measure::MakePlanner(configuration),
-                   .dtype = dtype,
+                   .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
                    .keep_maps = values["keep-maps"].as<bool>(),
                    .parallel_maps = !values["serial-maps"].as<bool>()};
@@ -388,26 +387,24 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
 
   const ExecutionContext context = session.Context();
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr coordinates, MakeCoordinates(cloud, context));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor features,
-                           Tensor::FromHost(FeaturesWithChannels(cloud, in_channels), cloud.size(),
-                                            in_channels, context));
+  VOXCONV_ASSIGN_OR_RETURN(const SparseTensor tensor,
+                           MakeSparseTensor(cloud, in_channels, context));
+  const SparseTensorView input = tensor.view();
   std::cout << values["network"].as<std::string>() << " on " << values["input"].as<std::string>()
             << ": " << cloud.size() << " voxels of " << cloud.points << " points (" << cloud.dropped
             << " dropped); " << session.backend().DeviceName() << "\n";
   for (int i = 0; i < values["warmup"].as<int>(); ++i) {
-    VOXCONV_RETURN_IF_ERROR(runner->Run(coordinates, features.view()).status());
+    VOXCONV_RETURN_IF_ERROR(runner->Run(input).status());
   }
   RunResult result;
   VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime profiled,
-                           RunProfiled(*runner, coordinates, features.view(), context, result));
+                           RunProfiled(*runner, input, context, result));
   Frames frames{.wall_ms = profiled.wall_ms};
   if (num_frames > 0) {
-    VOXCONV_ASSIGN_OR_RETURN(
-        frames, TimeFrames(*runner, coordinates, features.view(), context, num_frames));
+    VOXCONV_ASSIGN_OR_RETURN(frames, TimeFrames(*runner, input, context, num_frames));
   }
   if (values["graph"].as<bool>()) {
-    VOXCONV_RETURN_IF_ERROR(TimeReplays(*runner, coordinates, features.view(), context, frames));
+    VOXCONV_RETURN_IF_ERROR(TimeReplays(*runner, input, context, frames));
   }
 
   PrintLayerTable(result.report);
@@ -422,8 +419,11 @@ absl::Status RunNetwork(const po::variables_map& values, Session& session) {
 }  // namespace
 
 absl::Status RunRun(const std::vector<std::string>& args) {
-  po::options_description options = NetworkOptions();
-  options.add(ConfigurationOptions()).add(InputOptions()).add(SessionOptions());
+  po::options_description options = RunNetworkOptions();
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(const po::options_description configuration,
+                           ConfigurationOptions(defaults));
+  options.add(configuration).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("run --input FILE|scene:NAME [OPTIONS]", options, {}, args));
@@ -433,7 +433,7 @@ absl::Status RunRun(const std::vector<std::string>& args) {
     VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  return RunNetwork(values, *session);
+  return RunNetwork(values, defaults, *session);
 }
 
 }  // namespace voxconv::cli

@@ -17,8 +17,8 @@ namespace voxconv::cli {
 
 namespace po = boost::program_options;
 
-// Thrown words become a status. `--help` prints the options and gives kCancelled, which the program
-// turns into exit code 0.
+// Parses the command line. Exceptions of the parser become a status. `--help` prints the options
+// and gives kCancelled, for which the program exits with 0.
 absl::StatusOr<po::variables_map> ParseArguments(
     const std::string& usage, const po::options_description& options,
     const po::positional_options_description& positional, const std::vector<std::string>& args);
@@ -42,11 +42,12 @@ class Session {
   std::unique_ptr<Backend> backend_;
 };
 
-// Refuses more CPU threads than there are cores: TBB would use fewer, and results would name a
-// number that was not there.
+// An error if there are more CPU threads than cores. TBB would use fewer, and results would name a
+// wrong number.
 absl::Status CheckThreads(int threads);
 
-// Long work: a line that overwrites itself on a terminal, nothing elsewhere.
+// Shows the progress of long work. It overwrites one line on a terminal and prints nothing
+// elsewhere.
 class Progress {
  public:
   Progress(std::string label, int64_t total);

@@ -7,14 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "builtin/default_layers.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
 #include "cli/session.h"
+#include "core/status_macros.h"
 #include "core/version.h"
 #include "io/file_bytes.h"
+#include "measure/defaults.h"
 #include "measure/interrupt.h"
 #include "measure/network_frame.h"
 #include "measure/plan_file.h"
@@ -33,7 +34,7 @@ namespace {
 using measure::Json;
 using Specs = std::vector<std::string>;
 
-po::options_description NetworkOptions() {
+po::options_description TuneNetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
@@ -75,9 +76,10 @@ po::options_description SearchOptions() {
 struct Job {
   NetworkGraph graph;
   VoxelizedCloud cloud;
-  CoordinateSetPtr coordinates;
-  Tensor features;
-  DType dtype = DType::kF32;
+  SparseTensor input;
+  Precision precision = Precision::kF32;
+  measure::Defaults defaults;
+  LayerChoice usual;  // what `run` takes on this backend
   tune::RaceOptions race;
   bool quick = false;
 };
@@ -85,8 +87,9 @@ struct Job {
 bool HasOptions(const std::string& spec) { return absl::StrContains(spec, ':'); }
 
 absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values,
-                                                 const Registry& registry) {
-  tune::Candidates candidates = tune::DefaultCandidates(registry, values["quick"].as<bool>());
+                                                 const Registry& registry, BackendKind backend) {
+  tune::Candidates candidates =
+      tune::DefaultCandidates(registry, backend, values["quick"].as<bool>());
   if (values.count("candidates") != 0) {
     const std::string path = values["candidates"].as<std::string>();
     const absl::StatusOr<std::string> text = ReadFileBytes(path);
@@ -94,27 +97,27 @@ absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values
       return absl::Status(text.status().code(),
                           absl::StrCat("--candidates ", text.status().message()));
     }
-    const auto parsed = tune::ParseCandidates(*text, registry, candidates);
-    if (!parsed.ok()) return tune::At(absl::StrCat("--candidates ", path), parsed.status());
+    const auto parsed = tune::ParseCandidates(*text, registry, backend, candidates);
+    if (!parsed.ok()) return StatusAt(absl::StrCat("--candidates ", path), parsed.status());
     candidates = *parsed;
   }
   const auto& mappings = values["mapping"].as<Specs>();
   const auto& dataflows = values["dataflow"].as<Specs>();
   const auto& output_coords = values["output-coords"].as<Specs>();
   if (!mappings.empty()) {
-    VOXCONV_ASSIGN_OR_RETURN(candidates.mappings,
-                             tune::Narrow(registry.mappings(), candidates.mappings, mappings));
+    VOXCONV_ASSIGN_OR_RETURN(candidates.mappings, tune::Narrow(registry.mappings(), backend,
+                                                               candidates.mappings, mappings));
   }
   if (!dataflows.empty()) {
-    VOXCONV_ASSIGN_OR_RETURN(candidates.dataflows,
-                             tune::Narrow(registry.dataflows(), candidates.dataflows, dataflows));
+    VOXCONV_ASSIGN_OR_RETURN(candidates.dataflows, tune::Narrow(registry.dataflows(), backend,
+                                                                candidates.dataflows, dataflows));
     // Whoever names options wants these and no others.
     if (std::all_of(dataflows.begin(), dataflows.end(), HasOptions)) candidates.grids.clear();
   }
   if (!output_coords.empty()) {
     VOXCONV_ASSIGN_OR_RETURN(
         candidates.output_coords,
-        tune::Narrow(registry.output_coords(), candidates.output_coords, output_coords));
+        tune::Narrow(registry.output_coords(), backend, candidates.output_coords, output_coords));
   }
   return candidates;
 }
@@ -124,7 +127,7 @@ absl::StatusOr<Job> MakeJob(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(job.graph, MakeModel(values["network"].as<std::string>(),
                                                 {.width = values["width"].as<double>()}));
   InitializeParameters(job.graph, values["seed"].as<uint64_t>());
-  VOXCONV_ASSIGN_OR_RETURN(job.dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(job.precision, ParsePrecision(values["dtype"].as<std::string>()));
   job.quick = values["quick"].as<bool>();
   job.race.repeats = values["repeats"].as<int>();
   if (job.race.repeats < 1 || job.race.repeats > 1000) {
@@ -134,11 +137,10 @@ absl::StatusOr<Job> MakeJob(const po::variables_map& values, Session& session) {
   if (job.quick && values["repeats"].defaulted()) job.race.repeats = 3;
   VOXCONV_ASSIGN_OR_RETURN(job.cloud, LoadInput(values));
   if (job.cloud.size() == 0) return absl::InvalidArgumentError("--input: has no voxel to time");
-  const ExecutionContext context = session.Context();
-  VOXCONV_ASSIGN_OR_RETURN(job.coordinates, MakeCoordinates(job.cloud, context));
-  const int64_t channels = job.graph.in_channels();
-  VOXCONV_ASSIGN_OR_RETURN(job.features, Tensor::FromHost(FeaturesWithChannels(job.cloud, channels),
-                                                          job.cloud.size(), channels, context));
+  VOXCONV_ASSIGN_OR_RETURN(job.input,
+                           MakeSparseTensor(job.cloud, job.graph.in_channels(), session.Context()));
+  VOXCONV_ASSIGN_OR_RETURN(job.defaults, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(job.usual, job.defaults.LayersOn(session.backend().kind()));
   return job;
 }
 
@@ -146,10 +148,9 @@ tune::NetworkSetup MakeNetworkSetup(const po::variables_map& values, const Job& 
                                     Session& session) {
   return {.graph = job.graph,
           .registry = session.registry(),
-          .coordinates = job.coordinates,
-          .features = job.features,
+          .input = job.input,
           .config = {.planner = nullptr,
-                     .dtype = job.dtype,
+                     .precision = job.precision,
                      .fold_batch_norm = values["fold-batch-norm"].as<bool>()},
           .context = session.Context(),
           .stopwatch = tune::WallStopwatch(session.Context()),
@@ -171,8 +172,7 @@ void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
 // this dtype yet is no reason to lose the plan.
 Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
               tune::SearchResult& result) {
-  const tune::TrustedSpecs trusted;
-  const LayerChoice base = {trusted.mapping, trusted.dataflow, trusted.output_coords};
+  const LayerChoice& base = job.defaults.trusted;
   const LayerChoice single = tune::BestForAll(result);
   std::vector<tune::NamedPlan> plans = {
       {absl::StrCat(base.mapping, "/", base.dataflow), std::make_shared<FixedPlanner>(base)},
@@ -184,9 +184,8 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
                      std::make_shared<FixedPlanner>(single)});
   }
   const size_t single_plan = plans.size() - 1;
-  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
-  plans.push_back({absl::StrCat("the default, ", usual.mapping, "/", usual.dataflow),
-                   std::make_shared<FixedPlanner>(usual)});
+  plans.push_back({absl::StrCat("the default, ", job.usual.mapping, "/", job.usual.dataflow),
+                   std::make_shared<FixedPlanner>(job.usual)});
   const auto times = tune::TimeNetworks(MakeNetworkSetup(values, job, session), plans);
   if (!times.ok()) {
     std::cout << "network not timed: " << times.status().message() << "\n";
@@ -204,13 +203,15 @@ absl::StatusOr<measure::TunedPlan> Measured(const po::variables_map& values, con
                                             const measure::PlanKey& key, Session& session) {
   tune::SearchSetup setup{.graph = job.graph,
                           .registry = session.registry(),
-                          .coordinates = job.coordinates,
-                          .dtype = job.dtype,
+                          .coordinates = job.input.coordinates(),
+                          .precision = job.precision,
                           .candidates = {},
                           .context = session.Context(),
                           .stopwatch = tune::WallStopwatch(session.Context()),
-                          .race = job.race};
-  VOXCONV_ASSIGN_OR_RETURN(setup.candidates, ParseCandidates(values, session.registry()));
+                          .race = job.race,
+                          .trusted = job.defaults.trusted};
+  VOXCONV_ASSIGN_OR_RETURN(setup.candidates,
+                           ParseCandidates(values, session.registry(), session.backend().kind()));
   std::optional<Progress> progress;
   setup.progress = [&](int64_t done, int64_t total) {
     if (!progress.has_value()) progress.emplace("tuning", total);
@@ -250,13 +251,16 @@ absl::StatusOr<HeuristicPlanner::Config> ParseHeuristic(const po::variables_map&
     return absl::InvalidArgumentError(
         "--dataflow and --candidates have no meaning with --search heuristic");
   }
-  const LayerChoice usual = DefaultLayerChoice(session.backend().kind());
-  HeuristicPlanner::Config config;
+  const BackendKind backend = session.backend().kind();
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice usual, defaults.LayersOn(backend));
+  HeuristicPlanner::Config config{.narrow = defaults.narrow, .wide = defaults.wide};
   VOXCONV_ASSIGN_OR_RETURN(config.mapping, OnlySpec(values, "mapping", usual.mapping));
   VOXCONV_ASSIGN_OR_RETURN(config.output_coords,
                            OnlySpec(values, "output-coords", usual.output_coords));
-  VOXCONV_RETURN_IF_ERROR(session.registry().mappings().Create(config.mapping).status());
-  VOXCONV_RETURN_IF_ERROR(session.registry().output_coords().Create(config.output_coords).status());
+  const Registry& registry = session.registry();
+  VOXCONV_RETURN_IF_ERROR(registry.mappings().Create(config.mapping, backend).status());
+  VOXCONV_RETURN_IF_ERROR(registry.output_coords().Create(config.output_coords, backend).status());
   return config;
 }
 
@@ -295,7 +299,9 @@ void AddProvenance(const po::variables_map& values, const Job& job, Session& ses
 // What is searched is looked at before the input is read.
 absl::Status CheckSearch(const po::variables_map& values, const std::string& search,
                          Session& session) {
-  if (search == "measured") return ParseCandidates(values, session.registry()).status();
+  if (search == "measured") {
+    return ParseCandidates(values, session.registry(), session.backend().kind()).status();
+  }
   if (search == "heuristic") return ParseHeuristic(values, session).status();
   return absl::InvalidArgumentError(
       absl::StrCat("--search '", search, "': allowed are measured and heuristic"));
@@ -304,7 +310,7 @@ absl::Status CheckSearch(const po::variables_map& values, const std::string& sea
 }  // namespace
 
 absl::Status RunTune(const std::vector<std::string>& args) {
-  po::options_description options = NetworkOptions();
+  po::options_description options = TuneNetworkOptions();
   options.add(SearchOptions()).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
@@ -322,10 +328,10 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   job.race.stop = [&] { return guard.interrupted(); };
   const measure::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
                                       .width = values["width"].as<double>(),
-                                      .dtype = job.dtype,
+                                      .precision = job.precision,
                                       .cloud = job.cloud,
                                       .backend = session->backend()});
-  std::cout << key.network << ", width " << key.width << ", " << ToString(job.dtype) << ", "
+  std::cout << key.network << ", width " << key.width << ", " << ToString(job.precision) << ", "
             << job.cloud.size() << " voxels (" << measure::ToString(key.input) << "); "
             << key.device << "\n"
             << std::flush;

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/session.h"
+#include "measure/defaults.h"
 #include "measure/timer.h"
 #include "networks/models.h"
 #include "verify/crash_report.h"
@@ -73,16 +74,17 @@ std::string ReproPrefix(const std::vector<std::string>& args) {
 
 // A spec as `verify` writes it; "" stays "". One that is not among the variants has no cases.
 template <typename Plugin>
-absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily<Plugin>& family) {
+absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily<Plugin>& family,
+                                     BackendKind backend) {
   if (text.empty()) return text;
   VOXCONV_ASSIGN_OR_RETURN(const std::string spec, family.Canonical(text));
-  const std::vector<std::string> variants = family.Variants();
+  const std::vector<std::string> variants = family.Variants(backend);
   if (text.find(':') == std::string::npos) return text;
   if (std::find(variants.begin(), variants.end(), spec) != variants.end()) {
     // The default variant alone is written with a colon, too.
     return spec.find(':') == std::string::npos ? absl::StrCat(spec, ":") : spec;
   }
-  VOXCONV_RETURN_IF_ERROR(family.Create(text).status());  // the factory's own words
+  VOXCONV_RETURN_IF_ERROR(family.Create(text, backend).status());  // the factory's own words
   return absl::InvalidArgumentError(absl::StrCat(
       family.family(), " '", spec, "' is none of the variants that verify runs; these are ",
       absl::StrJoin(variants, " ")));
@@ -93,7 +95,7 @@ po::options_description VerifyOptions() {
   options.add_options()  //
       ("mapping", po::value<std::string>()->default_value(""),
        "run the cases of this mapping alone; a name stands for all variants, a spec such as "
-       "hash:variant=cuckoo for one, and hash: for the default one")  //
+       "NAME:OPTION=VALUE for one, and NAME: for the default one")  //
       ("dataflow", po::value<std::string>()->default_value(""),
        "run the cases of this dataflow alone; written as --mapping")  //
       ("filter", po::value<std::string>()->default_value(""),
@@ -108,7 +110,7 @@ po::options_description VerifyOptions() {
   return options;
 }
 
-po::options_description NetworkOptions() {
+po::options_description VerifyNetworkOptions() {
   po::options_description options("To verify a whole network on --input instead of the matrix");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value(""),
@@ -133,7 +135,12 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
     return absl::InvalidArgumentError(
         absl::StrCat("--crop-voxels ", request.crop_voxels, ": allowed are 1 .. ", kMaxCropVoxels));
   }
-  VOXCONV_ASSIGN_OR_RETURN(request.dtype, ParseDType(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(request.on_cpu, defaults.LayersOn(BackendKind::kCpu));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice layers,
+                           defaults.LayersOn(environment.backend->kind()));
+  request.output_coords = layers.output_coords;
+  VOXCONV_ASSIGN_OR_RETURN(request.precision, ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(request.cloud, LoadInput(values));
   const std::string& input = values["input"].as<std::string>();
   request.input =
@@ -184,12 +191,13 @@ absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
 absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_map& values,
                                                             verify::Environment& environment) {
   const Registry& registry = *environment.registry;
+  const BackendKind kind = environment.backend->kind();
   verify::Selection selection{.filter = values["filter"].as<std::string>(),
                               .quick = values["quick"].as<bool>()};
-  VOXCONV_ASSIGN_OR_RETURN(selection.mapping,
-                           Selected(values["mapping"].as<std::string>(), registry.mappings()));
-  VOXCONV_ASSIGN_OR_RETURN(selection.dataflow,
-                           Selected(values["dataflow"].as<std::string>(), registry.dataflows()));
+  VOXCONV_ASSIGN_OR_RETURN(
+      selection.mapping, Selected(values["mapping"].as<std::string>(), registry.mappings(), kind));
+  VOXCONV_ASSIGN_OR_RETURN(selection.dataflow, Selected(values["dataflow"].as<std::string>(),
+                                                        registry.dataflows(), kind));
   std::vector<verify::Case> cases;
   if (values["network"].as<std::string>().empty()) {
     VOXCONV_RETURN_IF_ERROR(CheckNoNetworkOptions(values));
@@ -231,7 +239,7 @@ absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string&
 
 absl::Status RunVerify(const std::vector<std::string>& args) {
   po::options_description options = VerifyOptions();
-  options.add(NetworkOptions()).add(InputOptions()).add(SessionOptions());
+  options.add(VerifyNetworkOptions()).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
                            ParseArguments("verify [OPTIONS]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,

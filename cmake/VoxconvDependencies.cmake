@@ -15,10 +15,19 @@ find_path(VOXCONV_OPENBLAS_INCLUDE_DIR openblas_config.h
           PATH_SUFFIXES openblas-pthread openblas-openmp openblas-serial openblas REQUIRED)
 
 set(VOXCONV_HAVE_OPEN3D OFF)
+set(VOXCONV_HAVE_OPENMP OFF)
 if(NOT VOXCONV_OPEN3D STREQUAL "OFF")
   find_package(Open3D QUIET)
   if(Open3D_FOUND)
     set(VOXCONV_HAVE_OPEN3D ON)
+    # It is the compiler's default. Said again, it would keep the precompiled headers from use.
+    get_target_property(definitions Open3D::Open3D INTERFACE_COMPILE_DEFINITIONS)
+    list(REMOVE_ITEM definitions _GLIBCXX_USE_CXX11_ABI=1)
+    set_property(TARGET Open3D::Open3D PROPERTY INTERFACE_COMPILE_DEFINITIONS ${definitions})
+    find_package(OpenMP QUIET COMPONENTS CXX)  # for hash:variant=open3d alone
+    if(OpenMP_CXX_FOUND)
+      set(VOXCONV_HAVE_OPENMP ON)
+    endif()
   elseif(VOXCONV_OPEN3D STREQUAL "ON")
     message(FATAL_ERROR "VOXCONV_OPEN3D=ON: Open3D was not found (Debian: libopen3d-dev)")
   endif()

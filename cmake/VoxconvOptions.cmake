@@ -18,8 +18,10 @@ endforeach()
 find_program(VOXCONV_CCACHE ccache)
 if(VOXCONV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # With paths relative to the source tree, the presets' builds share what they have in common.
+  # ccache asks for this sloppiness before it takes precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${VOXCONV_CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${VOXCONV_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 

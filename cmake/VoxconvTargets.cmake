@@ -4,10 +4,11 @@
 # each library exports a staging directory that holds nothing but a link to its
 # own folder, so no target ever sees the whole source tree.
 
-# voxconv_add_library(name FOLDER path SOURCES ... [PUBLIC ...] [PRIVATE ...])
-# voxconv_core becomes voxconv::core, here and in the installed package.
+# voxconv_add_library(name FOLDER path [TEXT] [UNITY] SOURCES ... [PUBLIC ...] [PRIVATE ...])
+# voxconv_core becomes voxconv::core, here and in the installed package. TEXT: a library of flags,
+# printing and files. UNITY: several sources are compiled together.
 function(voxconv_add_library name)
-  cmake_parse_arguments(ARG "" "FOLDER" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "TEXT;UNITY" "FOLDER" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   string(REGEX REPLACE "^voxconv_" "" export_name ${name})
   add_library(voxconv::${export_name} ALIAS ${name})
@@ -19,6 +20,15 @@ function(voxconv_add_library name)
   voxconv_stage_folder(${name} ${ARG_FOLDER})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC}
                         PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:voxconv_warnings>)
+  # The oracle sees no header but its own and the standard's.
+  if(ARG_UNITY OR ARG_TEXT)
+    voxconv_compile_together(${name})
+  endif()
+  if(ARG_TEXT)
+    voxconv_text_library(${name})
+  elseif(NOT ARG_FOLDER STREQUAL "reference_cpu")
+    voxconv_use_precompiled(${name} "")
+  endif()
 endfunction()
 
 function(voxconv_stage_folder name folder)
@@ -32,12 +42,13 @@ function(voxconv_stage_folder name folder)
                              $<INSTALL_INTERFACE:include/voxconv>)
 endfunction()
 
-# voxconv_add_plugin(NAME n FAMILY mapping|dataflow|output_coords REGISTER RegisterFn HEADER path.h
-#                    FOLDER path SOURCES ... [CUDA_SOURCES ...] [PRIVATE libs])
-# Adds the plugin's library and enters its register function in the generated
+# voxconv_add_plugin(NAME n FAMILY mapping|dataflow|output_coords HEADER path.h FOLDER path
+#                    REGISTER RegisterFn SOURCES ... [CUDA_REGISTER CudaFn CUDA_SOURCES ...]
+#                    [PRIVATE libs])
+# Adds the plugin's library and enters its register functions in the generated
 # list of built-in plugins (builtin/ links it); no static initialiser is involved.
 function(voxconv_add_plugin)
-  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;HEADER;FOLDER" "SOURCES;CUDA_SOURCES;PRIVATE"
+  cmake_parse_arguments(ARG "" "NAME;FAMILY;REGISTER;CUDA_REGISTER;HEADER;FOLDER" "SOURCES;CUDA_SOURCES;PRIVATE"
                         ${ARGN})
   set(target voxconv_${ARG_FAMILY}_${ARG_NAME})
   if(VOXCONV_HAVE_CUDA AND ARG_CUDA_SOURCES)
@@ -49,6 +60,9 @@ function(voxconv_add_plugin)
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_TARGETS ${target})
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_HEADERS ${ARG_HEADER})
   set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_REGISTER ${ARG_REGISTER})
+  if(VOXCONV_HAVE_CUDA AND ARG_CUDA_REGISTER)
+    set_property(GLOBAL APPEND PROPERTY VOXCONV_PLUGIN_REGISTER ${ARG_CUDA_REGISTER})
+  endif()
 endfunction()
 
 # Writes ${out} (a .cc file defining voxconv::RegisterBuiltinPlugins) from the
@@ -79,6 +93,7 @@ function(voxconv_add_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main voxconv_warnings)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_compile_definitions(${name} PRIVATE VOXCONV_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  voxconv_use_precompiled(${name} "_tests")
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME suite)
   list(APPEND ARG_LABELS ${suite})

@@ -1,7 +1,5 @@
 #include "core/backend.h"
 
-#include "absl/strings/str_cat.h"
-
 namespace voxconv {
 namespace {
 
@@ -26,11 +24,6 @@ class BranchesInTrunk final : public Branches {
 
 absl::StatusOr<std::unique_ptr<Branches>> Backend::OpenBranches(const ExecutionContext& context) {
   return std::make_unique<BranchesInTrunk>(context);
-}
-
-absl::StatusOr<std::unique_ptr<Recording>> Backend::Record(const ExecutionContext&, const Work&) {
-  return absl::UnimplementedError(absl::StrCat(
-      "backend ", ToString(kind()), ": work is done when it is queued, so none can be recorded"));
 }
 
 }  // namespace voxconv

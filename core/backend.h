@@ -1,9 +1,8 @@
-// Where memory lives and work is queued. Nothing above this line assumes host memory.
+// Where memory lives and where work is queued. Code above a backend never assumes host memory.
 #ifndef VOXCONV_CORE_BACKEND_H_
 #define VOXCONV_CORE_BACKEND_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,133 +14,78 @@
 #include "core/buffer.h"
 #include "core/profile.h"
 #include "core/status_macros.h"
+#include "core/stream.h"
 #include "core/types.h"
 
 namespace voxconv {
 
-class KernelMap;
+class MapOps;
 class TensorOps;
-struct LayoutRequest;
 
-// An ordered queue of work. On the CPU work is done when the call returns.
-class Stream {
- public:
-  virtual ~Stream() = default;
-  // Blocks the host until everything queued so far is done; returns the first error of it.
-  virtual absl::Status Synchronize() = 0;
-  // From now on the stream may hold back what is queued on it, to hand it to the device together,
-  // which costs the host less than one after the other. Submit hands over what is held back, and
-  // ends it; so do Synchronize and whatever else takes the host's or another stream's part. Collect
-  // says so again. An error of what was held back comes from Submit or what stands for it, not from
-  // the call that queued it; all of it is lost then.
-  virtual absl::Status Collect() { return absl::OkStatus(); }
-  virtual absl::Status Submit() { return absl::OkStatus(); }
-  // cudaStream_t on CUDA, null on the CPU. The host waits for it by Synchronize alone.
-  virtual void* native_handle() = 0;
-};
-
-struct ExecutionContext;
-
-// Work beside that of one stream, the trunk: what several lanes hold may run at the same time, and
-// the trunk waits for a piece of it only where it says so. The host never waits.
-//
-// Memory that work allocates is its lane's: others of the lane may use it, and the trunk after
-// Wait. What it uses of the trunk's must live until Wait or Join.
-class Branches {
- public:
-  using Work = std::function<absl::Status(const ExecutionContext&)>;
-
-  virtual ~Branches() = default;  // joins
-  // Calls `work` with a context whose stream comes after what was queued on the trunk when the
-  // branches were opened, after earlier work of the same lane, and as Follow says. Any lane >= 0;
-  // lanes other than 0 may share streams. `work` may use the trunk and call Run itself. What is
-  // freed meanwhile of its stream's memory must not be in use on the trunk: work that lets the
-  // trunk free what lanes have made belongs in lane 0. Returns the number that Wait and Follow
-  // take, or the error of `work`.
-  virtual absl::StatusOr<int> Run(int lane, const Work& work) = 0;
-  // All that Run is given from now on comes after the work of this number.
-  virtual absl::Status Follow(int number) = 0;
-  // What is queued on the trunk from now on comes after the work of this number.
-  virtual absl::Status Wait(int number) = 0;
-  // The same for all work, also for what ended in an error.
-  virtual absl::Status Join() = 0;
-};
-
-// Work that was recorded once, to be queued any number of times (Backend::Record).
-class Recording {
- public:
-  virtual ~Recording() = default;
-  // Queues all of it on the stream that it was recorded for, and does not wait. The error of the
-  // backend's call where it cannot be queued.
-  virtual absl::Status Replay() = 0;
-};
-
+// Memory and streams of one device, and its operators. One thread at a time drives a backend.
+// Buffers and streams must not outlive their backend. "Queued" work is done when the call returns
+// on a backend that is not asynchronous. On an asynchronous backend it may still be running, and an
+// error of it comes from a later call, at the latest from Stream::Synchronize.
 class Backend {
  public:
-  using Work = std::function<absl::Status(const ExecutionContext&)>;
-
   virtual ~Backend() = default;
 
   virtual BackendKind kind() const = 0;
-  // The device in words, for result files.
+  // Describes the device in one line, for people and result files.
   virtual std::string DeviceName() const = 0;
-  virtual MemorySpace memory_space() const = 0;
+  // Where the backend's memory lies. Tensors of operators and dataflows must lie there.
+  virtual Device device() const = 0;
+  // Whether work may still run after the call that queued it has returned. If not, work is done at
+  // once and streams have nothing to wait for.
+  virtual bool asynchronous() const = 0;
 
-  // The stream used where the caller makes none of its own; owned by the backend.
+  // The stream for callers that make none of their own. Owned by the backend.
   virtual Stream& main_stream() = 0;
+  // Opens branches of the context's stream (core/stream.h). Only one set of branches may be open at
+  // a time. Does not synchronise. The default runs all lanes in that stream.
+  virtual absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context);
 
-  // Uninitialised memory, usable by work queued on `stream` from now on. kResourceExhausted says
-  // how much was asked for and what is left.
+  // Returns uninitialised memory of the backend. Work that is queued on `stream` from now on may
+  // use it. Does not synchronise, unless memory is short. 0 bytes give an empty buffer.
+  // kInvalidArgument for negative `bytes`. kResourceExhausted if the memory does not suffice; the
+  // message gives the bytes that were asked for.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) = 0;
-  // Queues a copy; either side may be host memory or this backend's. A copy to host memory is
-  // complete only after Synchronize.
+  // Queues a copy of `bytes` bytes. Each side is host memory or this backend's memory; the spaces
+  // say which. The two ranges must not overlap. A copy to host memory is complete after
+  // Stream::Synchronize. A copy from host memory has read `from` when this returns, unless `from`
+  // is page-locked; page-locked memory must stay as it is until the copy is complete.
   virtual absl::Status Copy(void* to, MemorySpace to_space, const void* from,
                             MemorySpace from_space, int64_t bytes, Stream& stream) = 0;
+  // Queues a fill: each of the `bytes` bytes at `data`, in this backend's memory, becomes `value`.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) = 0;
 
-  // Stage timing; called by StageScope only. `token` is what BeginStage returned.
+  // Stage timing, for StageScope alone. EndStage takes the token that BeginStage returned. It adds
+  // the time between the two to `profile`, at the latest when FlushStages is called; `profile` must
+  // live until then. `resumes`: the stage was interrupted before and goes on, so that its visit is
+  // counted already. Neither call synchronises.
   virtual int64_t BeginStage(Stage stage, Stream& stream) = 0;
-  virtual void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) = 0;
-  // Makes all times recorded so far visible in their profiles.
+  virtual void EndStage(int64_t token, Stage stage, bool resumes, Stream& stream,
+                        Profile* profile) = 0;
+  // Adds all times that were recorded to their profiles. Waits for the recorded stages to end.
+  // Returns the first error of timing them.
   virtual absl::Status FlushStages() = 0;
 
-  // Converts a map to another layout (see core/kernel_map.h). O(pairs + rows x offsets).
-  virtual absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map,
-                                                     const LayoutRequest& request,
-                                                     const ExecutionContext& context) = 0;
-  // The map with inputs and outputs exchanged: as canonical pairs, or as a neighbour table where
-  // the map is a table whose pairs have not been counted, so that none need be.
-  virtual absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
-                                                       const ExecutionContext& context) = 0;
-  // Exclusive prefix sum over the offsets of the pairs of each, K + 1 entries, of a map in table
-  // layout (KernelMap::EnsureCounts). Synchronises the stream.
-  virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
-                                                          const ExecutionContext& context) = 0;
-  // Opens branches of the context's stream; one set of them at a time. By default all of them run
-  // in that stream.
-  virtual absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context);
-  // Calls `work` once; what it queues on the context's stream is not run but recorded, with the
-  // addresses that it was queued with. What work allocates and frees is the recording's own; what
-  // it still holds in the end, and all else that it reads and writes, must outlive the recording.
-  // kFailedPrecondition for work in which the host waits for the device or copies from or to its
-  // own memory; kUnimplemented, the default, where work is done at once.
-  virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
-                                                            const Work& work);
-  // The rows of a coordinate set, [N], as four arrays b | x | y | z of int32 voxel coordinates, one
-  // after the other: [4, N] in the backend's memory (Luo & Lai, Section III-A). Queued on the
-  // context's stream, which it does not wait for. O(N). kResourceExhausted without memory.
-  virtual absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
-                                                          const ExecutionContext& context) = 0;
-  // The dense operators of network layers.
+  // Turns kernel maps from one form into the other (core/map_ops.h). Owned by the backend.
+  virtual MapOps& map_ops() = 0;
+  // The dense operators of layers (core/tensor_ops.h). Owned by the backend.
   virtual TensorOps& tensor_ops() = 0;
-  // How often the host has been made to wait for the device since the backend was made: by
-  // Synchronize of any stream, for stage times, for memory that was short or page-locked anew, for
-  // a recording. Not what a driver waits for by itself, as it may in copies of pageable memory. 0,
-  // the default, where work is done at once.
+  // Owned by the backend. Null where work cannot be recorded.
+  virtual Recorder* recorder() { return nullptr; }
+
+  // How often the host has waited for the device since the backend was made. This counts waits in
+  // Synchronize of any stream, waits for stage times, waits for memory that was short or had to be
+  // page-locked, and waits for a recording. It does not count waits inside a driver's own calls,
+  // such as copies of pageable memory. 0 on a backend that is not asynchronous.
   virtual int64_t synchronisations() const { return 0; }
 };
 
-// What every operation is handed: where to run and where to record. Cheap to copy.
+// What every operation is given: where it runs and where it records times and counters. Owns
+// nothing. Cheap to copy.
 struct ExecutionContext {
   Backend* backend = nullptr;
   Stream* stream = nullptr;
@@ -150,29 +94,42 @@ struct ExecutionContext {
   Counters* counters() const { return profile == nullptr ? nullptr : &profile->counters; }
 };
 
-// Times one visit of a stage for as long as it lives.
+// Times a stage from its construction to its destruction. Does nothing without a profile. A scope
+// that is opened inside another scope interrupts that one, so that each moment counts for the
+// innermost stage alone. Scopes of one profile must end in the reverse order of their beginnings.
 class StageScope {
  public:
   StageScope(const ExecutionContext& context, Stage stage) : context_(context), stage_(stage) {
-    if (context_.profile != nullptr) {
-      token_ = context_.backend->BeginStage(stage_, *context_.stream);
-    }
+    if (context_.profile == nullptr) return;
+    outer_ = std::exchange(context_.profile->open_stage, this);
+    if (outer_ != nullptr) outer_->End();
+    Begin();
   }
   ~StageScope() {
-    if (context_.profile != nullptr) {
-      context_.backend->EndStage(token_, stage_, *context_.stream, context_.profile);
-    }
+    if (context_.profile == nullptr) return;
+    End();
+    context_.profile->open_stage = outer_;
+    if (outer_ != nullptr) outer_->Begin();
   }
   StageScope(const StageScope&) = delete;
   StageScope& operator=(const StageScope&) = delete;
 
  private:
+  void Begin() { token_ = context_.backend->BeginStage(stage_, *context_.stream); }
+  void End() {
+    context_.backend->EndStage(token_, stage_, resumes_, *context_.stream, context_.profile);
+    resumes_ = true;
+  }
+
   ExecutionContext context_;
   Stage stage_;
+  StageScope* outer_ = nullptr;
   int64_t token_ = 0;
+  bool resumes_ = false;
 };
 
-// Uninitialised array of `size` elements; refuses negative and overflowing sizes.
+// An uninitialised array of `size` elements in the backend's memory. Stream behaviour and errors
+// are those of Backend::Allocate. kInvalidArgument for a negative size or one past 2^63 bytes.
 template <typename T>
 absl::StatusOr<Array<T>> AllocateArray(int64_t size, const ExecutionContext& context) {
   if (size < 0 || size > INT64_MAX / static_cast<int64_t>(sizeof(T))) {
@@ -184,6 +141,8 @@ absl::StatusOr<Array<T>> AllocateArray(int64_t size, const ExecutionContext& con
   return Array<T>(std::move(buffer), size);
 }
 
+// Copies `host` into a new array in the backend's memory. `host` is pageable memory, and may be
+// gone when this returns. Queued on the context's stream. Errors of AllocateArray.
 template <typename T>
 absl::StatusOr<Array<T>> CopyToBackend(absl::Span<const T> host, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<T> array, AllocateArray<T>(host.size(), context));
@@ -193,7 +152,7 @@ absl::StatusOr<Array<T>> CopyToBackend(absl::Span<const T> host, const Execution
   return array;
 }
 
-// Synchronises the stream.
+// Copies `array` to the host. Synchronises the stream.
 template <typename T>
 absl::StatusOr<std::vector<T>> CopyToHost(const Array<T>& array, const ExecutionContext& context) {
   std::vector<T> host(array.size());

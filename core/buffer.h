@@ -13,13 +13,13 @@
 
 namespace voxconv {
 
-// Bytes owned by one holder, aligned to at least 64; move-only. Made by Backend::Allocate and
-// returned to that backend on destruction, so a Buffer must not outlive its Backend. On a backend
-// with stream-ordered memory the release is ordered after the work queued on the allocating
-// stream.
+// Owns bytes of a backend's memory. Move-only. Backend::Allocate makes it. The destructor gives the
+// bytes back to that backend, so that a Buffer must not outlive it. On an asynchronous backend the
+// bytes are used again only after the work that is queued by then on the stream that allocated
+// them. The destructor does not synchronise. Addresses are multiples of 64 at least.
 class Buffer {
  public:
-  // Returns memory to where it came from.
+  // Takes memory back where it came from. Must outlive its buffers.
   class Deleter {
    public:
     virtual ~Deleter() = default;
@@ -52,7 +52,8 @@ class Buffer {
   Deleter* deleter_ = nullptr;
 };
 
-// `size` elements of T in a Buffer. Trivially copyable T only: no constructor is ever run.
+// `size` elements of T in a Buffer. Move-only. T must be trivially copyable, because no constructor
+// of T is run. Elements of a new array are uninitialised.
 template <typename T>
 class Array {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -66,7 +67,7 @@ class Array {
   int64_t size() const { return size_; }
   int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(T)); }
   MemorySpace space() const { return buffer_.space(); }
-  // Valid in `space()`; dereference on the host only where that is kHost.
+  // An address in space(). The host may dereference it only if that is kHost.
   T* data() { return static_cast<T*>(buffer_.data()); }
   const T* data() const { return static_cast<const T*>(buffer_.data()); }
 
@@ -85,7 +86,8 @@ class Array {
   int64_t size_ = 0;
 };
 
-// A read-only array with any number of owners: layouts of one map share its table.
+// A read-only array that any number of owners share, such as copies of a kernel map. The last owner
+// frees it.
 template <typename T>
 class SharedArray {
  public:
@@ -97,7 +99,7 @@ class SharedArray {
   int64_t size() const { return array_ == nullptr ? 0 : array_->size(); }
   int64_t bytes() const { return array_ == nullptr ? 0 : array_->bytes(); }
   const T* data() const { return array_ == nullptr ? nullptr : array_->data(); }
-  // Empty host memory where there is none.
+  // The array. An empty one in host memory if there is none.
   const Array<T>& array() const {
     static const Array<T> kNone;
     return array_ == nullptr ? kNone : *array_;

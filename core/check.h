@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-// For programming errors only; bad input is always an absl::Status.
+// Ends the program with the file, the line and the condition if `condition` is false. For
+// programming errors only. Bad input gives an absl::Status. Headers call such a condition
+// "checked".
 #define VOXCONV_CHECK(condition)                                                         \
   do {                                                                                   \
     if (!(condition)) {                                                                  \

@@ -1,16 +1,33 @@
 #include "core/convolution.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/tensor_ops.h"
+#include "core/map_ops.h"
 
 namespace voxconv {
 namespace {
 
-absl::StatusOr<ConvShape> CheckShapes(const KernelMap& map, const TensorView& input,
-                                      const TensorView& weights) {
+// A prepared map and a plan of one pass, and the workspace granted.
+struct Prepared {
+  std::shared_ptr<const PreparedMap> map;
+  std::unique_ptr<DataflowPlan> plan;
+};
+
+absl::StatusOr<Prepared> PreparePass(const Dataflow& dataflow, Pass pass, const ConvShape& shape,
+                                     const KernelMap& map, Workspace& workspace,
+                                     const ExecutionContext& context) {
+  Prepared prepared;
+  VOXCONV_ASSIGN_OR_RETURN(prepared.map, PrepareMap(dataflow, pass, shape, map, context));
+  VOXCONV_ASSIGN_OR_RETURN(prepared.plan, dataflow.Plan(pass, *prepared.map, shape, context));
+  VOXCONV_RETURN_IF_ERROR(workspace.Grant(prepared.plan->booking(), context));
+  return prepared;
+}
+
+// Of a layer with these tensors (x or dx, w or dw, y or dy).
+absl::StatusOr<ConvShape> ShapeOf(const KernelMap& map, const ConstTensorView& input,
+                                  const ConstTensorView& weights, DType output,
+                                  Precision precision) {
   if (input.rows != map.num_inputs()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "features: ", input.rows, " rows; the kernel map has ", map.num_inputs(), " inputs"));
@@ -20,61 +37,22 @@ absl::StatusOr<ConvShape> CheckShapes(const KernelMap& map, const TensorView& in
         "weights: ", weights.rows, " rows; the kernel's ", map.num_offsets(), " offsets and ",
         input.channels, " input channels need ", map.num_offsets() * input.channels));
   }
-  if (input.dtype != weights.dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("weights: dtype ", ToString(weights.dtype),
-                                                   "; the features are ", ToString(input.dtype)));
-  }
-  return ConvShape{input.channels, weights.channels, input.dtype};
-}
-
-// In place.
-absl::Status ApplyEpilogue(const Epilogue& epilogue, const TensorView& y,
-                           const ExecutionContext& context) {
-  const StageScope stage(context, Stage::kEpilogue);
-  TensorOps& ops = context.backend->tensor_ops();
-  const bool adds = epilogue.residual.data != nullptr;
-  if (epilogue.scale != nullptr || epilogue.shift != nullptr || !adds) {
-    VOXCONV_RETURN_IF_ERROR(
-        ops.ScaleShift(y, epilogue.scale, epilogue.shift, epilogue.relu && !adds, y, context));
-  }
-  if (!adds) return absl::OkStatus();
-  return ops.Add(y, epilogue.residual, epilogue.relu, y, context);
-}
-
-// The epilogue is the dataflow's own part or follows it.
-absl::Status Forward(const Dataflow& dataflow, const DataflowPlan& plan, const KernelMap& map,
-                     ForwardArgs args, const Workspace& workspace,
-                     const ExecutionContext& context) {
-  Epilogue after;
-  if (!dataflow.FusesEpilogue(context.backend->kind())) std::swap(after, args.epilogue);
-  VOXCONV_RETURN_IF_ERROR(dataflow.Forward(plan, map, args, workspace, context));
-  return after.empty() ? absl::OkStatus() : ApplyEpilogue(after, args.output, context);
-}
-
-absl::Status CheckNumber(absl::string_view what, int64_t number, int64_t expected) {
-  if (number == expected) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("mapping: its kernel map has ", number, " ", what,
-                                          "; the problem has ", expected));
+  return ConvShape{.c_in = input.channels,
+                   .c_out = weights.channels,
+                   .num_offsets = map.num_offsets(),
+                   .symmetric = map.symmetric(),
+                   .types = {input.dtype, weights.dtype, output, precision, DType::kF32}};
 }
 
 }  // namespace
 
-absl::Status CheckQueriedMap(const KernelMap& map, const MapProblem& problem) {
-  const LayoutRequest& layout = map.layout();
-  if (layout != LayoutRequest{MapLayout::kPairs} &&
-      layout != LayoutRequest{MapLayout::kNeighbourTable}) {
-    return absl::InternalError(absl::StrCat(
-        "mapping: its kernel map has the layout ", ToString(layout.layout), " with mask order ",
-        ToString(layout.mask_order), " and splits ", layout.splits,
-        "; allowed are pairs and neighbour_table, with mask order none and splits 1"));
-  }
-  VOXCONV_RETURN_IF_ERROR(CheckNumber("inputs", map.num_inputs(), problem.inputs.size()));
-  VOXCONV_RETURN_IF_ERROR(CheckNumber("outputs", map.num_outputs(), problem.outputs.size()));
-  VOXCONV_RETURN_IF_ERROR(
-      CheckNumber("offsets", map.num_offsets(), problem.geometry.num_offsets()));
-  const absl::Status sizes = map.CheckSizes();
-  if (sizes.ok()) return sizes;
-  return absl::InternalError(absl::StrCat("mapping: ", sizes.message()));
+ConvShape ShapeOfLayer(const ConvGeometry& geometry, int64_t c_in, int64_t c_out,
+                       Precision precision) {
+  return {.c_in = c_in,
+          .c_out = c_out,
+          .num_offsets = geometry.num_offsets(),
+          .symmetric = geometry.symmetric(),
+          .types = ConvTypes::Of(precision)};
 }
 
 absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProblem& problem,
@@ -84,74 +62,90 @@ absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProble
         absl::StrCat("coordinates: tensor stride ", ToString(problem.inputs.tensor_stride()),
                      "; the geometry expects ", ToString(problem.geometry.input_tensor_stride())));
   }
-  const Support support = mapping.Supports(problem.geometry, context.backend->kind());
+  const Support support = mapping.Supports(problem.geometry);
   if (!support.ok) return absl::UnimplementedError(absl::StrCat("mapping: ", support.reason));
-  VOXCONV_ASSIGN_OR_RETURN(
-      std::unique_ptr<MapIndex> index,
-      NonNull(mapping.BuildIndex(problem.inputs, context), "mapping: BuildIndex"));
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping.Query(*index, problem, context));
-  VOXCONV_RETURN_IF_ERROR(CheckQueriedMap(map, problem));
-  return map;
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
+                           mapping.BuildIndex(problem.inputs, context));
+  return mapping.Query(*index, problem, context);
 }
 
-absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
-                                         const LayoutRequest& request,
-                                         const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryKernelMap(mapping, problem, context));
-  if (map.layout() == request) return map;
-  return context.backend->ConvertKernelMap(map, request, context);
+absl::StatusOr<KernelMap> QueryPairs(const Mapping& mapping, const MapProblem& problem,
+                                     const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, QueryKernelMap(mapping, problem, context));
+  return context.backend->map_ops().To(MapForm::kPairs, map, context);
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& dataflow, Pass pass,
+                                                              const ConvShape& shape,
+                                                              const KernelMap& map,
+                                                              const ExecutionContext& context) {
+  const Support support = dataflow.Supports(pass, shape);
+  if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
+  const MapNeed need = dataflow.NeededMap(pass, shape);
+  MapOps& ops = context.backend->map_ops();
+  KernelMap wanted = map;
+  if (need.transposed) {
+    VOXCONV_ASSIGN_OR_RETURN(wanted, ops.Transpose(wanted, context));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(wanted, ops.To(need.form, wanted, context));
+  return dataflow.Prepare(wanted, need, context);
 }
 
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
-                                      const TensorView& input, const TensorView& weights,
-                                      Workspace& workspace, const ExecutionContext& context,
-                                      const Epilogue& epilogue) {
-  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
-  VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, output.view(),
-                                             workspace, context, epilogue));
+                                      const ConstTensorView& input, const ConstTensorView& weights,
+                                      Precision precision, Workspace& workspace,
+                                      const ExecutionContext& context, const Epilogue& epilogue) {
+  VOXCONV_RETURN_IF_ERROR(ShapeOf(map, input, weights, input.dtype, precision).status());
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
+  VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, precision,
+                                             output.view(), workspace, context, epilogue));
   return output;
 }
 
 absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
-                                const TensorView& input, const TensorView& weights,
-                                const TensorView& output, Workspace& workspace,
+                                const ConstTensorView& input, const ConstTensorView& weights,
+                                Precision precision, const TensorView& output, Workspace& workspace,
                                 const ExecutionContext& context, const Epilogue& epilogue) {
-  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
-  if (output.rows != map.num_outputs() || output.channels != shape.c_out ||
-      output.dtype != shape.dtype) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output: [", output.rows, ", ", output.channels, "] of ",
-                     ToString(output.dtype), "; the convolution makes [", map.num_outputs(), ", ",
-                     shape.c_out, "] of ", ToString(shape.dtype)));
-  }
-  const Support support = dataflow.Supports(shape, context.backend->kind());
-  if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
+  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape,
+                           ShapeOf(map, input, weights, output.dtype, precision));
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared,
+                           PreparePass(dataflow, Pass::kForward, shape, map, workspace, context));
+  return dataflow.Forward(*prepared.plan, *prepared.map, {input, weights, output, epilogue},
+                          workspace, context);
+}
 
-  const LayoutRequest request = dataflow.RequiredLayout(map.num_offsets());
-  std::optional<KernelMap> converted;
-  if (map.layout() != request) {
-    VOXCONV_ASSIGN_OR_RETURN(converted, context.backend->ConvertKernelMap(map, request, context));
-  }
-  const KernelMap& used = converted.has_value() ? *converted : map;
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> plan,
-                           NonNull(dataflow.Plan(used, shape, context), "dataflow: Plan"));
-  VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
-  return Forward(dataflow, *plan, used, {input, weights, output, epilogue}, workspace, context);
+absl::Status RunInputGrad(const Dataflow& dataflow, const KernelMap& map, const InputGradArgs& args,
+                          Precision precision, Workspace& workspace,
+                          const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, ShapeOf(map, args.input_grad, args.weights,
+                                                          args.output_grad.dtype, precision));
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared,
+                           PreparePass(dataflow, Pass::kInputGrad, shape, map, workspace, context));
+  return dataflow.InputGrad(*prepared.plan, *prepared.map, args, workspace, context);
+}
+
+absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
+                           const WeightGradArgs& args, Precision precision, Workspace& workspace,
+                           const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, ShapeOf(map, args.input, args.weights_grad,
+                                                          args.output_grad.dtype, precision));
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kWeightGrad, shape,
+                                                                map, workspace, context));
+  return dataflow.WeightGrad(*prepared.plan, *prepared.map, args, workspace, context);
 }
 
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
-                                             const KernelMap& map, const TensorView& input,
-                                             const TensorView& weights, Workspace& workspace,
+                                             const PreparedMap& map, const ConstTensorView& input,
+                                             const ConstTensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
                                              const Epilogue& epilogue, bool settled) {
-  VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, CheckShapes(map, input, weights));
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan.booking(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor output,
-                           Tensor::Create(map.num_outputs(), shape.c_out, shape.dtype, context));
-  VOXCONV_RETURN_IF_ERROR(Forward(
-      dataflow, plan, map, {input, weights, output.view(), epilogue, settled}, workspace, context));
+                           Tensor::Create(map.map().num_outputs(), plan.shape().c_out,
+                                          plan.shape().types.output, context));
+  VOXCONV_RETURN_IF_ERROR(dataflow.Forward(
+      plan, map, {input, weights, output.view(), epilogue, settled}, workspace, context));
   return output;
 }
 

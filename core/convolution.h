@@ -1,5 +1,5 @@
-// The straight line of one convolution: output coordinates -> index build -> map query -> layout
-// conversion -> dataflow.
+// One convolution from its coordinates to its output: output coordinates, index, kernel map,
+// prepared map, dataflow.
 #ifndef VOXCONV_CORE_CONVOLUTION_H_
 #define VOXCONV_CORE_CONVOLUTION_H_
 
@@ -11,48 +11,64 @@
 
 namespace voxconv {
 
-// Whether `map`, which a mapping returned for `problem`, may be handed on: its layout is kPairs or
-// kNeighbourTable, its numbers of inputs, outputs and offsets are the problem's, and its arrays
-// have their sizes (KernelMap::CheckSizes). kInternal where not: the mapping is wrong.
-// O(num_offsets); queues no work. What the arrays hold is for KernelMap::Validate.
-absl::Status CheckQueriedMap(const KernelMap& map, const MapProblem& problem);
+// The shape of a layer whose tensors are stored as StorageOf(precision).
+ConvShape ShapeOfLayer(const ConvGeometry& geometry, int64_t c_in, int64_t c_out,
+                       Precision precision);
 
-// Index build and map query: the map in the layout that the mapping emits. Refuses what the mapping
-// does not support, with its reason (kUnimplemented), inputs of another tensor stride than the
-// geometry's (kInvalidArgument), and a map that CheckQueriedMap refuses.
+// Builds the index and queries the map, in the form that the mapping makes. Stream behaviour and
+// errors are those of Mapping::BuildIndex and Mapping::Query. kUnimplemented gives the reason why
+// the mapping does not support the geometry. kInvalidArgument for inputs whose tensor stride is not
+// the geometry's.
 absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProblem& problem,
                                          const ExecutionContext& context);
 
-// The same, and conversion to `request` (its own timed stage; skipped where the mapping emits that
-// layout).
-absl::StatusOr<KernelMap> BuildKernelMap(const Mapping& mapping, const MapProblem& problem,
-                                         const LayoutRequest& request,
-                                         const ExecutionContext& context);
+// The same, as canonical pairs (MapOps::To).
+absl::StatusOr<KernelMap> QueryPairs(const Mapping& mapping, const MapProblem& problem,
+                                     const ExecutionContext& context);
 
-// Plans, books, grants and runs one convolution, the sum of core/dataflow.h. All tensors are in the
-// backend's memory and of one dtype: `input` [N_in, C_in], `weights` [K * C_in, C_out]; the result
-// is a new one, [N_out, C_out]. `map` is in any layout and is converted where the dataflow needs
-// another. `workspace` is reused from call to call. `epilogue` is fused where the dataflow can, and
-// runs after it otherwise. Queued on the context's stream; waits for the device only where the
-// conversion does. kInvalidArgument names rows, channels or a dtype that do not fit, with both
-// values; kUnimplemented gives the dataflow's reason, kResourceExhausted what was asked for.
+// Makes what `dataflow` reads in `pass` of the layer's `map`, which may have either form.
+// Transposes the map, changes its form and prepares it, as far as Dataflow::NeededMap asks for
+// that. Records Stage::kConvert. Queued on the context's stream. Synchronises it only if pairs must
+// be counted first (MapOps::To). kUnimplemented gives the dataflow's reason where it does not
+// support `shape`. Errors of MapOps and of Dataflow::Prepare.
+absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& dataflow, Pass pass,
+                                                              const ConvShape& shape,
+                                                              const KernelMap& map,
+                                                              const ExecutionContext& context);
+
+// Each of the functions below computes one pass of a layer. It prepares the map, plans the pass,
+// grants `workspace` and runs. `map` is the layer's forward map in every pass. Products are
+// computed in `precision`. Several calls may share a workspace. Tensors are in the backend's
+// memory, with the shapes that core/dataflow.h gives. The work is queued on the context's stream.
+// The functions synchronise it only where PrepareMap does. kInvalidArgument names a tensor that
+// does not fit, its value and what is allowed. kUnimplemented gives the reason why the dataflow
+// does not support the shape. kResourceExhausted says how much memory was asked for.
+
+// The forward pass. Returns a new tensor [N_out, C_out] of the input's dtype. The dataflow fuses
+// the epilogue if it can. Otherwise the epilogue is applied afterwards.
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
-                                      const TensorView& input, const TensorView& weights,
-                                      Workspace& workspace, const ExecutionContext& context,
+                                      const ConstTensorView& input, const ConstTensorView& weights,
+                                      Precision precision, Workspace& workspace,
+                                      const ExecutionContext& context,
                                       const Epilogue& epilogue = {});
-
-// The same onto `output`, [N_out, C_out] of the features' dtype, which is overwritten entirely and
-// overlaps neither input nor weights.
+// The same, with the output written to `output`.
 absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
-                                const TensorView& input, const TensorView& weights,
-                                const TensorView& output, Workspace& workspace,
+                                const ConstTensorView& input, const ConstTensorView& weights,
+                                Precision precision, const TensorView& output, Workspace& workspace,
                                 const ExecutionContext& context, const Epilogue& epilogue = {});
+absl::Status RunInputGrad(const Dataflow& dataflow, const KernelMap& map, const InputGradArgs& args,
+                          Precision precision, Workspace& workspace,
+                          const ExecutionContext& context);
+absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
+                           const WeightGradArgs& args, Precision precision, Workspace& workspace,
+                           const ExecutionContext& context);
 
-// RunConvolution for callers that keep plans: `plan` is `dataflow`'s, of this map, which is in the
-// layout that it takes, and for these channels and this dtype. `settled`: see ForwardArgs.
+// The forward pass for callers that keep plans. Returns a new tensor [N_out, C_out]. `plan` must
+// have been made for `map`. Grants `workspace`. `settled`: see ForwardArgs. Errors of
+// Dataflow::Forward.
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
-                                             const KernelMap& map, const TensorView& input,
-                                             const TensorView& weights, Workspace& workspace,
+                                             const PreparedMap& map, const ConstTensorView& input,
+                                             const ConstTensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
                                              const Epilogue& epilogue = {}, bool settled = false);
 

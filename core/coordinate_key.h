@@ -1,9 +1,9 @@
 // The packed 64-bit key of a voxel: occupied bit, 9 bits batch, 3 x 18 bits biased x, y, z.
 //
-// Keys compare (unsigned) as (batch, x, y, z) compare lexicographically, and key(q + d) equals
-// key(q) + KeyDelta(d) as long as q + d stays in range on every axis. Outside, the fields carry
-// into each other and the sum would name another voxel: whoever adds deltas must know that the
-// sum is in range (CoordinateSet::StaysInRange), or check it with InRange.
+// Keys are unsigned. They have the lexicographic order of (batch, x, y, z). key(q + d) equals
+// key(q) + KeyDelta(d) if q + d is in range on every axis. Otherwise the fields carry into each
+// other, and the sum is the key of another voxel. Code that adds deltas must therefore know that
+// the sum is in range (CoordinateSet::StaysInRange), or check it with InRange.
 #ifndef VOXCONV_CORE_COORDINATE_KEY_H_
 #define VOXCONV_CORE_COORDINATE_KEY_H_
 
@@ -34,6 +34,7 @@ constexpr uint64_t PackKey(const Coordinate& c) {
          static_cast<uint64_t>(c.z - kMinCoordinate);
 }
 
+// The inverse of PackKey.
 constexpr Coordinate UnpackKey(uint64_t key) {
   constexpr uint64_t kAxisMask = (uint64_t{1} << kKeyAxisBits) - 1;
   return {static_cast<int32_t>(key >> (3 * kKeyAxisBits) & kMaxBatch),
@@ -42,7 +43,7 @@ constexpr Coordinate UnpackKey(uint64_t key) {
           static_cast<int32_t>(key & kAxisMask) + kMinCoordinate};
 }
 
-// To be added to a key, modulo 2^64.
+// What the step `d` adds to a key, modulo 2^64.
 constexpr uint64_t KeyDelta(const Int3& d) {
   return static_cast<uint64_t>(static_cast<int64_t>(d.x)) * (uint64_t{1} << (2 * kKeyAxisBits)) +
          static_cast<uint64_t>(static_cast<int64_t>(d.y)) * (uint64_t{1} << kKeyAxisBits) +

@@ -1,4 +1,4 @@
-// The coordinates of a set as a mapping reads them: in its own rows or as four arrays.
+// The two layouts in which a mapping can read coordinates: the rows of the set, or four arrays.
 #ifndef VOXCONV_CORE_COORDINATE_ROWS_H_
 #define VOXCONV_CORE_COORDINATE_ROWS_H_
 
@@ -15,8 +15,9 @@
 
 namespace voxconv {
 
-// Views of both layouts, [N] rows in voxels of the set's tensor stride (core/coordinate_set.h), in
-// the memory of the set's backend. Trivially copyable: kernels take them by value.
+// Views of [N] rows in either layout. Coordinates are in units of the finest voxel. The rows are in
+// the memory of the set's backend, which the views do not own. Trivially copyable, so that kernels
+// take them by value.
 struct InterleavedRows {  // b0 x0 y0 z0 b1 x1 ...
   const Coordinate* rows;
   constexpr Coordinate operator[](int64_t i) const { return rows[i]; }
@@ -29,20 +30,25 @@ struct PlanarRows {  // b0 b1 ... | x0 x1 ... | y0 y1 ... | z0 z1 ... (Luo & Lai
   }
 };
 
-// Refers to the set; shares ownership of the arrays, if it has any.
+// Copies a set's rows into four arrays, [4, N], in the backend's memory: 16 bytes a row. Each
+// backend has one such function. Queued on the context's stream. O(N). Errors of AllocateArray.
+using SplitRows = absl::StatusOr<Array<int32_t>> (*)(const Array<Coordinate>& rows,
+                                                     const ExecutionContext& context);
+
+// A set's rows in one of the layouts. Refers to the set, which must outlive it. Copies share the
+// four arrays.
 class CoordinateRows {
  public:
-  // The set's own, interleaved.
+  // The set's own rows, interleaved.
   explicit CoordinateRows(const CoordinateSet& set) : set_(&set) {}
-  // Planar: splits the set's. O(N), 16 bytes a row; queued on the context's stream. Errors of
-  // Backend::SplitCoordinates.
-  static absl::StatusOr<CoordinateRows> Split(const CoordinateSet& set,
-                                              const ExecutionContext& context);
+  // Planar rows: `planes` holds the set's rows as four arrays, [4, N].
+  CoordinateRows(const CoordinateSet& set, Array<int32_t> planes)
+      : set_(&set), planar_(true), planes_(std::move(planes)) {}
 
   const CoordinateSet& set() const { return *set_; }
   int64_t size() const { return set_->size(); }
   bool planar() const { return planar_; }
-  // Beside the set's own.
+  // Bytes of the four arrays; 0 for interleaved rows.
   int64_t bytes() const { return planes_.bytes(); }
 
   // visitor(InterleavedRows) or visitor(PlanarRows); both must return the same type.
@@ -58,25 +64,42 @@ class CoordinateRows {
   SharedArray<int32_t> planes_;
 };
 
-// A mapping's option "coords", which says what its kernels read.
+// Adds a mapping's option "coords", which says which layout its kernels read.
 OptionSchema& AddCoordsOption(OptionSchema& schema);
+// Whether that option asks for planar rows.
 bool PlanarCoords(const Options& options);
 
-// An index and the rows that it was built of, which serve a query of the same set.
-class IndexOfRows final : public MapIndex {
+// A mapping whose index is built of coordinate rows in either layout, with options "coords"
+// (AddCoordsOption) and "symmetric". A plugin overrides BuildOfRows and QueryRows; the rows are
+// split here, once for a set that is both input and output.
+class RowsMapping : public Mapping {
  public:
-  IndexOfRows(CoordinateRows rows, std::unique_ptr<MapIndex> index)
-      : rows_(std::move(rows)), index_(std::move(index)) {}
+  const Options& options() const final { return options_; }
 
-  int64_t bytes() const override { return index_->bytes() + rows_.bytes(); }
-  const MapIndex& index() const { return *index_; }
-  // Of the layout of the index' own. Records Stage::kIndexBuild for what it splits.
-  absl::StatusOr<CoordinateRows> RowsOf(const CoordinateSet& set,
-                                        const ExecutionContext& context) const;
+ protected:
+  // `split` is the backend's.
+  RowsMapping(Options options, SplitRows split);
+
+  // Builds the index of `inputs`. Queued on the context's stream. Never null with OK.
+  virtual absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
+      const CoordinateRows& inputs, const ExecutionContext& context) const = 0;
+  // Does all lookups of one problem in an index of BuildOfRows. Outputs are read from `outputs`. If
+  // `symmetric`, half of the offsets are looked up and their pairs are mirrored. Queued on the
+  // context's stream.
+  virtual absl::StatusOr<KernelMap> QueryRows(const MapIndex& index, const MapProblem& problem,
+                                              const CoordinateRows& outputs, bool symmetric,
+                                              const ExecutionContext& context) const = 0;
 
  private:
-  CoordinateRows rows_;
-  std::unique_ptr<MapIndex> index_;
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const final;
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const final;
+
+  Options options_;
+  SplitRows split_;
+  bool symmetric_;
+  bool planar_;
 };
 
 }  // namespace voxconv

@@ -12,20 +12,24 @@
 
 namespace voxconv {
 
-// Immutable, unique (batch, x, y, z) rows in units of the finest voxel, all multiples of the
-// tensor stride, in the memory of a backend. Says nothing about lookup: that is a mapping's
-// business. Shared by every tensor that lies on it.
+// N unique rows (batch, x, y, z) in the memory of one backend, which must outlive the set. x, y and
+// z are in units of the finest voxel, and multiples of the tensor stride. Immutable. All tensors on
+// the same voxels share one set. A set cannot look up a voxel; mappings do that.
 class CoordinateSet {
  public:
-  // Checks and copies `rows` (host). Refused, naming row, axis, value and what is allowed: a batch
-  // outside 0..511, a coordinate outside -131072..131071 or not a multiple of `tensor_stride`, a
-  // duplicate row; also a tensor stride below 1 and 2^31 rows or more. O(N).
+  // Checks `rows`, which are on the host, and copies them to the backend. `rows` may be gone when
+  // this returns. Queued on the context's stream. O(N). The message of an error gives the row, the
+  // axis, the value and what is allowed. kOutOfRange for a coordinate outside -131072..131071.
+  // kInvalidArgument for a batch outside 0..511, a coordinate that is not a multiple of
+  // `tensor_stride`, a row that occurs twice, a tensor stride below 1, and 2^31 rows or more.
+  // kResourceExhausted if the memory does not suffice.
   static absl::StatusOr<std::shared_ptr<const CoordinateSet>> Create(
       absl::Span<const Coordinate> rows, const Int3& tensor_stride,
       const ExecutionContext& context);
 
-  // For plugins whose rows are right by construction: `bounds` must enclose them (any box if
-  // empty), `num_batches` exceed every batch, `sorted` tell whether they ascend by packed key.
+  // Takes over `rows` without a check, for plugins whose rows are right by construction. `bounds`
+  // must enclose all rows. `num_batches` must exceed every batch. `sorted` must be true only if the
+  // rows ascend by packed key. Queues no work. O(1).
   static std::shared_ptr<const CoordinateSet> Adopt(Array<Coordinate> rows,
                                                     const Int3& tensor_stride, const Box& bounds,
                                                     int32_t num_batches, bool sorted);
@@ -33,17 +37,17 @@ class CoordinateSet {
   int64_t size() const { return rows_.size(); }
   const Array<Coordinate>& rows() const { return rows_; }
   const Int3& tensor_stride() const { return tensor_stride_; }
-  // Encloses all rows, over all batches; {0..0} where the set is empty.
+  // A box that encloses all rows of all batches. {0..0} if the set is empty.
   const Box& bounds() const { return bounds_; }
-  // Largest batch + 1; samples in between may be empty.
+  // Greater than every batch. Samples may be empty.
   int32_t num_batches() const { return num_batches_; }
-  // Rows ascend by packed key.
+  // True only if rows ascend by packed key (core/coordinate_key.h).
   bool sorted() const { return sorted_; }
-  // Differs between any two sets of a process.
+  // No two sets of a process have the same id.
   uint64_t id() const { return id_; }
 
-  // Whether row + d is in range on every axis for every row and every d: then keys may be added
-  // (core/coordinate_key.h) without a check.
+  // Whether row + d is in the coordinate range on every axis, for every row in bounds() and every
+  // offset d. Keys may then be added without a check (core/coordinate_key.h). O(offsets).
   bool StaysInRange(absl::Span<const Int3> offsets) const;
 
  private:

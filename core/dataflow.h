@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/backend.h"
 #include "core/kernel_map.h"
@@ -14,32 +17,135 @@
 
 namespace voxconv {
 
+// What a convolution layer computes. For the pairs (p, q, k) of its map:
+//   kForward:     y[q] = sum of x[p] * w[k]
+//   kInputGrad:   dx[p] = sum of dy[q] * transposed(w[k])
+//   kWeightGrad:  dw[k] = sum of transposed(x[p]) * dy[q]
+// (H-CNN, Equations 7 and 8.)
+enum class Pass { kForward, kInputGrad, kWeightGrad };
+inline constexpr Pass kAllPasses[] = {Pass::kForward, Pass::kInputGrad, Pass::kWeightGrad};
+absl::string_view ToString(Pass pass);  // "forward", "input_grad", "weight_grad"
+
+// How one convolution stores its tensors, and how it computes products and sums.
+struct ConvTypes {
+  DType input = DType::kF32;              // x and dx
+  DType weights = DType::kF32;            // w and dw
+  DType output = DType::kF32;             // y and dy
+  Precision precision = Precision::kF32;  // what the factors of products are rounded to
+  DType accumulate = DType::kF32;         // what sums are kept in
+
+  // All tensors are stored as StorageOf(precision). Sums are f32.
+  static ConvTypes Of(Precision precision);
+  // Whether all tensors have the same dtype, and sums are f32.
+  bool IsUniform() const;
+  friend bool operator==(const ConvTypes&, const ConvTypes&) = default;
+};
+
+// The sizes of one layer. They are the same in every pass. The input is [N_in, c_in]. The output is
+// [N_out, c_out].
 struct ConvShape {
   int64_t c_in = 0;
   int64_t c_out = 0;
-  DType dtype = DType::kF32;
+  int num_offsets = 0;     // K
+  bool symmetric = false;  // KernelMap::symmetric
+  ConvTypes types;
+
+  // The shape of the convolution whose forward pass computes this one's input gradient: inputs and
+  // outputs are exchanged.
+  ConvShape Transposed() const;
   friend bool operator==(const ConvShape&, const ConvShape&) = default;
 };
 
-// Host-side schedule for one map and shape: groups, tiles, workspace slots. Immutable; may be used
-// for any number of Forward calls with that map.
+// What a dataflow can do in one pass for one shape.
+struct Capability {
+  Support support;
+  // The result is bitwise the same for the same arguments, in every run and with every number of
+  // threads.
+  bool deterministic = true;
+  // kForward only: DoForward applies ForwardArgs::epilogue. If not, Forward applies it afterwards.
+  bool fuses_epilogue = false;
+  // The sum of the products of each pair, x[p] * w[k], is rounded to the output's dtype before it
+  // is added to the output.
+  bool rounds_partial_sums = false;
+};
+
+// The map that a pass wants to read.
+struct MapNeed {
+  // The pass runs over the map with inputs and outputs exchanged.
+  bool transposed = false;
+  // The form of the map that DoPrepare is given. Without a layout, the pass reads this form itself.
+  MapForm form = MapForm::kPairs;
+  // The key of the layout that DoPrepare makes, such as "tiles:rows=64". All layers that run with
+  // the same plugin share one prepared map for equal needs on the same map. Hence the key must name
+  // everything that the layout depends on besides the map. Empty: there is no layout.
+  std::string layout = {};
+  friend bool operator==(const MapNeed&, const MapNeed&) = default;
+};
+
+// A map as a dataflow reads it. The base class is a map in one of its two forms. A dataflow with a
+// layout of its own derives a class that holds the layout. Arrays are in the backend's memory.
+// Immutable. Serves any number of plans and passes. Must not outlive the backend.
+class PreparedMap {
+ public:
+  explicit PreparedMap(KernelMap map) : map_(std::move(map)) {}
+  virtual ~PreparedMap() = default;
+
+  // Sizes, counts and flags of the map that was prepared, and those of its arrays that the layout
+  // keeps. A layout that needs none of them keeps KernelMap::WithoutArrays.
+  const KernelMap& map() const { return map_; }
+  // Bytes of all arrays that the layout keeps, those of map() included.
+  virtual int64_t bytes() const { return map_.bytes(); }
+  // Checks every invariant of the layout on a host copy, for tests. Synchronises the stream.
+  // kInvalidArgument names what is wrong.
+  virtual absl::Status Validate(const ExecutionContext& context) const {
+    return map_.Validate(context);
+  }
+  // The canonical pairs in the backend's memory, read from the layout alone, for tests. May
+  // synchronise the stream.
+  virtual absl::StatusOr<KernelMap> ToPairs(const ExecutionContext& context) const;
+
+ private:
+  KernelMap map_;
+};
+
+// The schedule of one pass for one prepared map and shape: groups, tiles, workspace slots. Lies on
+// the host. Immutable. Serves any number of runs of that pass.
 class DataflowPlan {
  public:
   virtual ~DataflowPlan() = default;
 
+  // The scratch memory that a run needs.
   const WorkspaceBooking& booking() const { return booking_; }
+  // What each run adds to the profile's counters: pairs, launches and bytes, as far as the plan
+  // knows them. A run adds by itself what only the run knows.
+  const Counters& work() const { return work_; }
+
+  // What the plan was made for. Dataflow::Plan sets these.
+  Pass pass() const { return pass_; }
+  const ConvShape& shape() const { return shape_; }
+  const Capability& capability() const { return capability_; }
 
  protected:
   WorkspaceBooking booking_;
+  Counters work_;
+
+ private:
+  friend class Dataflow;
+  Pass pass_ = Pass::kForward;
+  ConvShape shape_;
+  Capability capability_;
 };
 
-// What a layer does to its sum before it is stored:
-// y = sum * scale + shift per channel, + residual, then max(y, 0). All in f32, rounded once.
+// What a layer does to its sum: y = sum * scale + shift per channel, then + residual, then
+// max(y, 0) if `relu`. Computed in f32. A dataflow that fuses the epilogue rounds once, when it
+// stores y. Otherwise the sum is rounded to the output's dtype before, and each operator that
+// follows rounds its result.
 struct Epilogue {
   const float* scale = nullptr;  // [C_out] in the backend's memory; null is 1
-  const float* shift = nullptr;  // likewise; null is 0
-  // [N_out, C_out] in the output's dtype; null data: none. May be the output itself.
-  TensorView residual;
+  const float* shift = nullptr;  // [C_out] in the backend's memory; null is 0
+  // [N_out, C_out] in the output's dtype. Null data: none. May be the output itself if the dataflow
+  // fuses the epilogue.
+  ConstTensorView residual;
   bool relu = false;
 
   bool empty() const {
@@ -47,63 +153,113 @@ struct Epilogue {
   }
 };
 
+// The arguments of the three passes. Nothing is owned. Tensors are in the backend's memory,
+// contiguous, and of the dtypes of the plan's shape. A pass overwrites its whole result. The result
+// must not overlap an argument, except for Epilogue::residual.
 struct ForwardArgs {
-  TensorView input;    // [N_in, C_in]
-  TensorView weights;  // [K * C_in, C_out]: offset k's matrix is rows [k * C_in, (k + 1) * C_in)
-  TensorView output;   // [N_out, C_out]; overwritten entirely, uninitialised before
-  Epilogue epilogue;   // empty unless FusesEpilogue()
-  // Whether the map, the weights and the epilogue's vectors are complete before anything that is
-  // queued on the stream from now on can start, even if it starts before what precedes it has
-  // ended.
+  ConstTensorView input;  // [N_in, C_in]
+  ConstTensorView
+      weights;        // [K * C_in, C_out]: offset k's matrix is rows [k * C_in, (k + 1) * C_in)
+  TensorView output;  // [N_out, C_out]
+  Epilogue epilogue;
+  // True if no work that is still queued writes the prepared map, the weights or the epilogue's
+  // vectors. A kernel may then read them before the kernel in front of it on the stream has ended.
   bool settled = false;
 };
 
-struct BackwardInputArgs {
-  TensorView output_grad;  // [N_out, C_out]
-  TensorView weights;      // [K * C_in, C_out]
-  TensorView input_grad;   // [N_in, C_in]; overwritten
+struct InputGradArgs {
+  ConstTensorView output_grad;  // [N_out, C_out]
+  ConstTensorView weights;      // [K * C_in, C_out]
+  TensorView input_grad;        // [N_in, C_in]
 };
 
-struct BackwardWeightArgs {
-  TensorView input;         // [N_in, C_in]
-  TensorView output_grad;   // [N_out, C_out]
-  TensorView weights_grad;  // [K * C_in, C_out]; overwritten
+struct WeightGradArgs {
+  ConstTensorView input;        // [N_in, C_in]
+  ConstTensorView output_grad;  // [N_out, C_out]
+  TensorView weights_grad;      // [K * C_in, C_out]
 };
 
-// output[q] = sum over pairs (p, q, k) of input[p] * weights[k]. Stateless and const. No method
-// throws, and a plan that comes with an OK status is not null.
+// One way to compute convolutions on one kind of backend. Stateless and const: one instance serves
+// any number of threads, streams and maps.
+//
+// Callers use the public methods. These check arguments, time conversions and count work.
+//
+// A plugin overrides the Do... methods. It must compute kForward. The base class computes the
+// gradients that the plugin does not compute itself (Has):
+// - kInputGrad by DoForward on the transposed map with transposed weights. On a symmetric map it
+//   takes the map as it is, and the transposed weights of offset K-1-k in the place of offset k.
+// - kWeightGrad by TensorOps::WeightGradient, on pairs.
+// A Do... method must not throw, and must not return OK with a null pointer.
 class Dataflow {
  public:
   virtual ~Dataflow() = default;
 
+  // The instance's option values.
   virtual const Options& options() const = 0;
-  virtual Support Supports(const ConvShape& shape, BackendKind backend) const = 0;
-  // Bitwise the same output for the same arguments, whatever the run and the thread count.
-  virtual bool deterministic(BackendKind backend) const = 0;
-  // Whether Forward applies ForwardArgs::epilogue; otherwise callers run it afterwards.
-  virtual bool FusesEpilogue(BackendKind) const { return false; }
-  // Whether Forward stores input[p] * weights[k] of each pair in the dtype of the features before
-  // it sums them up in f32. The bounds of verify then allow one more rounding a pair.
-  virtual bool RoundsPartialSums(BackendKind) const { return false; }
-  // The layout that Plan and Forward take for a map of `num_offsets` offsets.
-  virtual LayoutRequest RequiredLayout(int num_offsets) const = 0;
 
-  // `map` has RequiredLayout(). Books all scratch; queues no work.
-  virtual absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape, const ExecutionContext& context) const = 0;
+  // What the dataflow can do. O(1). Queues no work.
+  Capability CapabilityOf(Pass pass, const ConvShape& shape) const;
+  Support Supports(Pass pass, const ConvShape& shape) const {
+    return CapabilityOf(pass, shape).support;
+  }
+  // The map that the pass reads. The shape must be supported. O(1). Queues no work.
+  MapNeed NeededMap(Pass pass, const ConvShape& shape) const;
 
-  // `workspace` was granted for plan.booking(). Queued on context.stream. Records its stages and
-  // counters (true_pairs, padded_pairs, bytes, launches).
-  virtual absl::Status Forward(const DataflowPlan& plan, const KernelMap& map,
-                               const ForwardArgs& args, const Workspace& workspace,
-                               const ExecutionContext& context) const = 0;
+  // Prepares `map`, which must have the form and the direction of `need`. Without a layout the
+  // result holds a copy of `map`, which shares its arrays. Otherwise the plugin makes the layout,
+  // and this records Stage::kConvert. Queued on the context's stream; a layout that needs the
+  // counts of the pairs on the host synchronises it (KernelMap::EnsureCounts). kInvalidArgument for
+  // a map of another form and a layout that the plugin does not make. Errors of
+  // KernelMap::CheckSizes. kResourceExhausted if the memory does not suffice.
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Prepare(const KernelMap& map,
+                                                             const MapNeed& need,
+                                                             const ExecutionContext& context) const;
 
-  virtual absl::Status BackwardInput(const DataflowPlan& plan, const KernelMap& map,
-                                     const BackwardInputArgs& args, const Workspace& workspace,
-                                     const ExecutionContext& context) const;
-  virtual absl::Status BackwardWeight(const DataflowPlan& plan, const KernelMap& map,
-                                      const BackwardWeightArgs& args, const Workspace& workspace,
-                                      const ExecutionContext& context) const;
+  // Plans a pass over a map that was prepared for NeededMap(pass, shape). Books all scratch memory.
+  // Queues no work. Does not synchronise the stream. kInvalidArgument for a shape without channels,
+  // for a shape whose number of offsets is not the map's, and for a map in another layout.
+  // kUnimplemented gives the reason why a shape is not supported.
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(Pass pass, const PreparedMap& map,
+                                                     const ConvShape& shape,
+                                                     const ExecutionContext& context) const;
+
+  // Each of these runs the pass of its name. `plan` was made for that pass and for `map`, and
+  // `workspace` was granted for plan.booking(). The work is queued on the context's stream. These
+  // functions do not synchronise the stream, unless a profile is given and only the device knows a
+  // counter. They record the dataflow's stages and counters. kInvalidArgument for a plan of another
+  // pass; for a tensor that does not fit, the message gives its name, its value and what is
+  // allowed.
+  absl::Status Forward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) const;
+  absl::Status InputGrad(const DataflowPlan& plan, const PreparedMap& map,
+                         const InputGradArgs& args, const Workspace& workspace,
+                         const ExecutionContext& context) const;
+  absl::Status WeightGrad(const DataflowPlan& plan, const PreparedMap& map,
+                          const WeightGradArgs& args, const Workspace& workspace,
+                          const ExecutionContext& context) const;
+
+ protected:
+  // Whether the plugin computes the pass itself. Must be true for kForward. The Do... methods are
+  // called for these passes alone.
+  virtual bool Has(Pass pass) const { return pass == Pass::kForward; }
+  virtual Capability DoCapability(Pass pass, const ConvShape& shape) const = 0;
+  virtual MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const = 0;
+  // Makes the layout `need.layout` of `map`, whose sizes were checked. Called only for needs with a
+  // layout. Allocates what the layout keeps. The default refuses.
+  virtual absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
+      const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const;
+  virtual absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const = 0;
+  virtual absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map,
+                                 const ForwardArgs& args, const Workspace& workspace,
+                                 const ExecutionContext& context) const = 0;
+  virtual absl::Status DoInputGrad(const DataflowPlan& plan, const PreparedMap& map,
+                                   const InputGradArgs& args, const Workspace& workspace,
+                                   const ExecutionContext& context) const;
+  virtual absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
+                                    const WeightGradArgs& args, const Workspace& workspace,
+                                    const ExecutionContext& context) const;
 };
 
 }  // namespace voxconv

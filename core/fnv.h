@@ -1,5 +1,5 @@
-// FNV-1a, 64 bits: the same value on every machine and in every run, which neither std::hash nor
-// absl::Hash promises. For names and for keys of results; it resists no attacker.
+// The hash FNV-1a of 64 bits. It has the same value on every machine and in every run; std::hash
+// and absl::Hash do not promise that. For names and keys of results. Does not resist attacks.
 #ifndef VOXCONV_CORE_FNV_H_
 #define VOXCONV_CORE_FNV_H_
 
@@ -15,7 +15,7 @@ class Fnv1a {
   constexpr void AddText(absl::string_view text) {
     for (const char c : text) AddByte(static_cast<uint8_t>(c));
   }
-  // Its four bytes, the lowest first, whatever the machine's byte order.
+  // Adds the four bytes of `word`, the lowest first, on every machine.
   constexpr void AddWord(uint32_t word) {
     for (int shift = 0; shift < 32; shift += 8) AddByte(static_cast<uint8_t>(word >> shift));
   }

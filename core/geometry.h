@@ -1,4 +1,5 @@
-// The only home of coordinate arithmetic and of the kernel-offset order.
+// Convolution geometries. All coordinate arithmetic, and the order of the kernel offsets, are
+// defined here.
 #ifndef VOXCONV_CORE_GEOMETRY_H_
 #define VOXCONV_CORE_GEOMETRY_H_
 
@@ -12,15 +13,21 @@
 
 namespace voxconv {
 
+// What a layer does to the voxels. kInverse goes back from the outputs of a strided layer to its
+// inputs. kTransposed makes new voxels at a finer tensor stride.
 enum class ConvKind { kSubmanifold, kStrided, kInverse, kTransposed };
+// How a strided layer finds its output voxels. kQuantize rounds the inputs down to the coarser
+// lattice. kDilate takes every voxel of that lattice whose window has an input.
 enum class OutputRule { kQuantize, kDilate };
 
 absl::string_view ToString(ConvKind kind);
 absl::string_view ToString(OutputRule rule);
-// "generative" is accepted for transposed.
+// Read what ToString writes. "generative" is accepted for transposed. kInvalidArgument gives the
+// text and what is allowed.
 absl::StatusOr<ConvKind> ParseConvKind(absl::string_view text);
 absl::StatusOr<OutputRule> ParseOutputRule(absl::string_view text);
 
+// What a user says of a layer. ConvGeometry::Create checks it.
 struct GeometryParams {
   ConvKind kind = ConvKind::kSubmanifold;
   OutputRule rule = OutputRule::kQuantize;  // strided and inverse only
@@ -29,33 +36,36 @@ struct GeometryParams {
   Int3 dilation{1, 1, 1};
   Int3 padding{0, 0, 0};  // dilate only; may be negative
   Int3 input_tensor_stride{1, 1, 1};
-  // Dilate only: outputs outside are dropped. Inclusive, in units of the output tensor stride;
-  // absent: unbounded.
+  // Dilate only: outputs outside this box are dropped. In units of the output tensor stride.
+  // Absent: unbounded.
   std::optional<Box> output_bounds;
 
   friend bool operator==(const GeometryParams&, const GeometryParams&) = default;
 };
 
-// A validated convolution geometry.
+// A checked convolution geometry. Immutable and copyable. Lies on the host.
 //
-// Let t be the tensor stride of the finer side (input of submanifold and strided, output of
-// inverse and transposed), s the stride, P the padding, and delta_k the kernel offset k: per axis
-// -(K-1)/2 .. (K-1)/2 for odd K, 0 .. K-1 for even K, times dilation times t; index order x
-// slowest, z fastest. Whatever the kind, input p, output q and offset k form a pair iff
+// t is the tensor stride of the finer side: the input of submanifold and strided layers, the output
+// of inverse and transposed ones. s is the stride, P the padding. delta_k is kernel offset k. On
+// each axis it is one of -(K-1)/2 .. (K-1)/2 if K is odd, or one of 0 .. K-1 if K is even, times
+// the dilation, times t. In the order of k, x changes slowest and z fastest. In every kind of
+// layer, input p, output q and offset k form a pair if and only if
 //
 //     p = q + InputOffset(k)
 //
-// with InputOffset = delta_k - P t for submanifold (P = 0) and strided, and its negative for
-// inverse and transposed. Mappings need nothing else.
+// InputOffset(k) is delta_k - P t for submanifold (P = 0) and strided layers, and P t - delta_k for
+// inverse and transposed ones. A mapping needs nothing else.
 class ConvGeometry {
  public:
-  // Refuses, naming the parameter, its value and what is allowed: kernel < 1 or K > 32768, stride
-  // or dilation < 1, submanifold with stride or padding, padding or bounds without `dilate`, a
-  // transposed or inverse stride that does not divide the input tensor stride, reach beyond the
-  // coordinate range.
+  // kInvalidArgument for a kernel below 1 or with K > 32768, a stride or dilation below 1, a
+  // submanifold layer with stride or padding, padding or bounds without `dilate`, and a transposed
+  // or inverse stride that does not divide the input tensor stride. kOutOfRange for an offset
+  // beyond the coordinate range. The message gives the parameter, its value and what is allowed.
+  // O(K).
   static absl::StatusOr<ConvGeometry> Create(const GeometryParams& params);
 
-  // The inverse of a strided geometry: inputs are its outputs and outputs its inputs.
+  // The inverse of a strided geometry: its inputs are the outputs of `strided`, and its outputs are
+  // the inputs. kInvalidArgument if `strided` is of another kind.
   static absl::StatusOr<ConvGeometry> InverseOf(const ConvGeometry& strided);
 
   const GeometryParams& params() const { return params_; }
@@ -65,22 +75,24 @@ class ConvGeometry {
   const Int3& input_tensor_stride() const { return params_.input_tensor_stride; }
   const Int3& output_tensor_stride() const { return output_tensor_stride_; }
 
-  // delta_k in finest-voxel units, without padding and sign; the field's "kernel offset".
+  // delta_k in units of the finest voxel, 0 <= k < K. Papers call this the kernel offset.
   const Int3& KernelOffset(int k) const { return kernel_offsets_[k]; }
-  // p - q of every pair of offset k, in finest-voxel units.
+  // p - q of every pair of offset k, in units of the finest voxel.
   const Int3& InputOffset(int k) const { return input_offsets_[k]; }
   absl::Span<const Int3> input_offsets() const { return input_offsets_; }
 
-  // The offset k' with InputOffset(k') = -InputOffset(k) is K-1-k for every k: submanifold with an
-  // odd kernel on every axis. Then the map of k' is the transpose of k's (TorchSparse 4.2.1).
+  // Whether InputOffset(K-1-k) = -InputOffset(k) for every k. This holds for submanifold layers
+  // whose kernel is odd on every axis. The pairs of offset K-1-k are then those of offset k with
+  // inputs and outputs exchanged (TorchSparse 4.2.1).
   bool symmetric() const { return symmetric_; }
-  // Index of the offset with InputOffset = 0 whose map is the identity; -1 where there is none.
-  // Submanifold only.
+  // The offset k with InputOffset(k) = 0 in a submanifold layer: every row meets itself. -1 if
+  // there is none.
   int center() const { return center_; }
-  // Outputs are the inputs, row by row.
+  // Whether the outputs are the inputs, row by row.
   bool keeps_coordinates() const { return params_.kind == ConvKind::kSubmanifold; }
 
-  // "submanifold k3", "strided/dilate k3 s2 p1": stable, for messages and result files.
+  // "submanifold k3", "strided/dilate k3 s2 p1". For messages and result files, so that it does not
+  // change between versions.
   std::string ToString() const;
 
  private:

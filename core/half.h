@@ -1,4 +1,5 @@
-// The 16-bit storage types on the host, as bits: no compiler here has a common type for them.
+// Conversions of the 16-bit storage types on the host. Values are bits in uint16_t, because the
+// supported compilers have no common type for them.
 #ifndef VOXCONV_CORE_HALF_H_
 #define VOXCONV_CORE_HALF_H_
 
@@ -7,7 +8,7 @@
 
 namespace voxconv {
 
-// IEEE 754 binary16, rounded to nearest, ties to even; overflow becomes infinity, NaN stays NaN.
+// To IEEE 754 binary16, rounded to nearest, ties to even. Overflow gives infinity. NaN stays NaN.
 constexpr uint16_t FloatToHalfBits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -23,7 +24,7 @@ constexpr uint16_t FloatToHalfBits(float value) {
   return static_cast<uint16_t>(sign | (magnitude - 0x38000000u + 0xfffu + odd) >> 13);
 }
 
-// Exact.
+// The inverse. Exact.
 constexpr float HalfBitsToFloat(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = half >> 10 & 0x1fu;
@@ -36,13 +37,14 @@ constexpr float HalfBitsToFloat(uint16_t half) {
   return std::bit_cast<float>(sign | float_exponent << 23 | mantissa << 13);
 }
 
-// bfloat16, rounded likewise.
+// To bfloat16, with the same rounding.
 constexpr uint16_t FloatToBf16Bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+// The inverse. Exact.
 constexpr float Bf16BitsToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }

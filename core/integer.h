@@ -5,7 +5,7 @@
 
 namespace voxconv {
 
-// a / b, rounded up; a >= 0, b > 0, and their sum fits.
+// a / b, rounded up. Needs a >= 0, b > 0 and a + b < 2^63.
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace voxconv

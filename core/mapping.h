@@ -3,7 +3,6 @@
 #define VOXCONV_CORE_MAPPING_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,24 +16,31 @@
 
 namespace voxconv {
 
-// Find all (p, q, k) with inputs[p] = outputs[q] + geometry.InputOffset(k) in the same batch
-// sample. Holds references only.
+// The question that a mapping answers: which (p, q, k) have inputs[p] = outputs[q] +
+// geometry.InputOffset(k), with p and q in the same batch sample? Holds references only. Both sets
+// are in the memory of the backend that answers.
 struct MapProblem {
   const CoordinateSet& inputs;
   const CoordinateSet& outputs;
   const ConvGeometry& geometry;
 };
 
-// Whatever a mapping builds over the input coordinates to look them up; opaque, immutable, usable
-// for any number of queries with any geometry. Must not outlive the CoordinateSet it was built of.
+// What a mapping builds over the input coordinates to look them up. Opaque to callers. Immutable.
+// Serves any number of queries with any geometry. Must not outlive the CoordinateSet that it was
+// built of.
 class MapIndex {
  public:
   virtual ~MapIndex() = default;
+  // Bytes of the index in the backend's memory.
   virtual int64_t bytes() const = 0;
 };
 
-// Stateless and const: one instance may serve any number of threads and streams. No method throws,
-// and what a method returns with an OK status is not null.
+// One way to find kernel maps on one kind of backend. Stateless and const: one instance serves any
+// number of threads and streams.
+//
+// Callers use the public methods. These time stages, count work, and check what the plugin returns.
+// A plugin overrides the Do... methods. A Do... method must not throw, and must not return OK with
+// a null pointer.
 class Mapping {
  public:
   virtual ~Mapping() = default;
@@ -42,42 +48,92 @@ class Mapping {
   // The instance's option values.
   virtual const Options& options() const = 0;
 
-  // A refusal here is by kind of problem or backend, never by size: too much memory is a status
-  // of BuildIndex.
-  virtual Support Supports(const ConvGeometry& geometry, BackendKind backend) const = 0;
+  // Whether the mapping finds maps of this geometry. It never refuses a size: BuildIndex and Query
+  // return kResourceExhausted if the memory does not suffice. O(1). Queues no work.
+  virtual Support Supports(const ConvGeometry& geometry) const = 0;
 
-  // Work is queued on context.stream; on return the index may still be under construction there.
-  // Records Stage::kIndexBuild and counters.index_bytes.
-  virtual absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+  // Builds the index over `inputs`. The work is queued on the context's stream, and the index may
+  // still be under construction there when this returns. A mapping whose host code must learn a
+  // size synchronises the stream. Records Stage::kIndexBuild and Counters::index_bytes.
+  // kResourceExhausted if the memory does not suffice.
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(const CoordinateSet& inputs,
+                                                       const ExecutionContext& context) const;
+
+  // Finds the map of `problem`, in the form that the mapping makes. `index` must come from
+  // BuildIndex(problem.inputs) of this mapping. Queued on the context's stream. A mapping that
+  // makes pairs on an asynchronous backend synchronises the stream to learn their number. Records
+  // Stage::kMapQuery, and Stage::kIndexBuild for the time in which the plugin sorts the outputs.
+  // kResourceExhausted if the memory does not suffice. kInternal for a map that CheckQueriedMap
+  // refuses.
+  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
+                                  const ExecutionContext& context) const;
+
+ protected:
+  virtual absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const = 0;
-
-  // `index` must come from this mapping's BuildIndex(problem.inputs). The result is exact: its
-  // pairs are those of the reference. kPairs or kNeighbourTable; pairs in canonical order. Records
-  // Stage::kMapQuery (and kIndexBuild for what it sorts of the outputs), counters.queries.
-  virtual absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                          const ExecutionContext& context) const = 0;
+  // Returns the map in either form. It must have exactly the pairs of the reference. Pairs are in
+  // canonical order. Adds the number of lookups to Counters::queries. A StageScope that this
+  // function opens for another stage interrupts Stage::kMapQuery.
+  virtual absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                            const ExecutionContext& context) const = 0;
 };
 
-// Output coordinates of strided and transposed layers: the third, small plugin family. As with
-// mappings, nothing throws and no set is null.
+// Checks a map that a mapping returned for `problem`. kInternal says what is wrong: the map has no
+// arrays, its numbers of inputs, outputs or offsets are not those of the problem, or its arrays
+// have wrong sizes (KernelMap::CheckSizes). O(K). Queues no work. This function does not look into
+// the arrays; KernelMap::Validate does.
+absl::Status CheckQueriedMap(const KernelMap& map, const MapProblem& problem);
+
+// Coordinate sets whose sizes the host does not know yet. Made by OutputCoords::Begin.
+class PendingCoordinates {
+ public:
+  virtual ~PendingCoordinates() = default;
+  // Waits for the sizes and makes the sets. Must be called once, with a context of the stream that
+  // Begin was given. Errors of OutputCoords::Compute.
+  virtual absl::StatusOr<std::vector<CoordinateSetPtr>> Finish(const ExecutionContext& context) = 0;
+};
+
+// One way to find the output coordinates of strided and transposed layers. This is the third, small
+// plugin family. Stateless and const. A Do... method must not throw, and must not return OK with a
+// null pointer.
 class OutputCoords {
  public:
   virtual ~OutputCoords() = default;
+  // The instance's option values.
   virtual const Options& options() const = 0;
-  virtual Support Supports(const ConvGeometry& geometry, BackendKind backend) const = 0;
-  // Rows sorted by packed key. Refuses outputs outside the coordinate range, by name and value.
-  // Records Stage::kOutputCoords. `geometry` is strided or transposed (checked).
-  virtual absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet& inputs,
-                                                   const ConvGeometry& geometry,
-                                                   const ExecutionContext& context) const = 0;
-  // The coordinates of a chain of layers: set i + 1 is made of set i by geometry i, the first of
-  // `inputs`. As Compute one after the other, but a backend whose host must wait for a size waits
-  // once for all of them, unless the plugin's work would grow with what it had to guess. Returns
-  // one set a geometry. `meanwhile`, where it is not empty, is called once, before the host waits:
-  // for what else it has to queue, on any stream.
-  virtual absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChain(
+  // Whether the plugin finds the outputs of this geometry. O(1). Queues no work.
+  virtual Support Supports(const ConvGeometry& geometry) const = 0;
+
+  // Finds the output coordinates of one layer. Rows ascend by packed key. `geometry` is strided or
+  // transposed, and supported. The result is in the backend's memory. An asynchronous backend
+  // synchronises the stream to learn the size. Records Stage::kOutputCoords. kOutOfRange for
+  // outputs outside the coordinate range; the message gives axis, value and what is allowed.
+  // kResourceExhausted if the memory does not suffice.
+  absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet& inputs,
+                                           const ConvGeometry& geometry,
+                                           const ExecutionContext& context) const;
+
+  // Begin and Finish find the coordinates of a chain of layers. Geometry 0 makes the first set of
+  // `inputs`; geometry i makes set i of set i - 1. Begin queues the work that can be queued before
+  // the sizes are known, and does not wait for them. The host may then queue other work, on any
+  // stream, until it calls Finish, which waits for the sizes and returns one set for each geometry.
+  // `inputs` and `geometries` must live until Finish returns. Both record Stage::kOutputCoords.
+  // Errors of Compute.
+  absl::StatusOr<std::unique_ptr<PendingCoordinates>> Begin(
       const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-      const ExecutionContext& context, const std::function<void()>& meanwhile) const;
+      const ExecutionContext& context) const;
+  static absl::StatusOr<std::vector<CoordinateSetPtr>> Finish(
+      std::unique_ptr<PendingCoordinates> pending, const ExecutionContext& context);
+
+ protected:
+  virtual absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,
+                                                     const ConvGeometry& geometry,
+                                                     const ExecutionContext& context) const = 0;
+  // The default computes all sets one after the other in Finish. A plugin overrides this if one
+  // wait serves the whole chain.
+  virtual absl::StatusOr<std::unique_ptr<PendingCoordinates>> DoBegin(
+      const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
+      const ExecutionContext& context) const;
 };
 
 }  // namespace voxconv

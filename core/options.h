@@ -1,4 +1,4 @@
-// Typed toggles of a plugin, written and read as one string:
+// Typed options of a plugin, written and read as one string:
 //   sorted_search:variant=double_traversed,block=256
 #ifndef VOXCONV_CORE_OPTIONS_H_
 #define VOXCONV_CORE_OPTIONS_H_
@@ -15,6 +15,7 @@
 
 namespace voxconv {
 
+// One option of a plugin.
 struct OptionSpec {
   enum class Type { kEnum, kBool, kInt, kFloat };
   std::string name;
@@ -25,13 +26,15 @@ struct OptionSpec {
   double min_float = 0, max_float = 0;  // kFloat, inclusive
   std::string help;
 
-  // "naive|full", "true|false", "1..4096", "0..1".
+  // The allowed values in words: "naive|full", "true|false", "1..4096", "0..1".
   std::string Allowed() const;
 };
 
-// What options a plugin has.
+// The options of a plugin, in the order in which they were added. Adding does not check; Check
+// does.
 class OptionSchema {
  public:
+  // Each adds an option and returns the schema. `help` is one clause. Ranges are inclusive.
   OptionSchema& Enum(std::string name, std::vector<std::string> choices, std::string default_value,
                      std::string help);
   OptionSchema& Bool(std::string name, bool default_value, std::string help);
@@ -41,11 +44,12 @@ class OptionSchema {
                       std::string help);
 
   const std::vector<OptionSpec>& specs() const { return specs_; }
+  // The option called `name`, or null. Owned by the schema.
   const OptionSpec* Find(absl::string_view name) const;
 
-  // Whether every option can be written, read and shown, and holds its default: names are unique,
-  // names and choices are words of letters, digits, '_', '-' and '.', an enum has choices, each
-  // once, min <= max, and the default is allowed. kInvalidArgument names the option.
+  // Checks that every option can be written and read. Names must be unique. Names and choices must
+  // be words of letters, digits, '_', '-' and '.'. An enum must have choices, each of them once.
+  // min must be <= max. The default must be allowed. kInvalidArgument names the option.
   absl::Status Check() const;
 
  private:
@@ -53,22 +57,24 @@ class OptionSchema {
   std::vector<OptionSpec> specs_;
 };
 
-// The values of one plugin instance: every option of its schema has one.
+// The option values of one plugin instance. Every option of its schema has a value. Copyable; owns
+// its values, and does not refer to the schema.
 class Options {
  public:
-  // `text` is "" or "key=value,key=value". An unknown key, a repeated key, and a value of the
-  // wrong type or out of range are refused, naming the key, the value and what is allowed.
+  // `text` is "" or "key=value,key=value". Options that it does not name have their defaults.
+  // kInvalidArgument for an unknown key, a repeated key, and a value that is of the wrong type or
+  // out of range. The message gives the key, the value and what is allowed.
   static absl::StatusOr<Options> Parse(const OptionSchema& schema, absl::string_view text);
 
-  // The option must exist with that type (checked): names are the plugin's own.
+  // The value of an option. The option must exist and have that type (checked).
   const std::string& GetEnum(absl::string_view name) const;
   bool GetBool(absl::string_view name) const;
   int64_t GetInt(absl::string_view name) const;
   double GetFloat(absl::string_view name) const;
 
-  // All options in schema order; Parse(ToString()) gives equal Options.
+  // All options in the schema's order. Parse of this text gives equal Options.
   std::string ToString() const;
-  // Only those that differ from their defaults.
+  // The same, with only the options that differ from their defaults.
   std::string ToShortString() const;
 
   friend bool operator==(const Options& a, const Options& b) { return a.values_ == b.values_; }

@@ -13,32 +13,34 @@ namespace voxconv {
 // Names the files and directories that LoadPluginsFromEnvironment reads, separated by colons.
 inline constexpr char kPluginPathVariable[] = "VOXCONV_PLUGIN_PATH";
 
-// What a plugin's build stamp must be equal to.
+// The build stamp of this program. A plugin's build stamp must be equal to it.
 absl::string_view HostBuildStamp();
 
-// Loads the shared library `path` and registers its plugins. All or nothing: on an error the
-// registry is as it was. The library stays loaded until the process ends, also after an error,
-// because its static objects and whatever it registered may point into it.
+// Loads the shared library `path` and registers its plugins. After an error the registry is as it
+// was before. The library stays loaded until the process ends, also after an error, because its
+// static objects and what it registered may point into it.
 //
 // The message names the file and is one line:
 //   kNotFound            there is no such file
-//   kInvalidArgument     it is a directory or no shared library, lacks a symbol it needs, lacks
-//                        voxconv_plugin_info, or registers nothing
+//   kInvalidArgument     it is a directory, it is not a shared library, it lacks a symbol that it
+//                        needs, it lacks voxconv_plugin_info, or it registers nothing
 //   kFailedPrecondition  it was built for another plugin ABI or with another build stamp
-//   kInternal            a function of it throws
-//   otherwise            the status of its register function: kAlreadyExists for a name that is
-//                        taken in the registry
+//   kInternal            a function of the library throws
+//   otherwise            the status of its register function, such as kAlreadyExists for a name
+//   that
+//                        is taken in the registry
 //
-// The executable must export the symbols of core and backends (CMake: voxconv_enable_plugins).
-// Not thread-safe with regard to `registry`.
+// The executable must export the symbols of core and backends (CMake: voxconv_enable_plugins). No
+// other thread may use `registry` meanwhile.
 absl::Status LoadPlugin(const std::string& path, Registry& registry);
 
-// `paths`: files and directories separated by colons; empty parts are skipped. Of a directory,
-// every *.so in it is loaded, by name; a directory without one is refused. Stops at the first
-// error; what was loaded before stays registered.
+// Calls LoadPlugin for each file of `paths`, which are files and directories separated by colons.
+// Empty parts are skipped. A directory stands for all *.so files in it, sorted by name. A directory
+// without one is refused. Stops at the first error; plugins that were loaded before stay
+// registered.
 absl::Status LoadPlugins(absl::string_view paths, Registry& registry);
 
-// LoadPlugins of the variable's value; nothing where it is not set.
+// LoadPlugins with the value of the variable kPluginPathVariable. Loads nothing if it is not set.
 absl::Status LoadPluginsFromEnvironment(Registry& registry);
 
 }  // namespace voxconv

@@ -10,17 +10,18 @@
 
 namespace voxconv {
 
-// Counted by formula where the work is done, never sampled. Add() sums all but peaks.
+// What a run did. The code that does the work counts by formula; nothing is sampled.
 struct Counters {
-  int64_t queries = 0;       // lookups a mapping made (fewer with `symmetric`)
-  int64_t true_pairs = 0;    // (in, out, offset) triples the map holds
-  int64_t padded_pairs = 0;  // rows multiplied, true ones and padding
-  int64_t bytes_read = 0;    // feature, weight and map bytes, by formula
-  int64_t bytes_written = 0;
-  int64_t launches = 0;        // matmuls, or kernel launches on a GPU
-  int64_t index_bytes = 0;     // peak size of a mapping's index
-  int64_t peak_workspace = 0;  // bytes
+  int64_t queries = 0;         // lookups of mappings; a symmetric map needs about half as many
+  int64_t true_pairs = 0;      // pairs (p, q, k) of the maps that dataflows ran over
+  int64_t padded_pairs = 0;    // rows that dataflows multiplied: true pairs and padding
+  int64_t bytes_read = 0;      // features, weights and maps, by formula
+  int64_t bytes_written = 0;   // by formula
+  int64_t launches = 0;        // matrix products on the CPU, kernel launches on a GPU
+  int64_t index_bytes = 0;     // the largest index of a mapping
+  int64_t peak_workspace = 0;  // bytes of the largest workspace that was granted
 
+  // Sums. index_bytes and peak_workspace become the larger of the two values.
   void Add(const Counters& other) {
     queries += other.queries;
     true_pairs += other.true_pairs;
@@ -33,16 +34,21 @@ struct Counters {
   }
 };
 
-// Stage times in milliseconds and counters of one run. Not thread-safe: stages are opened by the
-// thread that drives the run.
+class StageScope;
+
+// Stage times in milliseconds and counters of one run. On an asynchronous backend the times are
+// complete after Backend::FlushStages. Not thread-safe: only the thread that drives the run may
+// open stages.
 struct Profile {
   std::array<double, kNumStages> milliseconds{};
-  std::array<int64_t, kNumStages> visits{};
+  std::array<int64_t, kNumStages> visits{};  // how often each stage began
   Counters counters;
+  StageScope* open_stage = nullptr;  // the innermost stage that is open; only StageScope uses it
 
-  void AddTime(Stage stage, double ms) {
+  // Adds `ms` milliseconds, and a visit unless the time continues an interrupted one (`resumes`).
+  void AddTime(Stage stage, double ms, bool resumes = false) {
     milliseconds[static_cast<int>(stage)] += ms;
-    ++visits[static_cast<int>(stage)];
+    if (!resumes) ++visits[static_cast<int>(stage)];
   }
   double Time(Stage stage) const { return milliseconds[static_cast<int>(stage)]; }
   double Total() const {

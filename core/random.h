@@ -1,5 +1,5 @@
-// Seeded numbers that are the same on every platform: the standard fixes mt19937_64's sequence but
-// not that of its distributions, so they are not used here.
+// Seeded random numbers that are the same on every platform. The standard fixes the sequence of
+// mt19937_64, but not those of its distributions, so that these are not used here.
 #ifndef VOXCONV_CORE_RANDOM_H_
 #define VOXCONV_CORE_RANDOM_H_
 
@@ -13,11 +13,11 @@ class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
 
-  // In [0, 1), a multiple of 2^-53.
+  // Uniform in [0, 1), a multiple of 2^-53.
   double Uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
   double Uniform(double low, double high) { return low + (high - low) * Uniform(); }
 
-  // In [0, bound), bound > 0, without modulo bias.
+  // Uniform in [0, bound), without modulo bias. `bound` must be > 0.
   uint64_t Below(uint64_t bound) {
     const uint64_t rejected = (0 - bound) % bound;  // 2^64 mod bound
     uint64_t draw = engine_();
@@ -25,7 +25,8 @@ class Random {
     return draw % bound;
   }
 
-  // Mean 0, variance 1, bounded by 2*sqrt(3): the sum of four uniforms (Irwin-Hall).
+  // The sum of four uniform numbers (Irwin-Hall), with mean 0, variance 1 and magnitude at most
+  // 2 * sqrt(3).
   double Noise() {
     double sum = -2.0;
     for (int i = 0; i < 4; ++i) sum += Uniform();

@@ -18,10 +18,6 @@ bool IsPluginName(absl::string_view name) {
   return true;
 }
 
-absl::Status Annotate(const absl::Status& status, absl::string_view prefix) {
-  return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
-}
-
 // Every combination of the schema's enum options, and of its bool options with `bools`, as option
 // strings.
 std::vector<std::string> OptionProduct(const OptionSchema& schema, bool bools) {
@@ -42,10 +38,24 @@ std::vector<std::string> OptionProduct(const OptionSchema& schema, bool bools) {
   return product;
 }
 
+// kInvalidArgument names an option of a grid that the plugin does not have.
+absl::Status CheckGrids(const PluginDescription& description) {
+  const auto check = [&](const OptionAxis& axis) {
+    if (description.options.Find(axis.option) != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("a grid has the option '", axis.option, "', which the plugin does not have"));
+  };
+  for (const OptionGrid& grid : description.grids) {
+    if (!grid.where.option.empty()) VOXCONV_RETURN_IF_ERROR(check(grid.where));
+    for (const OptionAxis& axis : grid.axes) VOXCONV_RETURN_IF_ERROR(check(axis));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 template <typename Plugin>
-absl::Status PluginFamily<Plugin>::Register(PluginDescription description, Factory create) {
+absl::Status PluginFamily<Plugin>::Describe(PluginDescription description) {
   if (!IsPluginName(description.name)) {
     return absl::InvalidArgumentError(
         absl::StrCat(family_, " plugin name '", description.name,
@@ -56,17 +66,51 @@ absl::Status PluginFamily<Plugin>::Register(PluginDescription description, Facto
     return absl::InvalidArgumentError(
         absl::StrCat(family_, " plugin name 'reference': it is verify's own, for the oracle"));
   }
-  if (!create) {
-    return absl::InvalidArgumentError(absl::StrCat(family_, " plugin '", name, "' has no factory"));
+  absl::Status status = description.options.Check();
+  status.Update(CheckGrids(description));
+  if (!status.ok()) {
+    return StatusAt(absl::StrCat(family_, " plugin '", name, "'"), status);
   }
-  if (const absl::Status status = description.options.Check(); !status.ok()) {
-    return Annotate(status, absl::StrCat(family_, " plugin '", name, "'"));
-  }
-  if (!entries_.try_emplace(name, Entry{std::move(description), std::move(create)}).second) {
+  if (!entries_.try_emplace(name, Entry{std::move(description), {}}).second) {
     return absl::AlreadyExistsError(
         absl::StrCat(family_, " plugin '", name, "' is registered already"));
   }
   return absl::OkStatus();
+}
+
+template <typename Plugin>
+absl::Status PluginFamily<Plugin>::Implement(absl::string_view name, BackendKind backend,
+                                             Factory create) {
+  if (!create) {
+    return absl::InvalidArgumentError(absl::StrCat(family_, " plugin '", name, "' has no factory"));
+  }
+  const auto it = entries_.find(name);
+  if (it == entries_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat(family_, " plugin '", name, "' is implemented, but not described"));
+  }
+  if (!it->second.factories.try_emplace(backend, std::move(create)).second) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        family_, " plugin '", name, "' is implemented for backend ", backend.name(), " already"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Plugin>
+absl::Status PluginFamily<Plugin>::Register(PluginDescription description, BackendKind backend,
+                                            Factory create) {
+  const std::string name = description.name;
+  if (!create) return Implement(name, backend, std::move(create));  // refused
+  VOXCONV_RETURN_IF_ERROR(Describe(std::move(description)));
+  return Implement(name, backend, std::move(create));
+}
+
+template <typename Plugin>
+void PluginFamily<Plugin>::Share(BackendKind backend, BackendKind other) {
+  for (auto& [name, entry] : entries_) {
+    const auto it = entry.factories.find(backend);
+    if (it != entry.factories.end()) entry.factories.try_emplace(other, it->second);
+  }
 }
 
 template <typename Plugin>
@@ -81,21 +125,32 @@ PluginFamily<Plugin>::Resolve(absl::string_view spec) const {
                       [](std::string* out, const auto& e) { absl::StrAppend(out, e.first); })));
   }
   absl::StatusOr<Options> options = Options::Parse(it->second.description.options, parsed.options);
-  if (!options.ok()) return Annotate(options.status(), absl::StrCat(family_, " ", parsed.name));
+  if (!options.ok()) return StatusAt(absl::StrCat(family_, " ", parsed.name), options.status());
   return std::pair<const Entry*, Options>(&it->second, *std::move(options));
 }
 
 template <typename Plugin>
 absl::StatusOr<std::unique_ptr<const Plugin>> PluginFamily<Plugin>::Create(
-    absl::string_view spec) const {
+    absl::string_view spec, BackendKind backend) const {
   VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
   const std::string& name = resolved.first->description.name;
+  const std::map<BackendKind, Factory>& factories = resolved.first->factories;
+  const auto it = factories.find(backend);
+  if (it == factories.end()) {
+    return absl::UnimplementedError(absl::StrCat(
+        family_, " ", name, ": it has no implementation for backend ", backend.name(), "; it has ",
+        factories.empty()
+            ? "none"
+            : absl::StrJoin(factories, ", ", [](std::string* out, const auto& factory) {
+                absl::StrAppend(out, factory.first.name());
+              })));
+  }
   absl::StatusOr<std::unique_ptr<const Plugin>> plugin =
       NonNull(WithoutExceptions([&, &options = resolved.second]() -> decltype(plugin) {
-                return resolved.first->create(std::move(options));
+                return it->second(std::move(options));
               }),
               "its factory");
-  if (!plugin.ok()) return Annotate(plugin.status(), absl::StrCat(family_, " ", name));
+  if (!plugin.ok()) return StatusAt(absl::StrCat(family_, " ", name), plugin.status());
   return plugin;
 }
 
@@ -107,7 +162,15 @@ absl::StatusOr<std::string> PluginFamily<Plugin>::Canonical(absl::string_view sp
 }
 
 template <typename Plugin>
+absl::StatusOr<std::string> PluginFamily<Plugin>::InFull(absl::string_view spec) const {
+  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
+  const std::string options = resolved.second.ToString();
+  return absl::StrCat(resolved.first->description.name, options.empty() ? "" : ":", options);
+}
+
+template <typename Plugin>
 std::vector<std::string> PluginFamily<Plugin>::SpecsOf(
+    BackendKind backend,
     const std::function<std::vector<std::string>(const PluginDescription&)>& option_texts) const {
   std::vector<std::string> specs;
   for (const auto& [name, entry] : entries_) {
@@ -115,7 +178,8 @@ std::vector<std::string> PluginFamily<Plugin>::SpecsOf(
       absl::StatusOr<std::string> canonical = Canonical(absl::StrCat(name, ":", text));
       // An extra variant that does not parse must not vanish: it is kept, and fails where it runs.
       const std::string spec = canonical.ok() ? *canonical : absl::StrCat(name, ":", text);
-      if (canonical.ok() && !Create(spec).ok()) continue;
+      if (!entry.factories.contains(backend)) continue;
+      if (canonical.ok() && !Create(spec, backend).ok()) continue;
       if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(spec);
     }
   }
@@ -123,8 +187,8 @@ std::vector<std::string> PluginFamily<Plugin>::SpecsOf(
 }
 
 template <typename Plugin>
-std::vector<std::string> PluginFamily<Plugin>::Variants() const {
-  return SpecsOf([](const PluginDescription& description) {
+std::vector<std::string> PluginFamily<Plugin>::Variants(BackendKind backend) const {
+  return SpecsOf(backend, [](const PluginDescription& description) {
     std::vector<std::string> texts = OptionProduct(description.options, /*bools=*/true);
     texts.insert(texts.end(), description.extra_variants.begin(), description.extra_variants.end());
     return texts;
@@ -132,22 +196,23 @@ std::vector<std::string> PluginFamily<Plugin>::Variants() const {
 }
 
 template <typename Plugin>
-std::vector<std::pair<std::string, absl::Status>> PluginFamily<Plugin>::Unusable() const {
-  const std::vector<std::string> variants = Variants();
+std::vector<std::pair<std::string, absl::Status>> PluginFamily<Plugin>::Unusable(
+    BackendKind backend) const {
+  const std::vector<std::string> variants = Variants(backend);
   std::vector<std::pair<std::string, absl::Status>> unusable;
   for (const auto& [name, entry] : entries_) {
     const auto is_own = [&name = name](const std::string& spec) {
       return spec.substr(0, spec.find(':')) == name;
     };
     if (std::any_of(variants.begin(), variants.end(), is_own)) continue;
-    unusable.emplace_back(name, Create(name).status());
+    unusable.emplace_back(name, Create(name, backend).status());
   }
   return unusable;
 }
 
 template <typename Plugin>
-std::vector<std::string> PluginFamily<Plugin>::EnumVariants() const {
-  return SpecsOf([](const PluginDescription& description) {
+std::vector<std::string> PluginFamily<Plugin>::EnumVariants(BackendKind backend) const {
+  return SpecsOf(backend, [](const PluginDescription& description) {
     return OptionProduct(description.options, /*bools=*/false);
   });
 }

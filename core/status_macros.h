@@ -5,7 +5,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
+namespace voxconv {
+
+// The error with `place`, such as a file or an option, before its message.
+inline absl::Status StatusAt(absl::string_view place, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(place, ": ", status.message()));
+}
+
+}  // namespace voxconv
+
+// Returns from the calling function if `expression`, an absl::Status, is an error.
 #define VOXCONV_RETURN_IF_ERROR(expression)                                 \
   do {                                                                      \
     if (absl::Status voxconv_status = (expression); !voxconv_status.ok()) { \

@@ -1,5 +1,6 @@
 #include "core/tensor.h"
 
+#include "absl/strings/str_cat.h"
 #include "core/half.h"
 
 namespace voxconv {
@@ -22,7 +23,7 @@ absl::StatusOr<Tensor> Tensor::Create(int64_t rows, int64_t channels, DType dtyp
   VOXCONV_ASSIGN_OR_RETURN(
       Buffer buffer, context.backend->Allocate(rows * channels * SizeOf(dtype), *context.stream));
   Tensor tensor;
-  tensor.view_ = {buffer.data(), rows, channels, dtype, buffer.space()};
+  tensor.view_ = {buffer.data(), rows, channels, dtype, context.backend->device(), channels};
   tensor.buffer_ = std::move(buffer);
   return tensor;
 }
@@ -37,23 +38,55 @@ absl::StatusOr<Tensor> Tensor::FromHost(absl::Span<const float> host, int64_t ro
   if (dtype == DType::kF16) narrow = Narrow(host, FloatToHalfBits);
   if (dtype == DType::kBF16) narrow = Narrow(host, FloatToBf16Bits);
   if (SizeOf(dtype) == 2) from = narrow.data();
-  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(tensor.view_.data, tensor.view_.space, from,
+  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(tensor.view_.data, tensor.view_.device.space, from,
                                                 MemorySpace::kHost, tensor.view_.bytes(),
                                                 *context.stream));
   return tensor;
 }
 
-absl::StatusOr<std::vector<float>> ToHost(const TensorView& view, const ExecutionContext& context) {
+absl::StatusOr<std::vector<float>> ToHost(const ConstTensorView& view,
+                                          const ExecutionContext& context) {
+  const int64_t size = SizeOf(view.dtype), row_bytes = view.channels * size;
   std::vector<float> host(view.rows * view.channels);
-  std::vector<uint16_t> narrow(SizeOf(view.dtype) == 2 ? host.size() : 0);
-  void* to = narrow.empty() ? static_cast<void*>(host.data()) : narrow.data();
-  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(to, MemorySpace::kHost, view.data, view.space,
-                                                view.bytes(), *context.stream));
+  std::vector<uint16_t> narrow(size == 2 ? host.size() : 0);
+  char* to = narrow.empty() ? reinterpret_cast<char*>(host.data())
+                            : reinterpret_cast<char*>(narrow.data());
+  const char* from = static_cast<const char*>(view.data);
+  const int64_t pieces = view.contiguous() ? 1 : view.rows;
+  const int64_t bytes = view.contiguous() ? view.bytes() : row_bytes;
+  for (int64_t i = 0; i < pieces; ++i) {
+    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(to + i * row_bytes, MemorySpace::kHost,
+                                                  from + i * view.row_stride * size,
+                                                  view.device.space, bytes, *context.stream));
+  }
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
   for (size_t i = 0; i < narrow.size(); ++i) {
     host[i] = view.dtype == DType::kF16 ? HalfBitsToFloat(narrow[i]) : Bf16BitsToFloat(narrow[i]);
   }
   return host;
+}
+
+absl::Status CheckTensor(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
+                         int64_t channels, DType dtype, const Device& device) {
+  const auto refuse = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", what...));
+  };
+  if (tensor.rows != rows || tensor.channels != channels) {
+    return refuse("shape [", tensor.rows, ", ", tensor.channels, "]; it must be [", rows, ", ",
+                  channels, "]");
+  }
+  if (tensor.dtype != dtype) {
+    return refuse("dtype ", ToString(tensor.dtype), "; it must be ", ToString(dtype));
+  }
+  if (tensor.device != device) {
+    return refuse("it lies in ", ToString(tensor.device), "; the backend takes ", ToString(device));
+  }
+  if (!tensor.contiguous()) {
+    return refuse("row stride ", tensor.row_stride, "; it must be ", channels,
+                  ", the number of channels");
+  }
+  if (tensor.data == nullptr && rows * channels > 0) return refuse("its data is null");
+  return absl::OkStatus();
 }
 
 }  // namespace voxconv

@@ -5,97 +5,105 @@
 namespace voxconv {
 namespace {
 
-DType StorageOf(DType dtype) { return dtype == DType::kTf32 ? DType::kF32 : dtype; }
-
-absl::Status CheckDType(absl::string_view name, DType dtype, DType expected, BackendKind backend) {
-  if (backend == BackendKind::kCpu && StorageOf(dtype) != DType::kF32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": dtype ", ToString(dtype), "; dense operators take f32"));
-  }
-  if (StorageOf(dtype) != StorageOf(expected)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", ToString(dtype),
-                                                   "; the first tensor's is ", ToString(expected),
-                                                   ", and all must be of one"));
-  }
-  return absl::OkStatus();
-}
-
 // The tensors of one call, the first of which sets the dtype.
 class TensorChecker {
  public:
-  TensorChecker(DType dtype, BackendKind backend) : dtype_(dtype), backend_(backend) {}
+  TensorChecker(DType dtype, const Backend& backend) : dtype_(dtype), backend_(backend) {}
 
-  absl::Status Check(absl::string_view name, const TensorView& tensor, int64_t rows,
+  absl::Status Check(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
                      int64_t channels) const {
-    if (tensor.rows != rows || tensor.channels != channels) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": shape [", tensor.rows, ", ",
-                                                     tensor.channels, "]; it must be [", rows, ", ",
-                                                     channels, "]"));
-    }
-    VOXCONV_RETURN_IF_ERROR(CheckDType(name, tensor.dtype, dtype_, backend_));
-    const bool cpu = backend_ == BackendKind::kCpu;
-    if (tensor.space != (cpu ? MemorySpace::kHost : MemorySpace::kDevice)) {
+    if (backend_.device().space == MemorySpace::kHost && tensor.dtype != DType::kF32) {
       return absl::InvalidArgumentError(
-          cpu ? absl::StrCat(name, ": device memory; the CPU backend takes host memory")
-              : absl::StrCat(name, ": host memory; the CUDA backend takes device memory"));
+          absl::StrCat(name, ": dtype ", ToString(tensor.dtype), "; dense operators take f32"));
     }
-    return absl::OkStatus();
+    return CheckTensor(name, tensor, rows, channels, dtype_, backend_.device());
   }
 
  private:
   DType dtype_;
-  BackendKind backend_;
+  const Backend& backend_;
 };
 
-absl::Status CheckMap(absl::string_view op, const KernelMap& map) {
-  if (map.layout().layout == MapLayout::kPairs) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(op, ": kernel map of layout ",
-                                                 ToString(map.layout().layout), "; pooling takes ",
-                                                 ToString(MapLayout::kPairs)));
+absl::Status CheckPairs(absl::string_view op, const KernelMap& map) {
+  if (map.form() == MapForm::kPairs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(op, ": a kernel map of the form ",
+                                                 ToString(map.form()), "; it takes ",
+                                                 ToString(MapForm::kPairs)));
+}
+
+absl::Status CheckPrecision(absl::string_view op, Precision precision, DType dtype) {
+  if (StorageOf(precision) == dtype) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": precision ", ToString(precision), " for tensors of ", ToString(dtype)));
 }
 
 }  // namespace
 
-absl::Status CheckScaleShift(const TensorView& x, const TensorView& y, BackendKind backend) {
+absl::Status CheckScaleShift(const ConstTensorView& x, const TensorView& y,
+                             const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("scale_shift: x", x, x.rows, x.channels));
   return tensors.Check("scale_shift: y", y, x.rows, x.channels);
 }
 
-absl::Status CheckConvert(const TensorView& x, const TensorView& y, BackendKind backend) {
+absl::Status CheckConvert(const ConstTensorView& x, const TensorView& y, const Backend& backend) {
   VOXCONV_RETURN_IF_ERROR(
       TensorChecker(x.dtype, backend).Check("convert: x", x, x.rows, x.channels));
   return TensorChecker(y.dtype, backend).Check("convert: y", y, x.rows, x.channels);
 }
 
-absl::Status CheckAdd(const TensorView& a, const TensorView& b, const TensorView& y,
-                      BackendKind backend) {
+absl::Status CheckAdd(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                      const Backend& backend) {
   const TensorChecker tensors(a.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("add: a", a, a.rows, a.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("add: b", b, a.rows, a.channels));
   return tensors.Check("add: y", y, a.rows, a.channels);
 }
 
-absl::Status CheckConcat(const TensorView& a, const TensorView& b, const TensorView& y,
-                         BackendKind backend) {
+absl::Status CheckConcat(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                         const Backend& backend) {
   const TensorChecker tensors(a.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("concat: a", a, a.rows, a.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("concat: b", b, a.rows, b.channels));
   return tensors.Check("concat: y", y, a.rows, a.channels + b.channels);
 }
 
-absl::Status CheckLinear(const TensorView& x, const TensorView& weights, const TensorView& y,
-                         BackendKind backend) {
+absl::Status CheckLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                         Precision precision, const TensorView& y, const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
+  VOXCONV_RETURN_IF_ERROR(CheckPrecision("linear", precision, x.dtype));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("linear: x", x, x.rows, x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("linear: weights", weights, x.channels, weights.channels));
   return tensors.Check("linear: y", y, x.rows, weights.channels);
 }
 
-absl::Status CheckPool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                       const TensorView& y, const int32_t* switches, BackendKind backend) {
+absl::Status CheckTransposeWeights(const ConstTensorView& weights, int num_offsets,
+                                   const TensorView& transposed, const Backend& backend) {
+  const TensorChecker tensors(weights.dtype, backend);
+  const int64_t c_in = num_offsets == 0 ? 0 : weights.rows / num_offsets;
+  VOXCONV_RETURN_IF_ERROR(
+      tensors.Check("transpose_weights: weights", weights, num_offsets * c_in, weights.channels));
+  return tensors.Check("transpose_weights: transposed", transposed, num_offsets * weights.channels,
+                       c_in);
+}
+
+absl::Status CheckWeightGradient(const KernelMap& map, const ConstTensorView& x,
+                                 const ConstTensorView& dy, Precision precision,
+                                 const TensorView& gradient, const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
-  VOXCONV_RETURN_IF_ERROR(CheckMap("pool", map));
+  VOXCONV_RETURN_IF_ERROR(CheckPairs("weight_gradient", map));
+  VOXCONV_RETURN_IF_ERROR(CheckPrecision("weight_gradient", precision, x.dtype));
+  VOXCONV_RETURN_IF_ERROR(tensors.Check("weight_gradient: x", x, map.num_inputs(), x.channels));
+  VOXCONV_RETURN_IF_ERROR(tensors.Check("weight_gradient: dy", dy, map.num_outputs(), dy.channels));
+  const TensorChecker results(gradient.dtype == DType::kF32 ? DType::kF32 : x.dtype, backend);
+  return results.Check("weight_gradient: gradient", gradient, map.num_offsets() * x.channels,
+                       dy.channels);
+}
+
+absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                       const TensorView& y, const int32_t* switches, const Backend& backend) {
+  const TensorChecker tensors(x.dtype, backend);
+  VOXCONV_RETURN_IF_ERROR(CheckPairs("pool", map));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("pool: x", x, map.num_inputs(), x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("pool: y", y, map.num_outputs(), x.channels));
   if (switches != nullptr && mode != PoolMode::kMax) {
@@ -105,10 +113,10 @@ absl::Status CheckPool(const KernelMap& map, PoolMode mode, const TensorView& x,
   return absl::OkStatus();
 }
 
-absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                         const int32_t* switches, const TensorView& y, BackendKind backend) {
+absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                         const int32_t* switches, const TensorView& y, const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
-  VOXCONV_RETURN_IF_ERROR(CheckMap("unpool", map));
+  VOXCONV_RETURN_IF_ERROR(CheckPairs("unpool", map));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("unpool: x", x, map.num_outputs(), x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("unpool: y", y, map.num_inputs(), x.channels));
   if (mode == PoolMode::kMax && switches == nullptr && x.rows * x.channels > 0) {
@@ -117,8 +125,8 @@ absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const TensorView& 
   return absl::OkStatus();
 }
 
-absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const TensorView& x, const TensorView& y,
-                             BackendKind backend) {
+absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
+                             const TensorView& y, const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("global_pool: x", x, rows, x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("global_pool: y", y, y.rows, x.channels));

@@ -1,5 +1,6 @@
-// What every implementation of TensorOps refuses, in one wording: each message names the argument,
-// its value and what is allowed.
+// The checks of TensorOps' arguments. Every implementation calls them, so that all refuse the same
+// arguments in the same words. They return kInvalidArgument. Each message names the operator, the
+// argument, its value and what is allowed. O(1). They queue no work.
 #ifndef VOXCONV_CORE_TENSOR_CHECKS_H_
 #define VOXCONV_CORE_TENSOR_CHECKS_H_
 
@@ -13,23 +14,29 @@
 
 namespace voxconv {
 
-// All take the arguments of the operator and the backend they are to be in the memory of. f32 and
-// tf32 are one dtype here; the CPU takes no other.
-absl::Status CheckScaleShift(const TensorView& x, const TensorView& y, BackendKind backend);
-absl::Status CheckConvert(const TensorView& x, const TensorView& y, BackendKind backend);
-absl::Status CheckAdd(const TensorView& a, const TensorView& b, const TensorView& y,
-                      BackendKind backend);
-absl::Status CheckConcat(const TensorView& a, const TensorView& b, const TensorView& y,
-                         BackendKind backend);
-absl::Status CheckLinear(const TensorView& x, const TensorView& weights, const TensorView& y,
-                         BackendKind backend);
-absl::Status CheckPool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                       const TensorView& y, const int32_t* switches, BackendKind backend);
-absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
-                         const int32_t* switches, const TensorView& y, BackendKind backend);
-absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const TensorView& x, const TensorView& y,
-                             BackendKind backend);
-// A batch sample found among the coordinates; `samples`: the rows of GlobalPool's y.
+// Each takes the arguments of the operator of its name, and the backend whose memory the tensors
+// must be in. A backend in host memory takes only f32.
+absl::Status CheckScaleShift(const ConstTensorView& x, const TensorView& y, const Backend& backend);
+absl::Status CheckConvert(const ConstTensorView& x, const TensorView& y, const Backend& backend);
+absl::Status CheckAdd(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                      const Backend& backend);
+absl::Status CheckConcat(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                         const Backend& backend);
+absl::Status CheckLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                         Precision precision, const TensorView& y, const Backend& backend);
+absl::Status CheckTransposeWeights(const ConstTensorView& weights, int num_offsets,
+                                   const TensorView& transposed, const Backend& backend);
+absl::Status CheckWeightGradient(const KernelMap& map, const ConstTensorView& x,
+                                 const ConstTensorView& dy, Precision precision,
+                                 const TensorView& gradient, const Backend& backend);
+absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                       const TensorView& y, const int32_t* switches, const Backend& backend);
+absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                         const int32_t* switches, const TensorView& y, const Backend& backend);
+absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
+                             const TensorView& y, const Backend& backend);
+// Refuses a batch sample that occurs in the coordinates but is not below `samples`, the number of
+// rows of GlobalPool's y.
 absl::Status CheckSample(int64_t sample, int64_t samples);
 
 }  // namespace voxconv

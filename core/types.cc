@@ -13,8 +13,6 @@ absl::string_view ToString(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return "f32";
-    case DType::kTf32:
-      return "tf32";
     case DType::kF16:
       return "f16";
     case DType::kBF16:
@@ -23,7 +21,14 @@ absl::string_view ToString(DType dtype) {
   return "?";
 }
 
-absl::string_view ToString(BackendKind kind) { return kind == BackendKind::kCpu ? "cpu" : "cuda"; }
+absl::string_view ToString(Precision precision) {
+  return precision == Precision::kTf32 ? "tf32" : ToString(StorageOf(precision));
+}
+
+std::string ToString(const Device& device) {
+  if (device.space == MemorySpace::kHost) return "host memory";
+  return absl::StrCat("device ", device.index);
+}
 
 absl::string_view ToString(Stage stage) {
   switch (stage) {
@@ -51,9 +56,10 @@ absl::string_view ToString(Stage stage) {
   return "?";
 }
 
-absl::StatusOr<DType> ParseDType(absl::string_view text) {
-  for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
-    if (text == ToString(dtype)) return dtype;
+absl::StatusOr<Precision> ParsePrecision(absl::string_view text) {
+  for (Precision precision :
+       {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    if (text == ToString(precision)) return precision;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("dtype '", text, "' is unknown; allowed are f32, tf32, f16 and bf16"));
@@ -61,12 +67,24 @@ absl::StatusOr<DType> ParseDType(absl::string_view text) {
 
 absl::StatusOr<BackendKind> ParseBackendKind(absl::string_view text) {
   for (BackendKind kind : {BackendKind::kCpu, BackendKind::kCuda}) {
-    if (text == ToString(kind)) return kind;
+    if (text == kind.name()) return kind;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("backend '", text, "' is unknown; allowed are cpu and cuda"));
 }
 
-int64_t SizeOf(DType dtype) { return dtype == DType::kF32 || dtype == DType::kTf32 ? 4 : 2; }
+DType StorageOf(Precision precision) {
+  if (precision == Precision::kF16) return DType::kF16;
+  if (precision == Precision::kBF16) return DType::kBF16;
+  return DType::kF32;
+}
+
+Precision PrecisionOf(DType dtype) {
+  if (dtype == DType::kF16) return Precision::kF16;
+  if (dtype == DType::kBF16) return Precision::kBF16;
+  return Precision::kF32;
+}
+
+int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 }  // namespace voxconv

@@ -1,4 +1,4 @@
-// Scratch memory of a dataflow: booked when planning, granted when running.
+// Scratch memory of a dataflow. A plan books it, and it is granted before a run.
 #ifndef VOXCONV_CORE_WORKSPACE_H_
 #define VOXCONV_CORE_WORKSPACE_H_
 
@@ -12,11 +12,12 @@
 
 namespace voxconv {
 
-// Collects the sizes that a plan will need. Slots never overlap.
+// The pieces of memory that a plan needs. They do not overlap.
 class WorkspaceBooking {
  public:
-  // Returns the slot under which Workspace::Get finds the memory. Alignment is 256 bytes.
-  // Sizes past 2^63 bytes are booked as that, which Workspace::Grant then refuses.
+  // Books `bytes` >= 0 bytes at a multiple of 256 bytes. Returns the slot by which Workspace::Get
+  // finds them. A total past 2^63 bytes is booked as 2^63 - 1 bytes, for which Workspace::Grant
+  // fails.
   int Book(int64_t bytes) {
     constexpr int64_t kAlignment = 256;
     offsets_.push_back(total_);
@@ -25,12 +26,14 @@ class WorkspaceBooking {
                  : total_ + (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return static_cast<int>(offsets_.size()) - 1;
   }
+  // Books `count` elements of T.
   template <typename T>
   int Book(int64_t count) {
     constexpr int64_t kSize = sizeof(T);
     return Book(count > INT64_MAX / kSize ? INT64_MAX : count * kSize);
   }
   int64_t total_bytes() const { return total_; }
+  // By slot: bytes from the start of the workspace.
   const std::vector<int64_t>& offsets() const { return offsets_; }
 
  private:
@@ -38,11 +41,14 @@ class WorkspaceBooking {
   int64_t total_ = 0;
 };
 
-// One growing block of backend memory, reused from layer to layer. Contents are undefined at each
-// Grant. Not thread-safe; one per stream.
+// One block of backend memory that all layers of a stream use in turn. It grows and never shrinks.
+// Must not outlive the backend. Not thread-safe.
 class Workspace {
  public:
-  // Makes room for `booking`. Pointers from an earlier grant become invalid.
+  // Makes room for `booking`. The contents are undefined afterwards, and pointers from an earlier
+  // grant are invalid. Work that was queued before on the same stream may still use the old memory.
+  // Does not synchronise, unless memory is short. kResourceExhausted if the memory does not
+  // suffice; the workspace is then empty.
   absl::Status Grant(const WorkspaceBooking& booking, const ExecutionContext& context) {
     if (booking.total_bytes() > buffer_.bytes()) {
       buffer_ = Buffer();
@@ -56,6 +62,7 @@ class Workspace {
     return absl::OkStatus();
   }
 
+  // The memory of a slot of the booking that was granted last (checked). Owned by the workspace.
   template <typename T>
   T* Get(int slot) const {
     VOXCONV_CHECK(slot >= 0 && slot < static_cast<int>(offsets_.size()));

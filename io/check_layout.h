@@ -6,10 +6,11 @@
 
 namespace voxconv::io_internal {
 
-// Finds damage that Open3D 0.16 would pass over in silence or print about, before it reads the
-// file: rows missing at the end of an ASCII PCD (it fills them with zeros), lines of an XYZ file
-// that are no point (it skips them), a compressed PCD whose sizes disagree, a short PLY. Other
-// extensions are OK. `name` gives the extension and is what messages call the file. O(bytes).
+// Finds damage of a file before Open3D 0.16 reads it, which would ignore the damage or only print a
+// line about it: rows that are missing at the end of an ASCII PCD (Open3D fills them with zeros),
+// lines of an XYZ file that are not points (Open3D skips them), a compressed PCD whose sizes do not
+// agree, and a short PLY. Files with other extensions pass. `bytes` is the whole file. `name` gives
+// the extension, and messages call the file by it. O(bytes).
 absl::Status CheckLayout(absl::string_view bytes, absl::string_view name);
 
 }  // namespace voxconv::io_internal

@@ -6,11 +6,12 @@
 
 namespace voxconv::io_internal {
 
-// Lets a PLY pass that Open3D 0.16 reads without a crash and without a word on stderr: the header
-// is well formed, the body holds every row that it announces, no line or word overflows a buffer of
-// the parser, and every face is a polygon of vertices that exist. Debian 12 has no
-// package of a PLY reader (tinyply) that could read these files in Open3D's place. O(bytes).
-// Errors: kInvalidArgument, kDataLoss (what is missing, by element and row).
+// Passes only a PLY that Open3D 0.16 reads without a crash and without a line on stderr. The header
+// must be well formed. The body must have every row that the header announces. No line or word may
+// overflow a buffer of the parser. Every face must be a polygon of vertices that exist. `bytes` is
+// the whole file, which messages call `name`. O(bytes). kInvalidArgument for a file that breaks a
+// rule. kDataLoss for a short file; the message gives the element and row that is missing. Debian
+// 12 has no package of another PLY reader that could read these files in Open3D's place.
 absl::Status CheckPly(absl::string_view bytes, absl::string_view name);
 
 }  // namespace voxconv::io_internal

@@ -30,39 +30,44 @@ enum class Convention { kVoxconv, kSpconv, kTorchsparse, kMinkowski };
 
 absl::StatusOr<Convention> ParseConvention(absl::string_view text);
 
-// Per-axis values as the convention's user writes them <-> x, y, z. Its own inverse.
+// Reorders values per axis between the convention's order and x, y, z. Its own inverse.
 Int3 AxesToXyz(Convention convention, const Int3& v);
 
-// A layer's arguments in the convention's words. `spatial_shape` is SpConv's, of the input.
+// A layer's arguments as a user of the convention writes them. `spatial_shape` is SpConv's
+// argument, the shape of the input.
 struct LayerArguments {
   ConvKind kind = ConvKind::kSubmanifold;
   OutputRule rule = OutputRule::kQuantize;
   Int3 kernel{3, 3, 3}, stride{1, 1, 1}, dilation{1, 1, 1}, padding{0, 0, 0};
-  std::optional<Int3>
-      tensor_stride;  // of the input; absent: 1, or the stride where that must divide
+  // Of the input. Absent: 1, or the stride if the stride must divide it.
+  std::optional<Int3> tensor_stride;
   std::optional<Box> output_bounds;
   std::optional<Int3> spatial_shape;
 };
 
-// Refuses what the convention cannot say or what has no counterpart here.
+// The geometry of a layer. kInvalidArgument for an argument that the convention does not have, and
+// for one that voxconv has no counterpart of. Errors of ConvGeometry::Create.
 absl::StatusOr<ConvGeometry> MakeGeometry(Convention convention, const LayerArguments& arguments);
 
-// SpConv's padding in ours: offsets are centred here for odd kernels, counted from zero there.
+// The padding of one axis in voxconv's convention. SpConv counts kernel offsets from zero; voxconv
+// centres those of odd kernels.
 int32_t PaddingFromSpconv(int32_t padding, int32_t kernel, int32_t dilation);
 
-// order[j] is our index of the convention's kernel offset j.
+// order[j] is voxconv's index of the convention's kernel offset j. O(K).
 std::vector<int> OffsetOrder(Convention convention, const Int3& kernel);
 
 struct Weights {
-  std::vector<float> values;  // [K, C_in, C_out] in our order
+  std::vector<float> values;  // [K, C_in, C_out], offsets in voxconv's order
   int64_t c_in = 0, c_out = 0;
 };
-// `kernel` in x, y, z. Refuses other shapes than the convention's, naming what was expected.
+// Reorders weights of the convention. `kernel` is in the order x, y, z. kInvalidArgument for an
+// array of another shape than the convention's; the message gives the shape that is expected.
 absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kernel,
                                          const NpyArray& array);
 
-// Coordinate columns of the convention <-> (b, x, y, z) in finest-voxel units; `unit` is the tensor
-// stride that SpConv's coordinates are divided by. The product may not leave int32: refused.
+// These change the columns of `rows`, on the host, between the convention's order and (b, x, y, z)
+// in units of the finest voxel. `unit` is the tensor stride by which SpConv's coordinates are
+// divided. CoordinatesToVoxconv refuses a product that does not fit int32. O(N).
 absl::Status CoordinatesToVoxconv(Convention convention, const Int3& unit,
                                   std::vector<Coordinate>& rows);
 void CoordinatesFromVoxconv(Convention convention, const Int3& unit, std::vector<Coordinate>& rows);

@@ -9,19 +9,19 @@
 
 namespace voxconv {
 
-// OK when `path` names a regular, non-empty file. Errors: kNotFound (missing), kInvalidArgument
-// (a directory, a pipe, empty). Opens nothing, so permissions are not checked.
+// Checks that `path` is a regular file and not empty. Does not open it, so that permissions are not
+// checked. kNotFound if it is missing. kInvalidArgument for a directory, a pipe and an empty file.
 absl::Status CheckIsFile(const std::string& path);
 
-// The whole file. Errors: those of CheckIsFile, kPermissionDenied, kUnavailable (read error).
+// Reads the whole file. Errors of CheckIsFile; kPermissionDenied; kUnavailable if reading fails.
 absl::StatusOr<std::string> ReadFileBytes(const std::string& path);
 
-// Whether WriteFileBytes can write there. It replaces what has the name, so that a directory or a
-// device is refused. To be asked before long work.
+// Checks that WriteFileBytes can write there. Refuses a directory and a device, because
+// WriteFileBytes replaces what has the name. Callers ask this before long work.
 absl::Status CheckWriteFile(const std::string& path);
 
-// Writes `bytes` to a temporary file beside `path` and renames it, so that an interrupted write
-// leaves no half file under the name that was asked for.
+// Writes `bytes` to a temporary file beside `path`, and then renames it to `path`. A write that is
+// interrupted thus leaves no half file at `path`.
 absl::Status WriteFileBytes(const std::string& path, absl::string_view bytes);
 
 }  // namespace voxconv

@@ -2,6 +2,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/map_ops.h"
+#include "core/status_macros.h"
 
 namespace voxconv {
 namespace {
@@ -107,10 +109,10 @@ absl::StatusOr<SavedKernelMap> Decode(const NpzArrays& arrays, const ExecutionCo
                                                    " entries; the kernel needs ",
                                                    geometry.num_offsets() + 1));
   }
-  PairList pairs;
+  PairBuffers pairs;
   VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
   VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
-  KernelMap map(inputs->size(), outputs->size(), std::move(offset_ptr), {}, std::move(pairs));
+  KernelMap map(inputs->size(), outputs->size(), std::move(offset_ptr), PairList(std::move(pairs)));
   map.set_identity_offset(geometry.center());
   map.set_symmetric(geometry.symmetric());
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
@@ -146,14 +148,12 @@ absl::StatusOr<std::vector<Coordinate>> CoordinatesFromArray(const NpyArray& arr
 absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
                             const CoordinateSet& inputs, const CoordinateSet& outputs,
                             const KernelMap& map, const ExecutionContext& context) {
-  if (map.layout().layout != MapLayout::kPairs) {
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, context.backend->ConvertKernelMap(map, {}, context));
-    return WriteKernelMap(path, geometry, inputs, outputs, pairs, context);
-  }
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs,
+                           context.backend->map_ops().To(MapForm::kPairs, map, context));
   VOXCONV_ASSIGN_OR_RETURN(const auto in_rows, CopyToHost(inputs.rows(), context));
   VOXCONV_ASSIGN_OR_RETURN(const auto out_rows, CopyToHost(outputs.rows(), context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto in, CopyToHost(map.As<PairList>().in, context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(map.As<PairList>().out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto in, CopyToHost(pairs.pairs().in.array(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const auto out, CopyToHost(pairs.pairs().out.array(), context));
   const std::vector<int32_t> header = EncodeHeader(geometry.params());
   const auto array = [](const auto& values) {
     return MakeNpyArray({static_cast<int64_t>(values.size())}, absl::MakeConstSpan(values));
@@ -161,7 +161,7 @@ absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometr
   return WriteNpz(path, {{kHeaderName, array(header)},
                          {"in_coords", CoordinatesToArray(in_rows)},
                          {"out_coords", CoordinatesToArray(out_rows)},
-                         {"map_offset_ptr", array(map.offset_ptr())},
+                         {"map_offset_ptr", array(pairs.offset_ptr())},
                          {"map_in", array(in)},
                          {"map_out", array(out)}});
 }
@@ -171,7 +171,7 @@ absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
   VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(path));
   absl::StatusOr<SavedKernelMap> saved = Decode(arrays, context);
   if (saved.ok()) return saved;
-  return absl::Status(saved.status().code(), absl::StrCat(path, ": ", saved.status().message()));
+  return StatusAt(path, saved.status());
 }
 
 bool IsKernelMapFile(const std::string& path) {

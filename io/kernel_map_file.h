@@ -24,20 +24,24 @@ struct SavedKernelMap {
   KernelMap map;  // kPairs
 };
 
-// Synchronises the stream. `map` may have any layout.
+// Writes a map with its geometry and coordinates, as pairs. `map` may have either form, and is in
+// the backend's memory like both sets. Synchronises the stream. Errors of WriteNpz and of
+// MapOps::To.
 absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
                             const CoordinateSet& inputs, const CoordinateSet& outputs,
                             const KernelMap& map, const ExecutionContext& context);
 
-// Refuses files that are not such maps, and maps that are not valid (KernelMap::Validate) or do not
-// fit their coordinates: every pair must satisfy p = q + InputOffset(k).
+// Reads such a file into the backend's memory. Synchronises the stream. Refuses other files, maps
+// that KernelMap::Validate refuses, and maps that do not fit their coordinates: every pair must
+// satisfy p = q + InputOffset(k). Errors of ReadNpz.
 absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
                                              const ExecutionContext& context);
 
-// Whether `path` is an .npz file with an array voxconv_map. False for whatever cannot be read.
+// Whether `path` is an .npz file with an array voxconv_map. False for a file that cannot be read.
 bool IsKernelMapFile(const std::string& path);
 
-// The rows as an int32 [N, 4] array and back. Refuses other shapes and dtypes, naming `name`.
+// Turn rows into an int32 array [N, 4] and back. kInvalidArgument for other shapes and dtypes; the
+// message calls the array `name`.
 NpyArray CoordinatesToArray(const std::vector<Coordinate>& rows);
 absl::StatusOr<std::vector<Coordinate>> CoordinatesFromArray(const NpyArray& array,
                                                              absl::string_view name);

@@ -27,8 +27,8 @@ std::vector<Solid> MakeStreet(uint64_t seed);
 // Radius of the solid's footprint about its centre.
 double FootprintRadius(const Solid& solid);
 
-// Distance along the unit `direction` from `origin` to the solid's surface; +infinity if missed or
-// if the origin lies inside.
+// The distance from `origin` to the solid's surface along `direction`, a unit vector. +infinity if
+// the ray misses the solid or `origin` lies inside.
 double Intersect(const Solid& solid, const std::array<double, 3>& origin,
                  const std::array<double, 3>& direction);
 

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
 #include "io/scenes.h"
 
 namespace voxconv {
@@ -13,7 +14,7 @@ absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, const Poi
                                              const VoxelizeOptions& options) {
   absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
   if (voxels.ok()) return voxels;
-  return absl::Status(voxels.status().code(), absl::StrCat(input, ": ", voxels.status().message()));
+  return StatusAt(input, voxels.status());
 }
 
 absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& read) {

@@ -13,9 +13,9 @@
 
 namespace voxconv {
 
-// NumPy's array files (numpy.lib.format, versions 1.0 and 2.0) and their zip archives. Supported:
-// the dtypes below, little-endian, C order; everything else is refused by name. All arrays live in
-// host memory and own their bytes.
+// NumPy's array files (numpy.lib.format, versions 1.0 and 2.0) and their zip archives. Arrays must
+// be little-endian, in C order, of one of the dtypes below. The message of a refusal gives the
+// dtype or the order. Arrays are in host memory and own their bytes.
 enum class NpyDtype { kBool, kUint8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
 absl::string_view NpyDtypeName(NpyDtype dtype);  // "float32", …
@@ -29,28 +29,30 @@ struct NpyArray {
   int64_t size() const;  // number of elements
 };
 
-// An archive's arrays in its own order; names carry no ".npy".
+// Names and arrays of an archive, in its order. Names do not end in ".npy".
 using NpzArrays = std::vector<std::pair<std::string, NpyArray>>;
 
 // The array called `name`, or nullptr.
 const NpyArray* FindArray(const NpzArrays& arrays, absl::string_view name);
 
-// Reading. `name` is what messages call the input. Errors: kInvalidArgument (not such a file, an
-// unsupported dtype or order), kDataLoss (truncated or damaged); ReadFileBytes' for the path.
+// Reading. Messages call the input `name`. kInvalidArgument for a file of another kind, and for a
+// dtype or order that is not supported. kDataLoss for a damaged or short file. The functions that
+// take a path also have the errors of ReadFileBytes. O(bytes).
 absl::StatusOr<NpyArray> ParseNpy(absl::string_view bytes, absl::string_view name);
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name);
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path);
 
-// Writing; the same arrays give the same bytes every time. Errors: kInvalidArgument (bytes that do
-// not match the shape, an empty or repeated name), kUnavailable (cannot be written).
+// Writing. Equal arrays give equal bytes. kInvalidArgument for bytes that do not match the shape,
+// and for an empty or repeated name. kUnavailable if the file cannot be written. O(bytes).
 absl::StatusOr<std::string> SerializeNpy(const NpyArray& array);
 absl::Status WriteNpy(const std::string& path, const NpyArray& array);
 absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays);
 
-// Values as another type. ToInt32/ToInt64 take the integer dtypes and bool; ToFloat32/ToFloat64 the
-// float dtypes (float64 -> float32 rounds). A value that does not fit is refused with its index;
-// another dtype is refused by name. O(N).
+// Copy the values as another type. ToInt32 and ToInt64 take the integer dtypes and bool. ToFloat32
+// and ToFloat64 take the float dtypes; float64 is rounded to float32. kInvalidArgument for another
+// dtype, and for a value that does not fit; the message gives its index. Messages call the array
+// `name`. O(N).
 absl::StatusOr<std::vector<int32_t>> ToInt32(const NpyArray& array, absl::string_view name);
 absl::StatusOr<std::vector<int64_t>> ToInt64(const NpyArray& array, absl::string_view name);
 absl::StatusOr<std::vector<float>> ToFloat32(const NpyArray& array, absl::string_view name);

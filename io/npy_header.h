@@ -19,7 +19,7 @@ struct NpyHeader {
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view bytes, absl::string_view name);
 
-// product(shape) * item_size, or kInvalidArgument where an extent is negative or it overflows.
+// product(shape) * item_size. kInvalidArgument if an extent is negative or the product overflows.
 absl::StatusOr<int64_t> NpyByteSize(absl::Span<const int64_t> shape, int64_t item_size,
                                     absl::string_view name);
 

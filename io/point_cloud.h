@@ -9,8 +9,8 @@
 
 namespace voxconv {
 
-// Points in host memory, in the order of their source. Coordinates stay float64 so that
-// voxelisation divides exactly what the file held.
+// Points in host memory, in the order of their source. Coordinates are float64, so that
+// voxelisation divides exactly the numbers of the file.
 struct PointCloud {
   std::vector<double> xyz;                 // [N, 3], metres for scans, the file's unit otherwise
   std::vector<float> features;             // [N, C] row-major, C = feature_names.size()
@@ -21,7 +21,7 @@ struct PointCloud {
   int64_t channels() const { return static_cast<int64_t>(feature_names.size()); }
 };
 
-// OK when the array sizes agree with each other.
+// Checks that the sizes of the arrays agree. kInvalidArgument says which do not.
 absl::Status ValidatePointCloud(const PointCloud& cloud);
 
 // Removes rows with NaN or Inf in a coordinate or feature, keeps the order of the others, and adds

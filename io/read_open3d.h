@@ -16,8 +16,8 @@ namespace voxconv {
 bool IsOpen3dExtension(absl::string_view lower_case_name);
 std::string Open3dExtensions();  // ".ply .pcd …", for messages
 
-// ReadPointCloud for these extensions. kUnimplemented where the build has no Open3D. Calls take
-// turns: Open3D's log, from which the reason of a failure is taken, is one for the process.
+// ReadPointCloud for these extensions. kUnimplemented if the build has no Open3D. Only one call
+// runs at a time: the reason of a failure is read from Open3D's log, and a process has one log.
 absl::StatusOr<PointCloud> ReadPointCloudWithOpen3d(const std::string& path,
                                                     const ReadOptions& options);
 

@@ -10,7 +10,7 @@
 
 namespace voxconv {
 
-// What a file does not say itself. An option that the file's format cannot use is refused.
+// What a reader must know besides the file. An option that the file's format cannot use is refused.
 struct ReadOptions {
   std::string fields;         // raw, npy, npz: column names "x,y,z,…"; "_" skips one; "" = usual
   std::string dtype_in;       // raw only: f16, f32 or f64; "" = f32
@@ -30,7 +30,7 @@ struct ReadOptions {
 // unknown extension), kDataLoss (damaged), kUnimplemented (built without Open3D).
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options);
 
-// The same for .bin, .pcd.bin, .npy and .npz content in memory; `name` gives the extension.
+// The same for the bytes of a .bin, .pcd.bin, .npy or .npz file. `name` gives the extension.
 absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
                                            const ReadOptions& options);
 

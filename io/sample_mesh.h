@@ -20,12 +20,13 @@ struct Mesh {
   std::vector<std::array<int32_t, 3>> triangles;  // [T], indices into the vertices
 };
 
-// `samples` points uniform over the mesh's area (Turk's square-root barycentric rule), with unit
-// normals nx, ny, nz as features — interpolated where the mesh has vertex normals, the face's
-// otherwise — and, where it has colours, r, g, b. The same seed gives the same points: own code,
-// since Open3D's sampler draws through std:: distributions, which differ between standard
-// libraries. `name` is what messages call the mesh. O(T + samples log T). Errors: kInvalidArgument
-// (samples < 1, no triangle, an index out of range, a non-finite vertex, no area).
+// Draws `samples` points uniformly over the mesh's area (Turk's square-root barycentric rule).
+// Their features are unit normals nx, ny, nz, and colours r, g, b if the mesh has colours. Normals
+// are interpolated if the mesh has vertex normals; otherwise they are those of the faces. The same
+// seed gives the same points on every platform. Open3D's sampler does not: it uses std::
+// distributions, which differ between standard libraries. Messages call the mesh `name`. O(T +
+// samples * log T). kInvalidArgument for samples < 1, a mesh without triangles or without area, an
+// index out of range, and a vertex that is not finite.
 absl::StatusOr<PointCloud> SampleMesh(const Mesh& mesh, int64_t samples, uint64_t seed,
                                       absl::string_view name);
 

@@ -7,7 +7,8 @@
 
 namespace voxconv::io_internal {
 
-// One maker a scene; scenes.cc holds the table of their names and parameters.
+// One function for each scene. scenes.cc has the table of their names and parameters. Scenes are in
+// host memory. Errors of MakeScene.
 absl::StatusOr<Scene> MakeLidar(const SceneSpec& spec);
 absl::StatusOr<Scene> MakeRoom(const SceneSpec& spec);
 absl::StatusOr<Scene> MakeSphere(const SceneSpec& spec);

@@ -13,8 +13,8 @@
 namespace voxconv {
 
 // Seeded synthetic inputs, named by a spec "scene:NAME?key=value&key=value". The same spec gives
-// the same bits on every platform. Point scenes are voxelised like a file; voxel scenes are made
-// of voxels directly and know no voxel size.
+// the same bits on every platform. The points of a point scene are voxelised like those of a file.
+// A voxel scene consists of voxels, and has no voxel size.
 
 struct SceneParam {
   std::string name;
@@ -40,8 +40,8 @@ using Scene = std::variant<PointCloud, VoxelizedCloud>;
 // Whether `input` is meant as a scene ("scene:…") and not as a path.
 bool IsSceneSpec(absl::string_view input);
 
-// Makes a scene in host memory. Errors: kNotFound (an unknown name or key; the message lists those
-// there are), kInvalidArgument (syntax, or a value outside its range).
+// Makes a scene in host memory. kNotFound for an unknown name or key; the message lists the known
+// ones. kInvalidArgument for wrong syntax, and for a value outside its range.
 absl::StatusOr<Scene> MakeScene(absl::string_view spec);
 
 }  // namespace voxconv

@@ -11,9 +11,9 @@ struct SinCos {
   double cos;
 };
 
-// Sine and cosine of an angle in turns (1 = 360 degrees), within 1e-15, from additions and
-// multiplications alone: the same bits everywhere, whereas libm's last digits differ. Build without
-// contraction to FMA.
+// Sine and cosine of an angle in turns (1 turn is 360 degrees), within 1e-15. Uses only additions,
+// multiplications and divisions, so that it gives the same bits on every platform; the last digits
+// of libm's functions differ. Must be compiled without contraction to FMA.
 inline SinCos SinCosTurns(double turns) {
   const double quarter = std::floor(turns * 4.0 + 0.5);
   const double x = (turns - quarter * 0.25) * 6.283185307179586476925;

@@ -108,6 +108,12 @@ absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
   return CoordinateSet::Create(cloud.coords, {1, 1, 1}, context);
 }
 
+absl::StatusOr<SparseTensor> MakeSparseTensor(const VoxelizedCloud& cloud, int64_t channels,
+                                              const ExecutionContext& context, DType dtype) {
+  return SparseTensor::Create(cloud.coords, {1, 1, 1}, FeaturesWithChannels(cloud, channels),
+                              channels, context, dtype);
+}
+
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels) {
   std::vector<float> features(cloud.size() * channels, 1.0f);
   const int64_t common = std::min<int64_t>(channels, cloud.channels);

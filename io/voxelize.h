@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/coordinate_set.h"
+#include "core/sparse_tensor.h"
 #include "core/types.h"
 #include "io/point_cloud.h"
 
@@ -32,17 +33,25 @@ struct VoxelizedCloud {
   int64_t size() const { return static_cast<int64_t>(coords.size()); }
 };
 
-// Voxel of a point: floor((xyz - origin) / size) in float64; a voxel's features are the mean over
-// its points, added up in float64 in the points' order. O(N log N) time, 16 N bytes of scratch.
-// Errors: kInvalidArgument (a size that is not positive and finite, an origin that is not finite,
-// a batch index outside 0 … kMaxBatch, arrays that disagree), kOutOfRange (NaN, or a voxel outside
-// kMinCoordinate … kMaxCoordinate of core/coordinate_key.h, by axis and value).
+// Makes voxels of points. The voxel of a point is floor((xyz - origin) / size), computed in
+// float64. A voxel's features are the means over its points, summed in float64 in the order of the
+// points. O(N log N). Takes 16 * N bytes of temporary memory. kInvalidArgument for a size that is
+// not positive and finite, an origin that is not finite, a batch index outside 0 .. kMaxBatch, and
+// arrays whose sizes do not agree. kOutOfRange for NaN, and for a voxel outside kMinCoordinate ..
+// kMaxCoordinate (core/coordinate_key.h); the message gives axis and value.
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options);
 
-// The cloud's coordinates at tensor stride 1, in the backend's memory.
+// The cloud's coordinates at tensor stride 1, in the backend's memory. Queued on the context's
+// stream. Errors of CoordinateSet::Create.
 absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
                                                  const ExecutionContext& context);
-// [N, channels], the cloud's features: surplus columns are left out, missing ones are 1.
+// The cloud at tensor stride 1 in the backend's memory. Each voxel has `channels` features
+// (FeaturesWithChannels), stored as `dtype`. Queued on the context's stream. Errors of
+// SparseTensor::Create.
+absl::StatusOr<SparseTensor> MakeSparseTensor(const VoxelizedCloud& cloud, int64_t channels,
+                                              const ExecutionContext& context,
+                                              DType dtype = DType::kF32);
+// The cloud's features as [N, channels]. Surplus columns are left out. Missing columns are 1.
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels);
 
 }  // namespace voxconv

@@ -10,15 +10,16 @@
 
 namespace voxconv::measure {
 
-// The directory that the environment variable names, ../share/voxconv/`installed_folder` beside the
-// program's own directory, and experiments/`source_folder` of the source tree, as far as they
-// exist, in this order: what an earlier one holds hides its namesakes.
+// The directories that exist of these three, in this order: the one that the environment variable
+// names; ../share/voxconv/`installed_folder`, from the program's own directory; and
+// experiments/`source_folder` of the source tree. A file in an earlier directory hides files of the
+// same name in later ones.
 std::vector<std::string> DataDirectories(const char* environment_variable,
                                          absl::string_view installed_folder,
                                          absl::string_view source_folder);
 
-// Refuses an environment variable that is set and names no directory: what it was to add would be
-// missing without a word.
+// kInvalidArgument if the environment variable is set and does not name a directory. Otherwise its
+// files would be missing without a message.
 absl::Status CheckDataDirectory(const char* environment_variable);
 
 }  // namespace voxconv::measure

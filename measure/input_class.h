@@ -1,4 +1,4 @@
-// Which inputs are alike for tuning.
+// Classes of inputs for which tuning finds the same plan.
 #ifndef VOXCONV_MEASURE_INPUT_CLASS_H_
 #define VOXCONV_MEASURE_INPUT_CLASS_H_
 
@@ -10,10 +10,10 @@
 
 namespace voxconv::measure {
 
-// The number of voxels and how many neighbours they have decide which candidate is fastest; both
-// count by powers of two: floor(log2(voxels)) and floor(log2(pairs / voxels)), pairs being those of
-// a submanifold convolution with kernel 3, so that a lone voxel has 1 neighbour, itself. 0 of both
-// for no voxel.
+// Which candidate is fastest depends on the number of voxels and on the number of their neighbours.
+// A class has both as powers of two: floor(log2(voxels)) and floor(log2(pairs / voxels)). The pairs
+// are those of a submanifold convolution with kernel 3, so that a voxel alone has 1 neighbour,
+// itself. Both are 0 for an input without voxels.
 struct InputClass {
   int log2_voxels = 0;
   int log2_neighbours = 0;
@@ -25,13 +25,14 @@ struct InputDensity {
   double neighbours = 0;  // pairs / voxels
 };
 
-// Of distinct (batch, x, y, z) rows in the coordinate range. O(N), on the host.
+// Counts voxels and neighbours of `rows`, on the host. Rows must be distinct and in the coordinate
+// range. O(N).
 InputDensity MeasureDensity(absl::Span<const Coordinate> rows);
 InputClass Classify(const InputDensity& density);
 
 // "2^16 voxels with 2^1 neighbours".
 std::string ToString(const InputClass& input_class);
-// 0 for the same class, else how many powers of two they are apart.
+// How many powers of two the classes are apart. 0 for equal classes.
 int Distance(const InputClass& a, const InputClass& b);
 
 }  // namespace voxconv::measure

@@ -5,8 +5,9 @@
 
 namespace voxconv::measure {
 
-// While one lives, the first Ctrl-C (SIGINT) only raises a flag, so that long work stops between
-// two runs and keeps what it has; a second one ends the program as usual. One at a time (checked).
+// While an object of this class lives, the first Ctrl-C (SIGINT) only sets a flag, so that long
+// work can stop between two runs and keep its results. The second one ends the program as usual.
+// Only one object may live at a time (checked).
 class InterruptGuard {
  public:
   InterruptGuard();

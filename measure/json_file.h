@@ -1,4 +1,4 @@
-// JSON as people write it: what does not parse is said with its place.
+// Parses JSON that people write. Errors give the place.
 #ifndef VOXCONV_MEASURE_JSON_FILE_H_
 #define VOXCONV_MEASURE_JSON_FILE_H_
 
@@ -11,9 +11,9 @@ namespace voxconv::measure {
 // Keys keep the order in which they were written.
 using Json = nlohmann::ordered_json;
 
-// kInvalidArgument: no JSON, with line and column, both from 1, or an object with a key twice, of
-// which one would be lost. Files are read with ReadFileBytes, which refuses devices and pipes: they
-// need not end.
+// kInvalidArgument for a text that is not JSON; the message gives line and column, from 1.
+// kInvalidArgument also for an object that has a key twice, because one value would be lost. Read
+// files with ReadFileBytes, which refuses devices and pipes.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 }  // namespace voxconv::measure

@@ -1,4 +1,4 @@
-// Reads checked values out of JSON that people write.
+// Reads values from JSON that people write, and checks them.
 #ifndef VOXCONV_MEASURE_JSON_READER_H_
 #define VOXCONV_MEASURE_JSON_READER_H_
 
@@ -14,13 +14,13 @@
 
 namespace voxconv::measure {
 
-// One object of a document. What is wrong is kept in `error`, the first thing only, as "key
-// 'inputs[2].x' is "far"; allowed are numbers"; values read after that are the fallbacks. A key
-// that is null is taken as absent.
+// Reads one object of a document. The first mistake is kept in `error`, such as "key 'inputs[2].x'
+// is "far"; allowed are numbers". Values that are read after a mistake are the fallbacks. A key
+// whose value is null counts as absent.
 class JsonReader {
  public:
-  // Refuses a value that is no object and keys that are not among `keys`. `path` is the object's
-  // own key, empty for the document.
+  // Refuses a value that is not an object, and keys that are not among `keys`. `path` is the path
+  // of the object, empty for the document. `object` and `error` must outlive the reader.
   JsonReader(const Json& object, std::string path, absl::Span<const char* const> keys,
              absl::Status& error);
   // The same, and any key is allowed.
@@ -42,8 +42,8 @@ class JsonReader {
   std::optional<std::string> Triple(const char* key);
   // The object under a required key; an empty one where it is missing.
   const Json& Object(const char* key);
-  // Calls `each` with every element of an array and the element's path; "an array" is required
-  // where the key is there.
+  // Calls `each` with every element of an array and the element's path. Refuses a value that is not
+  // an array. Does nothing if the key is absent.
   void Each(const char* key,
             const std::function<void(const Json& element, const std::string& path)>& each);
 
@@ -58,8 +58,8 @@ class JsonReader {
   absl::Status& error_;
 };
 
-// The first error of all, as Refuse keeps it, for a value that is no key of an object; an empty
-// path is the document's.
+// Does what JsonReader::Refuse does, for a value that is not the value of a key, such as an element
+// of an array. An empty path stands for the document.
 void RefuseValue(const std::string& path, const Json& value, absl::string_view allowed,
                  absl::Status& error);
 

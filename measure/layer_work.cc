@@ -69,10 +69,11 @@ absl::StatusOr<LayerMapper> LayerMapper::Create(const LayerProblem& problem,
                                                 const Registry& registry,
                                                 const ExecutionContext& context) {
   LayerMapper mapper(problem.geometry);
+  const BackendKind backend = context.backend->kind();
   VOXCONV_ASSIGN_OR_RETURN(mapper.mapping_,
-                           registry.mappings().Create(configuration.choice.mapping));
-  VOXCONV_ASSIGN_OR_RETURN(mapper.output_coords_,
-                           registry.output_coords().Create(configuration.choice.output_coords));
+                           registry.mappings().Create(configuration.choice.mapping, backend));
+  VOXCONV_ASSIGN_OR_RETURN(mapper.output_coords_, registry.output_coords().Create(
+                                                      configuration.choice.output_coords, backend));
   VOXCONV_ASSIGN_OR_RETURN(
       mapper.inputs_,
       CoordinateSet::Create(problem.inputs, problem.geometry.input_tensor_stride(), context));
@@ -84,72 +85,73 @@ absl::StatusOr<LayerMapper> LayerMapper::Create(const LayerProblem& problem,
   return mapper;
 }
 
-absl::StatusOr<KernelMap> LayerMapper::MakeMap(const std::optional<LayoutRequest>& layout,
-                                               const ExecutionContext& context) {
+absl::StatusOr<KernelMap> LayerMapper::MakeMap(const ExecutionContext& context) {
   if (geometry_.keeps_coordinates()) {
     outputs_ = inputs_;
   } else if (geometry_.kind() != ConvKind::kInverse) {
-    const Support support = output_coords_->Supports(geometry_, context.backend->kind());
+    const Support support = output_coords_->Supports(geometry_);
     if (!support.ok) {
       return absl::UnimplementedError(absl::StrCat("output_coords: ", support.reason));
     }
     VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
   }
-  const MapProblem problem{*inputs_, *outputs_, geometry_};
-  if (!layout.has_value()) return QueryKernelMap(*mapping_, problem, context);
-  return BuildKernelMap(*mapping_, problem, *layout, context);
+  return QueryKernelMap(*mapping_, {*inputs_, *outputs_, geometry_}, context);
 }
 
 absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProblem& problem,
                                                                  const Configuration& configuration,
+                                                                 const ConvShape& shape,
                                                                  const Registry& registry,
                                                                  const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(LayerMapper mapper,
                            LayerMapper::Create(problem, configuration, registry, context));
-  std::unique_ptr<LayerRunner> runner(new LayerRunner(std::move(mapper), context));
-  VOXCONV_ASSIGN_OR_RETURN(runner->dataflow_,
-                           registry.dataflows().Create(configuration.choice.dataflow));
+  std::unique_ptr<LayerRunner> runner(new LayerRunner(std::move(mapper), shape, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      runner->dataflow_,
+      registry.dataflows().Create(configuration.choice.dataflow, context.backend->kind()));
+  const Support support = runner->dataflow_->Supports(Pass::kForward, shape);
+  if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
   VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
   return runner;
 }
 
 absl::Status LayerRunner::BuildMap(const ExecutionContext& context) {
-  const LayoutRequest layout = dataflow_->RequiredLayout(geometry().num_offsets());
-  VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(layout, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapper_.MakeMap(context));
+  VOXCONV_ASSIGN_OR_RETURN(map_, PrepareMap(*dataflow_, Pass::kForward, shape_, map, context));
   return absl::OkStatus();
 }
 
-absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<const float> weights,
-                               int64_t c_in, int64_t c_out, DType dtype) {
-  const int64_t rows = inputs().size(), weight_rows = geometry().num_offsets() * c_in;
-  if (static_cast<int64_t>(features.size()) != rows * c_in ||
-      static_cast<int64_t>(weights.size()) != weight_rows * c_out) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(features.size(), " features and ", weights.size(), " weights; ", rows,
-                     " inputs, ", geometry().num_offsets(), " offsets and ", c_in, " to ", c_out,
-                     " channels need ", rows * c_in, " and ", weight_rows * c_out));
+absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<const float> weights) {
+  const int64_t rows = inputs().size(), weight_rows = shape_.num_offsets * shape_.c_in;
+  if (static_cast<int64_t>(features.size()) != rows * shape_.c_in ||
+      static_cast<int64_t>(weights.size()) != weight_rows * shape_.c_out) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        features.size(), " features and ", weights.size(), " weights; ", rows, " inputs, ",
+        shape_.num_offsets, " offsets and ", shape_.c_in, " to ", shape_.c_out, " channels need ",
+        rows * shape_.c_in, " and ", weight_rows * shape_.c_out));
   }
-  // All runs in one dtype get the same operands, whether a kernel rounds them to tf32 or cuts off.
+  // All runs in one precision get the same operands, whether a kernel rounds them to tf32 or cuts
+  // off.
+  const Precision precision = shape_.types.precision;
   const auto upload = [&](absl::Span<const float> values, int64_t count, int64_t channels) {
-    return Tensor::FromHost(verify::RoundedTo(dtype, {values.begin(), values.end()}), count,
-                            channels, context_, dtype);
+    return Tensor::FromHost(verify::RoundedTo(precision, {values.begin(), values.end()}), count,
+                            channels, context_, StorageOf(precision));
   };
-  VOXCONV_ASSIGN_OR_RETURN(features_, upload(features, rows, c_in));
-  VOXCONV_ASSIGN_OR_RETURN(weights_, upload(weights, weight_rows, c_out));
+  VOXCONV_ASSIGN_OR_RETURN(features_, upload(features, rows, shape_.c_in));
+  VOXCONV_ASSIGN_OR_RETURN(weights_, upload(weights, weight_rows, shape_.c_out));
   return absl::OkStatus();
 }
 
 absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
   return Measure(context_, [&](const ExecutionContext& context) -> absl::Status {
     if (rebuild_maps) VOXCONV_RETURN_IF_ERROR(BuildMap(context));
-    VOXCONV_ASSIGN_OR_RETURN(output_, RunConvolution(*dataflow_, map_, features_.view(),
-                                                     weights_.view(), workspace_, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto plan,
+                             dataflow_->Plan(Pass::kForward, *map_, shape_, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        output_, RunPlannedConvolution(*dataflow_, *plan, *map_, features_.view(), weights_.view(),
+                                       workspace_, context));
     return absl::OkStatus();
   });
-}
-
-absl::StatusOr<KernelMap> LayerRunner::Pairs() const {
-  return context_.backend->ConvertKernelMap(map_, {}, context_);
 }
 
 }  // namespace voxconv::measure

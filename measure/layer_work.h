@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,26 +18,29 @@
 
 namespace voxconv::measure {
 
-// Host coordinates of both sides. `outputs` is set for inverse layers only; for all others they are
-// the layer's own to find.
+// A layer and its coordinates on the host. `outputs` is given for inverse layers only. Other layers
+// find their outputs.
 struct LayerProblem {
   ConvGeometry geometry;
   std::vector<Coordinate> inputs;
   std::vector<Coordinate> outputs;
 };
 
-// The problem that voxels `rows` (tensor stride 1) pose. `params` names the layer from its fine
-// side at tensor stride 1, as in "strided k2 s2"; the tensor stride of an inverse or transposed
-// layer's inputs is then its stride. Inputs are the rows; of an inverse layer the outputs are, and
-// its inputs are the outputs of the strided layer, by `output_coords`; of a transposed layer the
-// inputs are the rows times the stride. Refuses what ConvGeometry refuses, and rows that leave the
-// coordinate range by that product.
+// Places a layer on the voxels `rows`, whose tensor stride is 1. `params` describes the layer from
+// its fine side at tensor stride 1, as in "strided k2 s2". The tensor stride of the inputs of an
+// inverse or transposed layer is then its stride.
+// - Submanifold and strided: the inputs are the rows.
+// - Inverse: the outputs are the rows. The inputs are the outputs of the strided layer, which
+//   `output_coords` computes.
+// - Transposed: the inputs are the rows times the stride.
+// Errors of ConvGeometry::Create. Refuses rows that leave the coordinate range when they are
+// multiplied.
 absl::StatusOr<LayerProblem> MakeLayerProblem(const GeometryParams& params,
                                               std::vector<Coordinate> rows,
                                               const OutputCoords& output_coords,
                                               const ExecutionContext& context);
 
-// Runs `work` with a context that profiles it, and waits until all is done.
+// Runs `work` once with a context that profiles it, and synchronises the stream.
 absl::StatusOr<Measurement> Measure(
     const ExecutionContext& context,
     const std::function<absl::Status(const ExecutionContext&)>& work);
@@ -46,16 +48,16 @@ absl::StatusOr<Measurement> Measure(
 // A layer's coordinates in the backend's memory, and one configuration's plugins for its map.
 class LayerMapper {
  public:
-  // Finds nothing yet. `registry` must outlive the mapper.
+  // Makes the plugins and copies the coordinates. Does not find a map yet. `registry` and the
+  // context's backend must outlive the mapper.
   static absl::StatusOr<LayerMapper> Create(const LayerProblem& problem,
                                             const Configuration& configuration,
                                             const Registry& registry,
                                             const ExecutionContext& context);
 
-  // The output coordinates, unless the layer has them already, and the map: in `layout`, or as the
-  // mapping emits it. What a plugin does not support is refused with its reason.
-  absl::StatusOr<KernelMap> MakeMap(const std::optional<LayoutRequest>& layout,
-                                    const ExecutionContext& context);
+  // Finds the output coordinates, unless the layer has them already, and the map, in the form that
+  // the mapping makes. kUnimplemented gives the reason why a plugin does not support the layer.
+  absl::StatusOr<KernelMap> MakeMap(const ExecutionContext& context);
 
   const ConvGeometry& geometry() const { return geometry_; }
   const CoordinateSet& inputs() const { return *inputs_; }
@@ -73,45 +75,44 @@ class LayerMapper {
 // A layer bound to one configuration: its plugins, and its data in the backend's memory.
 class LayerRunner {
  public:
-  // Finds the output coordinates and builds the map, so a mapping or dataflow that does not
-  // support the layer is refused here, with its reason. `registry` and `context`'s backend must
-  // outlive the runner.
+  // Finds the output coordinates, builds the map and prepares it for the dataflow. `shape` is that
+  // of the layer (ShapeOfLayer). `registry` and the context's backend must outlive the runner.
+  // kUnimplemented gives the reason why a plugin does not support the layer.
   static absl::StatusOr<std::unique_ptr<LayerRunner>> Create(const LayerProblem& problem,
                                                              const Configuration& configuration,
+                                                             const ConvShape& shape,
                                                              const Registry& registry,
                                                              const ExecutionContext& context);
 
-  // Features [N_in, c_in] and weights [K * c_in, c_out], both rounded to `dtype`; sizes that do not
-  // fit are refused.
-  absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights, int64_t c_in,
-                    int64_t c_out, DType dtype = DType::kF32);
+  // Copies features [N_in, c_in] and weights [K * c_in, c_out] to the backend, rounded to the
+  // shape's precision. kInvalidArgument for sizes that do not fit.
+  absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights);
 
-  // One run after Load. `rebuild_maps`: output coordinates, index, map and its conversion are part
-  // of the run; otherwise the map is the one at hand.
+  // Runs once, after Load. With `rebuild_maps`, the run includes output coordinates, index, map and
+  // its preparation. Otherwise it takes the map that is there.
   absl::StatusOr<Measurement> Run(bool rebuild_maps);
 
-  // Of the last run, on the host.
+  // The output of the last run, on the host. Synchronises the stream.
   absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
-  // The map as canonical pairs.
-  absl::StatusOr<KernelMap> Pairs() const;
+  // The canonical pairs, read from the prepared map (PreparedMap::ToPairs).
+  absl::StatusOr<KernelMap> Pairs() const { return map_->ToPairs(context_); }
   // What the bound on its output depends on.
-  verify::RunPrecision precision() const {
-    return verify::PrecisionOf(*dataflow_, features_.view().dtype, context_.backend->kind());
-  }
+  verify::RunPrecision precision() const { return verify::RunPrecisionOf(*dataflow_, shape_); }
 
   const ConvGeometry& geometry() const { return mapper_.geometry(); }
   const CoordinateSet& inputs() const { return mapper_.inputs(); }
   const CoordinateSet& outputs() const { return mapper_.outputs(); }
 
  private:
-  LayerRunner(LayerMapper mapper, const ExecutionContext& context)
-      : mapper_(std::move(mapper)), context_(context) {}
+  LayerRunner(LayerMapper mapper, const ConvShape& shape, const ExecutionContext& context)
+      : mapper_(std::move(mapper)), shape_(shape), context_(context) {}
   absl::Status BuildMap(const ExecutionContext& context);
 
   LayerMapper mapper_;
+  ConvShape shape_;
   ExecutionContext context_;
   std::unique_ptr<const Dataflow> dataflow_;
-  KernelMap map_;  // in the dataflow's layout
+  std::shared_ptr<const PreparedMap> map_;
   Tensor features_, weights_, output_;
   Workspace workspace_;
 };

@@ -27,12 +27,11 @@ absl::StatusOr<FrameTime> Time(const Queue& queue, const ExecutionContext& conte
 
 }  // namespace
 
-absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                                    const TensorView& features, const ExecutionContext& context,
-                                    RunResult& result) {
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const SparseTensorView& input,
+                                    const ExecutionContext& context, RunResult& result) {
   RunResult outcome;
   const auto run = [&]() -> absl::Status {
-    VOXCONV_ASSIGN_OR_RETURN(outcome, runner.Run(coordinates, features));
+    VOXCONV_ASSIGN_OR_RETURN(outcome, runner.Run(input));
     return absl::OkStatus();
   };
   VOXCONV_ASSIGN_OR_RETURN(const FrameTime time, Time(run, context));
@@ -48,12 +47,13 @@ absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, co
                          const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, replayed.ToHost(context));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> expected, run.ToHost(context));
-  const auto& dataflows = runner.network().dataflows;
-  const bool bitwise = std::all_of(dataflows.begin(), dataflows.end(), [&](const auto& dataflow) {
-    return dataflow.second->deterministic(context.backend->kind());
+  const std::vector<LayerSetup>& layers = runner.network().layers;
+  const bool bitwise = std::all_of(layers.begin(), layers.end(), [](const LayerSetup& layer) {
+    return layer.dataflow == nullptr ||
+           layer.dataflow->CapabilityOf(Pass::kForward, layer.shape).deterministic;
   });
   const double bound =
-      bitwise ? 0 : verify::NetworkBound(runner.graph(), runner.network().config.dtype);
+      bitwise ? 0 : verify::NetworkBound(runner.graph(), runner.network().config.precision);
   return verify::CompareOutputs(output, expected, bound, "the frame that was run").status();
 }
 

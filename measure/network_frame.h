@@ -12,23 +12,23 @@
 
 namespace voxconv::measure {
 
-// Milliseconds of one run whose input is on the device already.
+// The times of one run whose input is on the device already.
 struct FrameTime {
   double queued_ms = 0;  // until Run returned
-  double wall_ms = 0;    // until its results were there
+  double wall_ms = 0;    // until its results were complete
   // How often the host waited for the device in queued_ms (Backend::synchronisations).
   int64_t synchronisations = 0;
 };
-// Runs once, puts the outcome into `result` and synchronises.
-absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const CoordinateSetPtr& coordinates,
-                                    const TensorView& features, const ExecutionContext& context,
-                                    RunResult& result);
+// Runs once, puts the result into `result` and synchronises the context's stream.
+absl::StatusOr<FrameTime> TimeFrame(NetworkRunner& runner, const SparseTensorView& input,
+                                    const ExecutionContext& context, RunResult& result);
 
-// Likewise of one replay.
+// The same for one replay.
 absl::StatusOr<FrameTime> TimeReplay(RecordedFrame& frame, const ExecutionContext& context);
 
-// Whether `replayed` is what a run of the network gave: bitwise if all its dataflows are
-// deterministic, else norm-wise within verify::NetworkBound.
+// Checks that `replayed`, the output of a replay, agrees with `run`, the output of a plain run.
+// They must be bitwise equal if all dataflows of the network are deterministic. Otherwise they must
+// agree norm-wise within verify::NetworkBound. kInternal if they do not. Synchronises the stream.
 absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, const Tensor& run,
                          const ExecutionContext& context);
 

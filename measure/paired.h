@@ -1,4 +1,4 @@
-// Interleaved runs of two configurations on the same work, and what they say.
+// Interleaved runs of two configurations on the same work, and their comparison.
 #ifndef VOXCONV_MEASURE_PAIRED_H_
 #define VOXCONV_MEASURE_PAIRED_H_
 
@@ -17,7 +17,7 @@ namespace voxconv::measure {
 
 // One run, from input features to output features.
 struct Measurement {
-  double wall_ms = 0;  // steady clock around the whole run, the stream synchronised
+  double wall_ms = 0;  // steady clock around the whole run and a synchronisation of the stream
   Profile profile;
 };
 using RunOnce = std::function<absl::StatusOr<Measurement>()>;
@@ -25,12 +25,12 @@ using RunOnce = std::function<absl::StatusOr<Measurement>()>;
 inline constexpr int kMinPairs = 20;
 
 struct PairedOptions {
-  int pairs = kMinPairs;  // kMinPairs and more
-  bool quick = false;     // allows fewer, from 1, for runs that only show that all works
-  int warmup = 2;         // runs of each before the first pair; 0 and more
+  int pairs = kMinPairs;  // at least kMinPairs
+  bool quick = false;     // allows 1 pair and more, for runs that only show that all works
+  int warmup = 2;         // runs of each side before the first pair; at least 0
   // Called after each run, the warm-up included; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
-  // Asked before each pair; true ends the measurement with the pairs so far. May be empty.
+  // Called before each pair. True ends the measurement with the pairs so far. May be empty.
   std::function<bool()> stop;
 };
 
@@ -39,23 +39,23 @@ struct PairedSamples {
   bool stopped = false;           // before all pairs were run
 };
 
-// Names a number of pairs or of warm-up runs that is not allowed.
+// kInvalidArgument gives a number of pairs or of warm-up runs that is not allowed.
 absl::Status CheckOptions(const PairedOptions& options);
 
-// Warm-up, then A B | B A | A B ...: pairs keep slow drifts (clocks, heat, other load) out of the
-// ratio, and the changing order keeps out what the first run of a pair does to the second. The
-// first error of either ends it.
+// Warms both sides up, then runs A B | B A | A B ... Pairs keep slow drifts (clocks, heat, other
+// load) out of the ratio. The changing order keeps out what the first run of a pair does to the
+// second. Returns the first error of either side.
 absl::StatusOr<PairedSamples> PairedRun(const RunOnce& a, const RunOnce& b,
                                         const PairedOptions& options);
 
-// Times in milliseconds. `ratio` is how many times faster A is; absent where a run has no such
+// Times in milliseconds. `ratio` says how many times faster A is. It is absent if a run has no such
 // time.
 struct TimeComparison {
   Summary a, b;
   std::optional<Ratio> ratio;
 };
 
-// Sums of some stages, a run each.
+// Compares the sums of these stages, run by run.
 TimeComparison CompareStages(const PairedSamples& samples, absl::Span<const Stage> stages,
                              const BootstrapOptions& options = {});
 
@@ -68,7 +68,7 @@ struct Comparison {
   Verdict verdict = Verdict::kTooFewPairs;  // on wall times
 };
 
-// kFailedPrecondition when there is no pair.
+// Compares wall times and every stage. kFailedPrecondition if there is no pair.
 absl::StatusOr<Comparison> Compare(const PairedSamples& samples,
                                    const BootstrapOptions& options = {});
 

@@ -23,10 +23,6 @@ namespace {
 
 constexpr char kFormat[] = "voxconv-plan";
 
-absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
-}
-
 InputClass ReadInputClass(const Json& object, const std::string& path, absl::Status& error) {
   JsonReader reader(object, path, error);
   return {static_cast<int>(reader.Integer("log2_voxels", 0, 62)),
@@ -52,19 +48,19 @@ PlanKey ReadKey(const Json& object, const std::string& path, absl::Status& error
   const std::optional<double> width = reader.Number("width");
   if (!width.has_value()) reader.Refuse("width", "are numbers");
   key.width = width.value_or(0);
-  key.dtype =
-      ReadWord<DType>(reader, "dtype", {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16});
+  key.precision = ReadWord<Precision>(
+      reader, "dtype", {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16});
   key.input = ReadInputClass(reader.Object("input_class"), reader.PathOf("input_class"), error);
   return key;
 }
 
-Json ToJson(const PlanKey& key) {
+Json KeyToJson(const PlanKey& key) {
   return {
       {"backend", std::string(ToString(key.backend))},
       {"device", key.device},
       {"network", key.network},
       {"width", key.width},
-      {"dtype", std::string(ToString(key.dtype))},
+      {"dtype", std::string(ToString(key.precision))},
       {"input_class",
        {{"log2_voxels", key.input.log2_voxels}, {"log2_neighbours", key.input.log2_neighbours}}}};
 }
@@ -121,7 +117,7 @@ absl::StatusOr<std::vector<TunedPlan>> ReadIfThere(const std::string& path) {
 }  // namespace
 
 TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, const Json& details) {
-  TunedPlan plan{key, std::move(layers), {{"key", ToJson(key)}}};
+  TunedPlan plan{key, std::move(layers), {{"key", KeyToJson(key)}}};
   plan.record.update(details);
   Json list = Json::array();
   for (size_t i = 0; i < plan.layers.size(); ++i) {
@@ -143,7 +139,7 @@ absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json) {
   absl::Status error;
   JsonReader reader(object, "", error);
   reader.OneOf("format", {kFormat});
-  if (!error.ok()) return Prefix("not a plan file", error);
+  if (!error.ok()) return StatusAt("not a plan file", error);
   reader.Integer("version", kPlanVersion, kPlanVersion);
   if (!reader.Has("plans")) reader.Refuse("plans", "is an array");
   std::vector<TunedPlan> plans;
@@ -164,7 +160,7 @@ std::string FormatPlans(const std::vector<TunedPlan>& plans) {
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path) {
   VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path));
   absl::StatusOr<std::vector<TunedPlan>> plans = ParsePlans(text);
-  if (!plans.ok()) return Prefix(path, plans.status());
+  if (!plans.ok()) return StatusAt(path, plans.status());
   return plans;
 }
 
@@ -207,7 +203,7 @@ absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const Pl
   VOXCONV_RETURN_IF_ERROR(
       keep("width", [](const PlanKey& key) { return absl::StrCat(key.width); }));
   VOXCONV_RETURN_IF_ERROR(
-      keep("dtype", [](const PlanKey& key) { return std::string(ToString(key.dtype)); }));
+      keep("dtype", [](const PlanKey& key) { return std::string(ToString(key.precision)); }));
   VOXCONV_RETURN_IF_ERROR(
       keep("backend", [](const PlanKey& key) { return std::string(ToString(key.backend)); }));
   VOXCONV_RETURN_IF_ERROR(keep("device", [](const PlanKey& key) { return key.device; }));

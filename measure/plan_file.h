@@ -24,7 +24,7 @@ struct PlanKey {
   std::string device;  // Backend::DeviceName
   std::string network;
   double width = 1;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   InputClass input;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
@@ -32,40 +32,43 @@ struct PlanKey {
 struct TunedPlan {
   PlanKey key;
   std::vector<PlannedLayer> layers;
-  // The whole entry as it stands in the file: key and layers, and what is there to be read by
-  // people, such as times and runners-up.
+  // The whole entry of the file: key and layers, and details for people, such as times and
+  // runners-up.
   Json record;
 };
 
-// The entry for `key` and `layers` with `details` after them. details["layers"], if any, has an
-// object a layer, which is merged into the layer's.
+// Makes the entry for `key` and `layers`, with `details` after them. If there is details["layers"],
+// it has one object for each layer, which is merged into the layer's object.
 TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, const Json& details);
 
-// {"format": "voxconv-plan", "version", "plans": [...]}. Refused, naming the key: another format or
-// version, a key missing or of the wrong type, a plan without layers. Specs are not looked up.
+// {"format": "voxconv-plan", "version", "plans": [...]}. kInvalidArgument names the key: for
+// another format or version, a key that is missing or of the wrong type, and a plan without layers.
+// Specs are not looked up.
 absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json);
 std::string FormatPlans(const std::vector<TunedPlan>& plans);
 
-// Errors are preceded by the path.
+// Reads a plan file. Errors begin with its path.
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path);
 
-// Puts `plan` into the file in place of the one with the same key, or behind the others; makes the
-// file if need be. The file is replaced in one step. Refuses to touch a file that holds no plans.
+// Puts `plan` into the file. It replaces the plan with the same key, or comes after the others.
+// Makes the file if it is missing. The file is replaced in one step. Refuses a file that is not a
+// plan file.
 absl::Status SavePlan(const std::string& path, const TunedPlan& plan);
-// Whether SavePlan can work there. To be asked before long work.
+// Checks that SavePlan can write there. Callers ask this before long work.
 absl::Status CheckSavePlan(const std::string& path);
 
 struct FoundPlan {
   const TunedPlan* plan = nullptr;
-  // Not for the class of the input at hand, but the nearest there is.
+  // The plan is not for the wanted class of inputs, but for the nearest one.
   bool other_input_class = false;
 };
-// The plan for `wanted`: network, width, dtype, backend and device must agree; kNotFound names the
-// first that does not, with what there is. Of those that agree the one of the nearest input class;
-// the first of equals.
+// Finds the plan for `wanted`. Network, width, precision, backend and device must agree. Among
+// those plans it takes the first one of the nearest input class. kNotFound names the first part of
+// the key that no plan agrees with, and lists its values in the file.
 absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const PlanKey& wanted);
 
-// What commands run: the layers' choices by name, the first layer's for all else.
+// The configuration that commands run: the choice of each layer by its name. Layers that are not in
+// the plan take the choice of the first layer.
 Configuration ToConfiguration(const TunedPlan& plan);
 
 }  // namespace voxconv::measure

@@ -12,6 +12,7 @@
 #include "core/status_macros.h"
 #include "io/file_bytes.h"
 #include "measure/data_files.h"
+#include "measure/defaults.h"
 #include "measure/json_file.h"
 #include "measure/json_reader.h"
 
@@ -23,14 +24,13 @@ namespace fs = std::filesystem;
 constexpr char kPresetVariable[] = "VOXCONV_PRESET_DIR";
 
 HeuristicPlanner::Config ReadPlanner(const Json& object, absl::Status& error) {
-  JsonReader reader(object, "planner",
-                    {"kind", "threshold", "fetch_on_demand", "gather_gemm_scatter"}, error);
+  JsonReader reader(object, "planner", {"kind", "threshold", "narrow", "wide"}, error);
   reader.OneOf("kind", {"heuristic"});
   HeuristicPlanner::Config planner;
   planner.channel_threshold =
       reader.Integer("threshold", 0, int64_t{1} << 40, planner.channel_threshold);
-  planner.fetch_on_demand = reader.Text("fetch_on_demand");
-  planner.gather_gemm_scatter = reader.Text("gather_gemm_scatter");
+  planner.narrow = reader.Text("narrow");
+  planner.wide = reader.Text("wide");
   return planner;
 }
 
@@ -47,21 +47,15 @@ std::vector<LayerOverride> ReadLayers(const Json& object, absl::Status& error) {
   return overrides;
 }
 
-absl::Status Prefix(absl::string_view prefix, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
-}
-
-// Replaces `spec` by "name:all=its,options=..."; an empty one stays empty. `part` tells where it
-// stands where the message of the registry, which names the family, does not.
+// Writes `spec` with all its options; an empty one stays empty. `part` tells where it stands where
+// the message of the registry, which names the family, does not.
 template <typename Plugin>
 absl::Status ResolveSpec(const PluginFamily<Plugin>& family, absl::string_view part,
                          std::string& spec) {
   if (spec.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<const Plugin>> plugin = family.Create(spec);
-  if (!plugin.ok()) return part.empty() ? plugin.status() : Prefix(part, plugin.status());
-  VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
-  const std::string options = (*plugin)->options().ToString();
-  spec = options.empty() ? parsed.name : absl::StrCat(parsed.name, ":", options);
+  absl::StatusOr<std::string> in_full = family.InFull(spec);
+  if (!in_full.ok()) return part.empty() ? in_full.status() : StatusAt(part, in_full.status());
+  spec = *std::move(in_full);
   return absl::OkStatus();
 }
 
@@ -77,7 +71,7 @@ absl::StatusOr<Configuration> ParseSpecs(absl::string_view text) {
   Configuration configuration;
   configuration.choice.mapping = parts[0];
   configuration.choice.dataflow = parts[1];
-  configuration.choice.output_coords = parts.size() == 3 ? parts[2] : kDefaultOutputCoords;
+  if (parts.size() == 3) configuration.choice.output_coords = parts[2];
   return configuration;
 }
 
@@ -114,7 +108,7 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   preset.source = reader.Text("source");
   configuration.choice.mapping = reader.Text("mapping");
   configuration.choice.dataflow = reader.Text("dataflow");
-  configuration.choice.output_coords = reader.Text("output_coords", kDefaultOutputCoords);
+  configuration.choice.output_coords = reader.Text("output_coords", "");
   if (reader.Has("planner")) {
     configuration.heuristic = ReadPlanner(reader.Object("planner"), error);
   }
@@ -133,7 +127,8 @@ std::vector<std::string> ListPresets() {
     std::error_code error;
     for (fs::directory_iterator it(directory, error), end; !error && it != end;
          it.increment(error)) {
-      if (it->path().extension() == ".json") names.insert(it->path().stem().string());
+      const std::string name = it->path().stem().string();
+      if (it->path().extension() == ".json" && name != kDefaultsName) names.insert(name);
     }
   }
   return {names.begin(), names.end()};
@@ -153,7 +148,7 @@ absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
     if (!fs::exists(path, ignored)) continue;
     VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path.string()));
     absl::StatusOr<Preset> preset = ParsePreset(text);
-    if (!preset.ok()) return Prefix(path.string(), preset.status());
+    if (!preset.ok()) return StatusAt(path.string(), preset.status());
     if (preset->name != name) {
       return absl::InvalidArgumentError(absl::StrCat(
           path.string(), ": key 'name' is '", preset->name, "'; it must be the file's name"));
@@ -166,26 +161,36 @@ absl::StatusOr<Preset> LoadPreset(absl::string_view name) {
 absl::StatusOr<Configuration> Resolve(const Configuration& configuration,
                                       const Registry& registry) {
   Configuration resolved = configuration;
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), "", resolved.choice.mapping));
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "", resolved.choice.dataflow));
-  VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.output_coords(), "", resolved.choice.output_coords));
+  const auto mapping = [&](absl::string_view part, std::string& spec) {
+    return ResolveSpec(registry.mappings(), part, spec);
+  };
+  const auto dataflow = [&](absl::string_view part, std::string& spec) {
+    return ResolveSpec(registry.dataflows(), part, spec);
+  };
+  const auto output_coords = [&](absl::string_view part, std::string& spec) {
+    return ResolveSpec(registry.output_coords(), part, spec);
+  };
+  if (resolved.choice.output_coords.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(const Defaults defaults, LoadDefaults());
+    resolved.choice.output_coords = defaults.output_coords;
+  }
+  VOXCONV_RETURN_IF_ERROR(mapping("", resolved.choice.mapping));
+  VOXCONV_RETURN_IF_ERROR(dataflow("", resolved.choice.dataflow));
+  VOXCONV_RETURN_IF_ERROR(output_coords("", resolved.choice.output_coords));
   if (resolved.heuristic.has_value()) {
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner fetch_on_demand",
-                                        resolved.heuristic->fetch_on_demand));
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), "planner gather_gemm_scatter",
-                                        resolved.heuristic->gather_gemm_scatter));
+    VOXCONV_RETURN_IF_ERROR(dataflow("planner narrow", resolved.heuristic->narrow));
+    VOXCONV_RETURN_IF_ERROR(dataflow("planner wide", resolved.heuristic->wide));
   }
   for (LayerOverride& layer : resolved.layers) {
     const std::string part = absl::StrCat("layer '", layer.pattern, "'");
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
+    VOXCONV_RETURN_IF_ERROR(mapping(part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(dataflow(part, layer.choice.dataflow));
   }
   for (PlannedLayer& layer : resolved.plan) {
     const std::string part = absl::StrCat("layer '", layer.name, "'");
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.mappings(), part, layer.choice.mapping));
-    VOXCONV_RETURN_IF_ERROR(ResolveSpec(registry.dataflows(), part, layer.choice.dataflow));
-    VOXCONV_RETURN_IF_ERROR(
-        ResolveSpec(registry.output_coords(), part, layer.choice.output_coords));
+    VOXCONV_RETURN_IF_ERROR(mapping(part, layer.choice.mapping));
+    VOXCONV_RETURN_IF_ERROR(dataflow(part, layer.choice.dataflow));
+    VOXCONV_RETURN_IF_ERROR(output_coords(part, layer.choice.output_coords));
   }
   return resolved;
 }
@@ -204,7 +209,7 @@ absl::StatusOr<Configuration> ResolveConfig(absl::string_view text, const Regist
     configuration = preset->configuration;
   }
   absl::StatusOr<Configuration> resolved = Resolve(configuration, registry);
-  if (!resolved.ok()) return Prefix(absl::StrCat("'", text, "'"), resolved.status());
+  if (!resolved.ok()) return StatusAt(absl::StrCat("'", text, "'"), resolved.status());
   return resolved;
 }
 
@@ -215,8 +220,8 @@ Json ToJson(const Configuration& configuration) {
   if (const std::optional<HeuristicPlanner::Config>& planner = configuration.heuristic) {
     json["planner"] = {{"kind", "heuristic"},
                        {"threshold", planner->channel_threshold},
-                       {"fetch_on_demand", planner->fetch_on_demand},
-                       {"gather_gemm_scatter", planner->gather_gemm_scatter}};
+                       {"narrow", planner->narrow},
+                       {"wide", planner->wide}};
   }
   for (const LayerOverride& layer : configuration.layers) {
     Json& specs = json["layers"][layer.pattern] = Json::object();

@@ -1,4 +1,4 @@
-// Named configurations, kept as data files, and the words by which commands select one.
+// Named configurations, which are data files, and the texts by which commands select one.
 #ifndef VOXCONV_MEASURE_PRESET_H_
 #define VOXCONV_MEASURE_PRESET_H_
 
@@ -15,19 +15,20 @@
 
 namespace voxconv::measure {
 
-// What a user selects as one thing. Specs as in core/options.h.
+// The plugins that a user selects by one text. Specs are those of core/options.h. If the output
+// coordinates of `choice` are empty, Resolve fills in those of Defaults (measure/defaults.h).
 struct Configuration {
   LayerChoice choice;
-  // The planner's own mapping and output_coords are unused: `choice` has them.
+  // Its mapping and output_coords are not used; those of `choice` are.
   std::optional<HeuristicPlanner::Config> heuristic;
   std::vector<LayerOverride> layers;
-  // A tuned choice for every convolution (measure/plan_file.h), instead of `heuristic`
-  // and `layers`; empty where there is none.
+  // A tuned choice for every convolution (measure/plan_file.h). If it is not empty, `heuristic` and
+  // `layers` are not used.
   std::vector<PlannedLayer> plan;
 };
 
-// The choices for a whole network: the plan; or the heuristic or the one choice, then the layers'
-// overrides.
+// A planner for a whole network. It follows the plan, if there is one. Otherwise it follows the
+// heuristic or the one choice, and then the overrides of layers.
 std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration);
 
 struct Preset {
@@ -37,30 +38,30 @@ struct Preset {
   Configuration configuration;
 };
 
-inline constexpr char kDefaultOutputCoords[] = "sort_unique";
-
 // {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords",
-// "planner": {"kind": "heuristic", "threshold", "fetch_on_demand",
-// "gather_gemm_scatter"} and "layers": {PATTERN: {"mapping", "dataflow"}}. Refused, naming the key:
-// one missing, unknown or of the wrong type. Specs are not looked up.
+// "planner": {"kind": "heuristic", "threshold", "narrow", "wide"} and
+// "layers": {PATTERN: {"mapping", "dataflow"}}. kInvalidArgument names a key that is missing,
+// unknown or of the wrong type. Specs are not looked up. Without "output_coords" the choice has
+// none.
 absl::StatusOr<Preset> ParsePreset(absl::string_view json);
 
-// $VOXCONV_PRESET_DIR, ../share/voxconv/presets beside the program's folder, and the source tree's
-// experiments/presets, as far as they exist. A preset of an earlier one hides its namesakes.
+// DataDirectories (measure/data_files.h) of the presets, whose variable is VOXCONV_PRESET_DIR.
 std::vector<std::string> PresetDirectories();
 
-// Sorted names; the preset `name` is the file name.json.
+// Sorted names. The preset NAME is the file NAME.json. defaults.json (measure/defaults.h) is not a
+// preset.
 std::vector<std::string> ListPresets();
 
-// kNotFound lists the names there are. Errors in the file are preceded by its path.
+// kNotFound lists the names of the presets. Errors in the file begin with its path.
 absl::StatusOr<Preset> LoadPreset(absl::string_view name);
 
-// Checks that every spec of the configuration names a registered plugin with allowed options, and
-// writes it with all its options. Errors name the part of the configuration.
+// Checks that every spec of the configuration names a registered plugin with allowed options.
+// Returns the configuration with all options written out, and with output coordinates. Does not ask
+// whether a backend has the plugins. Errors name the part of the configuration.
 absl::StatusOr<Configuration> Resolve(const Configuration& configuration, const Registry& registry);
 
-// `text` is a preset's name, or MAPPING/DATAFLOW or MAPPING/DATAFLOW/OUTPUT_COORDS in specs, such
-// as "hash:variant=std/fetch_on_demand". The result is resolved.
+// `text` is a preset's name, or MAPPING/DATAFLOW or MAPPING/DATAFLOW/OUTPUT_COORDS in specs. The
+// result is resolved.
 absl::StatusOr<Configuration> ResolveConfig(absl::string_view text, const Registry& registry);
 
 // The keys of ParsePreset that describe the configuration.

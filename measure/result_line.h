@@ -1,4 +1,4 @@
-// One JSON line a result, with everything needed to trust it later.
+// Results as lines of JSON, with all that is needed to trust them later.
 #ifndef VOXCONV_MEASURE_RESULT_LINE_H_
 #define VOXCONV_MEASURE_RESULT_LINE_H_
 
@@ -15,9 +15,8 @@
 
 namespace voxconv::measure {
 
-// Commit, compiler, machine, device, driver, clocks seen and the time: {"commit", "dirty",
-// "compiler", "build_type", "machine", "device", "backend", "driver", "cpu_governor",
-// "cpu_clock_mhz", "time_utc"}. What cannot be read is null.
+// {"commit", "dirty", "compiler", "build_type", "machine", "device", "backend", "driver",
+// "cpu_governor", "cpu_clock_mhz", "time_utc"}. A value that cannot be read is null.
 Json DescribeProvenance(const Backend& backend);
 
 // FNV-1a, 64 bits, over the coordinates b, x, y, z as 32-bit and the bits of the features as 32-bit
@@ -32,12 +31,14 @@ Json ToJson(const Ratio& ratio);
 // that neither side visited are left out.
 Json ToJson(const Comparison& comparison, const PairedSamples& samples);
 
-// Whether AppendLine can write there; makes the file if need be. To be asked before long work.
+// Checks that AppendLine can write there. Makes the file if it is missing. Callers ask this before
+// long work.
 absl::Status CheckWritable(const std::string& path);
 
-// Appends `line` to the file with one write, so that several programs may share it and a line is
-// either there or not; a last line without its end, of a program that was cut short, is ended
-// first. Makes the file if need be. Errors name the path and the system's reason.
+// Appends `line` to the file in one write. Several programs may thus share a file, and a line is
+// there either whole or not at all. If a program was killed while it wrote, the last line has no
+// end; this function ends it first. Makes the file if it is missing. Errors give the path and the
+// system's reason.
 absl::Status AppendLine(const std::string& path, const Json& line);
 
 }  // namespace voxconv::measure

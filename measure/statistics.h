@@ -1,4 +1,4 @@
-// Medians, percentiles and the paired bootstrap behind every printed ratio.
+// Medians, percentiles, and the paired bootstrap that gives every printed ratio its interval.
 #ifndef VOXCONV_MEASURE_STATISTICS_H_
 #define VOXCONV_MEASURE_STATISTICS_H_
 
@@ -37,24 +37,24 @@ struct Ratio {
 };
 
 // Paired bootstrap of median(b) / median(a) (Efron and Tibshirani, An Introduction to the
-// Bootstrap, 1993): whole pairs are drawn, so what disturbs both runs of a pair alike cancels. The
-// same samples and seed give the same interval. Refused: no samples, different numbers of them,
-// one that is not positive and finite, fewer than 2000 resamples, a confidence outside (0, 1).
-// O(resamples x pairs).
+// Bootstrap, 1993). It draws whole pairs, so that a disturbance of both runs of a pair cancels. The
+// same samples and seed give the same interval. kInvalidArgument if there are no samples or
+// different numbers of them, for a sample that is not positive and finite, for fewer than 2000
+// resamples, and for a confidence outside (0, 1). O(resamples * pairs).
 absl::StatusOr<Ratio> BootstrapRatio(absl::Span<const double> a, absl::Span<const double> b,
                                      const BootstrapOptions& options = {});
 
 enum class Verdict { kFaster, kSlower, kNoDifference, kTooFewPairs };
 
-// A difference is claimed only of at least this many pairs: with fewer, even pairs that all point
-// the same way occur by chance more often than once in 20 (2^(1-n) < 0.05 from n = 6 on).
+// A verdict on a difference needs at least this many pairs. With fewer, all pairs point the same
+// way by chance more often than once in 20 (2^(1-n) < 0.05 from n = 6 on).
 inline constexpr int64_t kMinPairsForVerdict = 6;
-// And only where the medians differ by more than this share, since layout and alignment alone
-// move a time by as much.
+// It also needs medians that differ by more than this share, because the layout and alignment of
+// code and data alone can change a time by as much.
 inline constexpr double kSmallestDifference = 0.01;
 
-// A against B: faster or slower when the interval excludes 1 and the ratio, taken so that it is
-// above 1, exceeds 1 + kSmallestDifference.
+// The verdict on A against B. It is "faster" or "slower" if the interval excludes 1 and the ratio,
+// or its inverse if it is below 1, exceeds 1 + kSmallestDifference.
 Verdict Judge(const Ratio& ratio);
 
 // "faster", "slower", "no difference", "too few pairs".

@@ -1,4 +1,4 @@
-// Wall time that has gone by.
+// Wall time.
 #ifndef VOXCONV_MEASURE_TIMER_H_
 #define VOXCONV_MEASURE_TIMER_H_
 
@@ -6,7 +6,8 @@
 
 namespace voxconv::measure {
 
-// Starts when it is made. It waits for no stream: synchronise before it is read.
+// Measures the time since its construction. Does not wait for a stream: synchronise the stream
+// before you read the time.
 class Timer {
  public:
   double Seconds() const { return std::chrono::duration<double>(Since()).count(); }

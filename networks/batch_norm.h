@@ -9,7 +9,7 @@
 
 namespace voxconv {
 
-// Batch norm at inference as y = x * scale + shift, computed in fp64.
+// Batch norm at inference is y = x * scale + shift. Both are computed in fp64.
 struct ScaleAndShift {
   std::vector<double> scale, shift;
 };

@@ -6,21 +6,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/options.h"
 #include "networks/batch_norm.h"
 #include "networks/fold_batch_norm.h"
 
 namespace voxconv {
 namespace {
 
-// The instance of `spec`, made once. Sets `canonical`.
+// The instance of `spec`, which is made once. Sets `canonical`.
 template <typename Plugin>
 absl::StatusOr<const Plugin*> Instance(
-    const PluginFamily<Plugin>& family, const std::string& spec,
+    const PluginFamily<Plugin>& family, const std::string& spec, BackendKind backend,
     std::map<std::string, std::unique_ptr<const Plugin>>& instances, std::string& canonical) {
   VOXCONV_ASSIGN_OR_RETURN(canonical, family.Canonical(spec));
   std::unique_ptr<const Plugin>& instance = instances[canonical];
   if (instance == nullptr) {
-    VOXCONV_ASSIGN_OR_RETURN(instance, family.Create(canonical));
+    VOXCONV_ASSIGN_OR_RETURN(instance, family.Create(canonical, backend));
   }
   return instance.get();
 }
@@ -37,12 +38,12 @@ class Compiler {
 
   absl::Status Run() {
     VOXCONV_RETURN_IF_ERROR(SetUpLayers());
-    VOXCONV_RETURN_IF_ERROR(CheckDType());
+    VOXCONV_RETURN_IF_ERROR(CheckPrecision());
     FindChains();
     PlanSharing();
     MakeSchedule();
     VOXCONV_RETURN_IF_ERROR(UploadParameters());
-    // Copies from the graph's own arrays may still be queued.
+    // Copies from the graph's own arrays may still be queued, and the arrays are freed next.
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
     graph_.ReleaseParameters();
     return absl::OkStatus();
@@ -53,7 +54,7 @@ class Compiler {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<LayerChoice> choices,
                              network_.config.planner->Plan(graph_));
     VOXCONV_CHECK(choices.size() == graph_.nodes().size());
-    std::vector<std::optional<MapNeed>> needs(graph_.nodes().size());
+    std::vector<std::optional<LayerNeed>> needs(graph_.nodes().size());
     coordinates_made_.assign(graph_.coordinates().size(), false);
     coordinates_made_[0] = true;
     for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
@@ -62,12 +63,7 @@ class Compiler {
       if (absl::Status status = SetUpLayer(id, choices[id]); !status.ok()) {
         return InLayer(graph_.node(id), status);
       }
-      const LayerSetup& layer = network_.layers[id];
-      LayoutRequest layout;
-      if (layer.dataflow != nullptr) {
-        layout = layer.dataflow->RequiredLayout(layer.geometry->num_offsets());
-      }
-      needs[id] = {*layer.geometry, layer.specs.mapping, layout};
+      VOXCONV_ASSIGN_OR_RETURN(needs[id], NeedOf(network_.layers[id]));
     }
     network_.maps = PlanMaps(graph_, needs, network_.config.reuse_maps);
     return absl::OkStatus();
@@ -79,39 +75,60 @@ class Compiler {
     VOXCONV_ASSIGN_OR_RETURN(layer.geometry, ConvGeometry::Create(node.geometry));
     const BackendKind backend = context_.backend->kind();
     if (node.counterpart < 0) {
-      VOXCONV_ASSIGN_OR_RETURN(layer.mapping, Instance(registry_.mappings(), choice.mapping,
-                                                       network_.mappings, layer.specs.mapping));
-      VOXCONV_RETURN_IF_ERROR(CheckSupport("mapping", layer.specs.mapping,
-                                           layer.mapping->Supports(*layer.geometry, backend)));
+      VOXCONV_ASSIGN_OR_RETURN(
+          layer.mapping, Instance(registry_.mappings(), choice.mapping, backend, network_.mappings,
+                                  layer.specs.mapping));
+      VOXCONV_RETURN_IF_ERROR(
+          CheckSupport("mapping", layer.specs.mapping, layer.mapping->Supports(*layer.geometry)));
     } else {
       layer.specs.mapping = network_.layers[node.counterpart].specs.mapping;
     }
-    if (node.op == Op::kConv) {
-      VOXCONV_ASSIGN_OR_RETURN(layer.dataflow, Instance(registry_.dataflows(), choice.dataflow,
-                                                        network_.dataflows, layer.specs.dataflow));
-      const ConvShape shape{graph_.InputChannels(node), node.channels, network_.config.dtype};
-      VOXCONV_RETURN_IF_ERROR(
-          CheckSupport("dataflow", layer.specs.dataflow, layer.dataflow->Supports(shape, backend)));
-    }
+    if (node.op == Op::kConv) VOXCONV_RETURN_IF_ERROR(SetUpDataflow(node, choice, layer));
     if (!coordinates_made_[node.coordinates]) {
       coordinates_made_[node.coordinates] = true;
       VOXCONV_ASSIGN_OR_RETURN(layer.output_coords,
-                               Instance(registry_.output_coords(), choice.output_coords,
+                               Instance(registry_.output_coords(), choice.output_coords, backend,
                                         network_.output_coords, layer.specs.output_coords));
-      VOXCONV_RETURN_IF_ERROR(
-          CheckSupport("output_coords", layer.specs.output_coords,
-                       layer.output_coords->Supports(*layer.geometry, backend)));
+      VOXCONV_RETURN_IF_ERROR(CheckSupport("output_coords", layer.specs.output_coords,
+                                           layer.output_coords->Supports(*layer.geometry)));
     }
     return absl::OkStatus();
   }
 
-  // What no plugin has refused, because the network has none.
-  absl::Status CheckDType() const {
-    if (context_.backend->kind() != BackendKind::kCpu || network_.config.dtype == DType::kF32) {
-      return absl::OkStatus();
-    }
-    return absl::UnimplementedError(absl::StrCat("dtype ", ToString(network_.config.dtype),
-                                                 ": networks on the CPU take f32 only"));
+  absl::Status SetUpDataflow(const Node& node, const LayerChoice& choice, LayerSetup& layer) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        layer.dataflow, Instance(registry_.dataflows(), choice.dataflow, context_.backend->kind(),
+                                 network_.dataflows, layer.specs.dataflow));
+    layer.shape = {.c_in = graph_.InputChannels(node),
+                   .c_out = node.channels,
+                   .num_offsets = layer.geometry->num_offsets(),
+                   .symmetric = layer.geometry->symmetric(),
+                   .types = ConvTypes::Of(network_.config.precision)};
+    const Capability capability = layer.dataflow->CapabilityOf(Pass::kForward, layer.shape);
+    layer.fuses_epilogue = capability.fuses_epilogue;
+    return CheckSupport("dataflow", layer.specs.dataflow, capability.support);
+  }
+
+  static absl::StatusOr<LayerNeed> NeedOf(const LayerSetup& layer) {
+    LayerNeed need{.geometry = *layer.geometry,
+                   .mapping = layer.specs.mapping,
+                   .dataflow = "",
+                   .map = {.form = MapForm::kPairs}};
+    if (layer.dataflow == nullptr) return need;
+    VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(layer.specs.dataflow));
+    need.dataflow = spec.name;
+    need.map = layer.dataflow->NeededMap(Pass::kForward, layer.shape);
+    return need;
+  }
+
+  // Plugins have refused what they do not support. Dense operators, which run the other layers,
+  // take f32 alone in host memory.
+  absl::Status CheckPrecision() const {
+    const Precision precision = network_.config.precision;
+    const bool host = context_.backend->device().space == MemorySpace::kHost;
+    if (!host || precision == Precision::kF32) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrCat("precision ", ToString(precision),
+                                                 ": dense operators in host memory take f32 only"));
   }
 
   void FindChains() {
@@ -158,10 +175,7 @@ class Compiler {
 
   void MakeSchedule() {
     std::vector<bool> fuses;
-    for (const LayerSetup& layer : network_.layers) {
-      fuses.push_back(layer.dataflow != nullptr &&
-                      layer.dataflow->FusesEpilogue(context_.backend->kind()));
-    }
+    for (const LayerSetup& layer : network_.layers) fuses.push_back(layer.fuses_epilogue);
     network_.schedule = voxconv::MakeSchedule(graph_, fuses);
     for (int id : network_.schedule.order) {
       const int moved = network_.schedule.tails[id].residual_bias;
@@ -199,9 +213,10 @@ class Compiler {
     }
     if (node.parameters.empty()) return absl::OkStatus();
     const Parameter& weights = graph_.parameters()[node.parameters[0]];
-    VOXCONV_ASSIGN_OR_RETURN(uploaded.weights,
-                             Tensor::FromHost(weights.values, weights.size() / node.channels,
-                                              node.channels, context_, network_.config.dtype));
+    VOXCONV_ASSIGN_OR_RETURN(
+        uploaded.weights,
+        Tensor::FromHost(weights.values, weights.size() / node.channels, node.channels, context_,
+                         StorageOf(network_.config.precision)));
     return UploadTail(id, uploaded);
   }
 
@@ -236,7 +251,7 @@ class Compiler {
   absl::StatusOr<Array<float>> UploadFloats(const std::vector<T>& values) {
     const std::vector<float> floats(values.begin(), values.end());
     VOXCONV_ASSIGN_OR_RETURN(Array<float> array, CopyToBackend<float>(floats, context_));
-    // `floats` ends here: the copy may still be queued.
+    // The copy may still be queued, and `floats` ends here.
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
     return array;
   }

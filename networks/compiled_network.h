@@ -1,5 +1,5 @@
-// A graph made ready to run on one backend: plugins chosen and asked whether they support their
-// layers, parameters uploaded, maps planned, lifetimes known.
+// A graph made ready to run on one backend. Its plugins are chosen and support their layers. Its
+// parameters are uploaded, its maps are planned, and the lifetimes of its tensors are known.
 #ifndef VOXCONV_NETWORKS_COMPILED_NETWORK_H_
 #define VOXCONV_NETWORKS_COMPILED_NETWORK_H_
 
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/dataflow.h"
+#include "core/mapping.h"
 #include "core/registry.h"
 #include "core/tensor.h"
 #include "networks/graph.h"
@@ -22,47 +24,51 @@ namespace voxconv {
 
 struct RunConfig {
   std::shared_ptr<const Planner> planner;  // required
-  // What features and weights are stored in and layers computed with; sums, scales and shifts are
-  // f32. The CPU takes f32 only.
-  DType dtype = DType::kF32;
-  // Batch norm goes into the convolution before it, instead of running as an operator of its own.
+  // What layers compute products in. Features and weights are stored as StorageOf(precision); sums,
+  // scales and shifts are f32. Backends in host memory take f32 only.
+  Precision precision = Precision::kF32;
+  // Batch norm is folded into the convolution before it and does not run as an operator of its own.
   bool fold_batch_norm = false;
   // Layers with the same map share it.
   bool reuse_maps = true;
-  // Maps outlive a run and serve later runs on the same CoordinateSet; they are freed after their
-  // last layer otherwise.
+  // Maps outlive a run and serve later runs on the same CoordinateSet. Otherwise each is freed
+  // after its last layer.
   bool keep_maps = false;
-  // On CUDA, and where stages are not profiled, maps are built ahead of their layers, on streams
-  // beside the one that computes, which waits for a map where its first layer comes; where memory
-  // does not suffice for that, and otherwise, each is built when its first layer comes.
+  // An asynchronous backend builds maps ahead of their layers, on streams beside the one that
+  // computes, unless stages are profiled. The computing stream waits for a map where its first
+  // layer comes. Otherwise, and where memory does not suffice for this, each map is built when its
+  // first layer comes.
   bool parallel_maps = true;
-  // Each layer's stages are timed and its counters kept, and Run waits for the results. Otherwise
-  // Run queues the work, waits only where a size must be known on the host, and reports no layers.
+  // Run times each layer's stages, keeps its counters, and waits for the results. Otherwise Run
+  // queues the work, waits only where the host must know a size, and reports no layers.
   bool profile_stages = true;
-  // Layer reports tell the pairs of maps also where only a device has counted them, and what
-  // dataflows count by them: the host waits for each map, so that stages after it include what it
-  // takes to queue them. Only together with profile_stages.
+  // Reports of layers tell the pairs of each map, and what dataflows count by them. Where only the
+  // device knows the pairs, the host waits for each map, so that the times of later stages include
+  // the time to queue them. Without it, such pairs are not reported. Only with profile_stages.
   bool count_pairs = true;
 };
 
-// What runs a layer. Plugins are owned by the CompiledNetwork and null where the layer needs none.
+// What runs a layer. The CompiledNetwork owns the plugins. A plugin that the layer does not need is
+// null.
 struct LayerSetup {
   std::optional<ConvGeometry> geometry;
   const Mapping* mapping = nullptr;
   const Dataflow* dataflow = nullptr;
-  const OutputCoords* output_coords = nullptr;  // the layer that first needs a coordinate set
+  ConvShape shape;                              // where there is a dataflow
+  bool fuses_epilogue = false;                  // the dataflow applies the epilogue as it stores
+  const OutputCoords* output_coords = nullptr;  // of the layer that first needs a coordinate set
   LayerChoice specs;                            // canonical; empty where the plugin is null
 };
 
-// In the backend's memory. Convolution and linear: weights, and the shift of what they store, their
-// own bias or that of their whole tail; scale where the tail has a batch norm. Batch norm that runs
-// by itself: scale and shift. Empty arrays where there is none.
+// The parameters of a layer in the backend's memory. A convolution or linear layer has weights. It
+// has a shift if it has a bias or its tail (Schedule) shifts the sum, and a scale if its tail has a
+// batch norm. A batch norm that runs by itself has scale and shift. The other arrays are empty.
 struct LayerParameters {
   Tensor weights;  // [K * C_in, C_out]
   Array<float> scale, shift;
 };
 
-// Coordinate sets made one of the other, in one go.
+// Coordinate sets that are made together, each of the one before it.
 struct CoordinateChain {
   int from = 0;  // the set that the first is made of
   std::vector<int> sets;
@@ -71,7 +77,7 @@ struct CoordinateChain {
   int node = 0;  // the layer that first needs one of them
 };
 
-// A dataflow's plan, shared by layers of one map, dataflow and shape.
+// A dataflow's plan. Layers of one map, dataflow and shape share it.
 struct PlanSlot {
   int node = 0;        // whose dataflow and shape
   int last_user = -1;  // the last node that runs it
@@ -94,14 +100,14 @@ struct CompiledNetwork {
   std::map<std::string, std::unique_ptr<const OutputCoords>> output_coords;
 };
 
-// Refuses, naming the layer: parameters without values, unknown plugins and options, layers and
-// dtypes that their plugins do not support.
+// Refuses parameters without values, unknown plugins and options, and layers and precisions that
+// the plugins or the backend do not support. The message names the layer.
 absl::StatusOr<std::unique_ptr<CompiledNetwork>> CompileNetwork(NetworkGraph graph,
                                                                 const RunConfig& config,
                                                                 const Registry& registry,
                                                                 const ExecutionContext& context);
 
-// `status` with the layer's name before its message.
+// `status` with the layer's name in front of its message.
 absl::Status InLayer(const Node& node, const absl::Status& status);
 
 }  // namespace voxconv

@@ -3,33 +3,27 @@
 #define VOXCONV_NETWORKS_EXECUTOR_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "core/backend.h"
-#include "core/coordinate_set.h"
 #include "core/registry.h"
-#include "core/tensor.h"
+#include "core/sparse_tensor.h"
 #include "core/workspace.h"
 #include "networks/compiled_network.h"
+#include "networks/execution.h"
 #include "networks/graph.h"
 #include "networks/map_store.h"
-#include "networks/report.h"
 
 namespace voxconv {
 
-struct RunResult {
-  Tensor features;               // of the graph's output node, in the network's dtype
-  CoordinateSetPtr coordinates;  // its rows; null after global pooling
-  RunReport report;
-};
-
-// One frame of a runner, recorded: replays compute it anew from whatever its features are by then,
-// on the same coordinates. Must not outlive its runner.
+// One frame of a runner, recorded. A replay computes it anew on the same coordinates, from whatever
+// the features are by then. Must not outlive its runner.
 class RecordedFrame {
  public:
   // Queues the frame on the backend's main stream.
   absl::Status Replay() { return recording_->Replay(); }
-  // Of the last replay that has been queued, at the same address each time; without a report.
+  // Of the last replay that was queued. It is at the same address each time, and has no report.
   const RunResult& result() const { return result_; }
 
  private:
@@ -39,46 +33,49 @@ class RecordedFrame {
   MapStore maps_;
   Workspace workspace_;
   RunResult result_;
-  std::unique_ptr<Recording> recording_;  // the last: it refers to all the memory above
+  std::unique_ptr<Recording> recording_;  // the last member: it refers to the memory of the others
 };
 
-// A network ready to run any number of times. Parameters are uploaded once, when it is made. Not
-// thread-safe: one runner a stream.
+// A network that can run any number of times. Its parameters are uploaded once, when it is made.
+// Not thread-safe: each stream needs a runner of its own.
 class NetworkRunner {
  public:
-  // Errors as in CompileNetwork. `backend` must outlive the runner and its results; `registry` need
+  // Errors of CompileNetwork. `backend` must outlive the runner and its results; `registry` need
   // not.
   static absl::StatusOr<std::unique_ptr<NetworkRunner>> Create(NetworkGraph graph,
                                                                const RunConfig& config,
                                                                const Registry& registry,
                                                                Backend& backend);
 
-  // `features`: [N, in_channels] in the backend's memory, f32 (converted there) or in the network's
-  // dtype, row i on coordinates->rows()[i]; never written. Refuses shapes and tensor strides that
-  // do not fit the graph. A tensor is freed after its last consumer, and element-wise layers work
-  // in place where they are that consumer. An error names its layer.
+  // The features of `input` are [N, in_channels] in the backend's memory, f32 or stored as the
+  // network's. f32 is converted on the backend. They are never written. kInvalidArgument for
+  // shapes, tensor strides, dtypes and memory that do not fit the graph. An error of a layer names
+  // the layer. A tensor is freed after the last layer that reads it. Element-wise layers work in
+  // place where they are that layer.
   //
   // Synchronises the stream if stages are profiled. Otherwise the results are queued on the
-  // backend's main stream when this returns, and the arguments must live until they are there. The
-  // host waits where a size must be known, on CUDA: once for the output coordinates of each chain
-  // of strided layers with one plugin (or more often, see OutputCoords::ComputeChain), once for the
-  // pairs of each map that a dataflow or pooling takes in a layout other than a table, once a
-  // global pooling, and as often as a mapping must to build an index: perfect_hash, octree and the
-  // cuckoo table do, the others do not. An error of work that is only queued comes from a later
-  // synchronisation. Backend::synchronisations counts these waits.
-  absl::StatusOr<RunResult> Run(const CoordinateSetPtr& coordinates, const TensorView& features);
+  // backend's main stream when this returns, and `input` must live until they are computed. Errors
+  // of queued work come from a later synchronisation. Backend::synchronisations counts the waits.
+  //
+  // On an asynchronous backend the host waits where it must know a size:
+  // - for the output coordinates of each chain of strided layers with one plugin: once, or as often
+  //   as the plugin must (OutputCoords::Begin);
+  // - for each table that is turned into pairs, for a dataflow or a pooling: once;
+  // - for a global pooling: once;
+  // - for an index: as often as its mapping must. Most mappings do not wait.
+  absl::StatusOr<RunResult> Run(const SparseTensorView& input);
 
-  // Records a frame for replays, after a plain run that makes maps, plans and workspace of the
-  // recorded frame's own. Every replay reads `features` anew: they must outlive the result.
-  // kFailedPrecondition without RunConfig::keep_maps, and where a plugin waits for the device or
-  // copies from the host as it runs; kUnimplemented on the CPU; else errors as of Run.
-  absl::StatusOr<std::unique_ptr<RecordedFrame>> Record(const CoordinateSetPtr& coordinates,
-                                                        const TensorView& features);
+  // Records a frame for replays, after a plain run that makes the maps, plans and workspace of the
+  // recorded frame. Every replay reads the features of `input` anew, so they must outlive the
+  // result. kFailedPrecondition without RunConfig::keep_maps, and where a plugin waits for the
+  // device or copies from the host while it runs. kUnimplemented on a backend that records nothing.
+  // Errors of Run otherwise.
+  absl::StatusOr<std::unique_ptr<RecordedFrame>> Record(const SparseTensorView& input);
 
   // As run: after folding, without host copies of the parameters.
   const NetworkGraph& graph() const { return network_->graph; }
   const CompiledNetwork& network() const { return *network_; }
-  // RunConfig's, from the next run on.
+  // These change RunConfig, from the next run on.
   void set_profile_stages(bool profile) { network_->config.profile_stages = profile; }
   void set_count_pairs(bool count) { network_->config.count_pairs = count; }
   // Drops the maps that RunConfig::keep_maps has kept.
@@ -87,6 +84,9 @@ class NetworkRunner {
  private:
   NetworkRunner(std::unique_ptr<CompiledNetwork> network, Backend& backend)
       : network_(std::move(network)), backend_(backend), maps_(*network_) {}
+
+  // Refuses an input that does not fit the network.
+  absl::Status CheckInput(const SparseTensorView& input) const;
 
   std::unique_ptr<CompiledNetwork> network_;
   Backend& backend_;

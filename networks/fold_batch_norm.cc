@@ -8,7 +8,7 @@
 
 namespace voxconv {
 
-// A friend of NetworkGraph: it keeps what GraphBuilder has checked.
+// A friend of NetworkGraph. The graph stays valid as GraphBuilder made it.
 class BatchNormFolder {
  public:
   explicit BatchNormFolder(NetworkGraph graph) : graph_(std::move(graph)) {}
@@ -24,7 +24,7 @@ class BatchNormFolder {
     for (const Node& node : graph_.nodes_) {
       for (int input : node.inputs) ++consumers[input];
     }
-    // A folded batch norm gives way to its convolution; the others keep their order.
+    // A folded batch norm becomes its convolution. The other nodes keep their order.
     std::vector<Node> kept;
     std::vector<int> new_id;
     for (const Node& node : graph_.nodes_) {

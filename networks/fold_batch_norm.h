@@ -6,9 +6,10 @@
 
 namespace voxconv {
 
-// The graph with every batch norm that is the only consumer of a convolution folded into it: the
-// weights are scaled per output channel, a bias takes the shift, and the ReLU moves along. Equal in
-// exact arithmetic, not bitwise. Refuses a graph whose parameters have no values.
+// Folds every batch norm into the convolution before it, if it is the only reader of that
+// convolution. The weights are scaled per output channel, the bias takes the shift, and the
+// convolution takes the ReLU. Results are equal in exact arithmetic, not bitwise.
+// kFailedPrecondition for a graph whose parameters have no values.
 absl::StatusOr<NetworkGraph> FoldBatchNorm(NetworkGraph graph);
 
 }  // namespace voxconv

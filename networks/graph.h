@@ -1,4 +1,4 @@
-// A network as data: what its layers are, not how they run.
+// A network as data. It says what the layers are, not how they run.
 #ifndef VOXCONV_NETWORKS_GRAPH_H_
 #define VOXCONV_NETWORKS_GRAPH_H_
 
@@ -32,8 +32,8 @@ absl::string_view ToString(Op op);
 // Added to the variance of every batch normalisation.
 inline constexpr double kBatchNormEpsilon = 1e-5;
 
-// A named array of weights or statistics, row-major f32 on the host. `values` is empty until it is
-// initialised or loaded.
+// A named array of weights or statistics, row-major f32 on the host. `values` is empty until the
+// parameter is initialised or loaded.
 struct Parameter {
   enum class Role { kWeight, kBias, kGamma, kBeta, kMean, kVariance };
   std::string name;
@@ -57,15 +57,15 @@ struct Node {
   bool relu = false;
   GeometryParams geometry;              // convolution, pooling; unpooling: its pooling's
   PoolMode pool_mode = PoolMode::kMax;  // pooling, unpooling, global pooling
-  // The strided convolution that an inverse one inverts; the pooling that an unpooling undoes.
+  // Inverse convolution: the strided one that it inverts. Unpooling: the pooling that it undoes.
   int counterpart = -1;
   // Convolution: weights [K, C_in, C_out], then bias [C_out] if any. Batch norm: gamma, beta, mean,
   // variance, all [C]. Linear: weights [C_in, C_out], bias [C_out].
   std::vector<int> parameters;
 };
 
-// How a coordinate set comes about: the input's, or the outputs of a strided or transposed geometry
-// on another set. Layers whose outputs are the same voxels share one.
+// How a coordinate set is made. It is the input's, or holds the outputs of a strided or transposed
+// geometry on another set. Layers whose outputs are the same voxels share one.
 struct CoordinateRecipe {
   int from = -1;  // -1: the network's input
   GeometryParams geometry;
@@ -87,16 +87,17 @@ class NetworkGraph {
   int64_t in_channels() const { return nodes_[0].channels; }
   // Channels of the node's first input.
   int64_t InputChannels(const Node& node) const { return nodes_[node.inputs[0]].channels; }
-  // Ids of all convolutions, in order. Shortcut convolutions (1x1x1) can be left out, as the papers
-  // do when they count layers.
+  // Ids of all convolutions, in order. The papers leave out shortcut convolutions (1x1x1) when they
+  // count layers.
   std::vector<int> Convolutions(bool with_shortcuts = true) const;
-  // The last node that reads each node's tensor; its own id where none does.
+  // By node: the last node that reads its tensor, or its own id if none does.
   std::vector<int> LastConsumers() const;
   int64_t num_parameters() const;
 
-  // Refuses an unknown name and a wrong number of values. Copies.
+  // Copies the values. kNotFound for an unknown name, kInvalidArgument for a wrong number of
+  // values.
   absl::Status SetParameter(absl::string_view name, absl::Span<const float> values);
-  // Frees the host copies, e.g. once they are uploaded.
+  // Frees the host copies of the values, for instance after they were uploaded.
   void ReleaseParameters();
 
  private:
@@ -110,7 +111,8 @@ class NetworkGraph {
   int output_ = 0;
 };
 
-// A submanifold convolution with kernel 1: no neighbours, hence a plain matmul without a map.
+// A submanifold convolution with kernel 1. It has no neighbours, so it is a matrix product without
+// a map.
 bool IsPointwise(const Node& node);
 // Convolutions with neighbours, pooling and unpooling.
 bool UsesKernelMap(const Node& node);

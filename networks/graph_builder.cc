@@ -7,8 +7,8 @@
 namespace voxconv {
 namespace {
 
-// Two geometries give the same outputs if they agree in what the output rule reads: quantisation
-// does not look at the kernel.
+// Two geometries give the same outputs if they agree in all that the output rule reads. The rule
+// `quantize` does not read the kernel.
 GeometryParams OutputKey(GeometryParams params) {
   if (params.kind == ConvKind::kStrided && params.rule == OutputRule::kQuantize) {
     params.kernel = {1, 1, 1};

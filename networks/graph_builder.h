@@ -18,7 +18,7 @@ struct ConvOptions {
   Int3 kernel{3, 3, 3};
   Int3 stride{1, 1, 1};
   Int3 dilation{1, 1, 1};
-  Int3 padding{0, 0, 0};  // in voxconv's convention: CenteredPadding converts others
+  Int3 padding{0, 0, 0};  // in voxconv's convention; CenteredPadding converts from others
   bool bias = false;
   bool relu = false;
 };
@@ -32,14 +32,15 @@ struct PoolOptions {
   Int3 padding{0, 0, 0};
 };
 
-// The padding of rule `dilate` for a layer of a project that counts kernel offsets from 0 (SpConv,
-// CenterPoint; `padding`, `kernel` and `dilation` as given there, per axis). voxconv's offsets are
-// centred for odd kernels, which moves the window by dilation (K - 1) / 2.
+// The padding of rule `dilate` for a layer of a project that counts kernel offsets from 0, such as
+// SpConv and CenterPoint. `padding`, `kernel` and `dilation` are the values of that project, per
+// axis. voxconv's offsets are centred for odd kernels, which moves the window by
+// dilation (K - 1) / 2.
 Int3 CenteredPadding(const Int3& padding, const Int3& kernel, const Int3& dilation = {1, 1, 1});
 
-// Every method adds nodes and returns the id of the last. The first mistake is kept, names the
-// layer, and comes out of Build; until then the methods return -1 and do nothing more, so that a
-// network is written without a check at each layer.
+// Every method adds nodes and returns the id of the last one. After the first mistake the methods
+// return -1 and do nothing, and Build returns the mistake with the layer's name. So callers need no
+// check at each layer.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string network) { graph_.name_ = std::move(network); }
@@ -47,8 +48,8 @@ class GraphBuilder {
   // Exactly one, first.
   int Input(int64_t channels, const Int3& tensor_stride = {1, 1, 1});
   int Conv(const std::string& name, int x, int64_t c_out, const ConvOptions& options);
-  // Inverts `strided`, a convolution or the ConvBlock around it: outputs are its inputs, and the
-  // kernel map is its map transposed.
+  // Inverts `strided`, which is a strided convolution or the ConvBlock around one. The outputs are
+  // the inputs of that convolution, and the kernel map is its map transposed.
   int InverseConv(const std::string& name, int x, int64_t c_out, int strided, bool bias = false);
   int BatchNorm(const std::string& name, int x, bool relu);
   int Relu(const std::string& name, int x);
@@ -57,13 +58,13 @@ class GraphBuilder {
   int Linear(const std::string& name, int x, int64_t c_out, bool relu = false);
   int Pool(const std::string& name, int x, const PoolOptions& options);
   int Unpool(const std::string& name, int x, int pool);
-  // Rows become batch samples: sum, max and average_present.
+  // Rows become batch samples. Modes are sum, max and average_present.
   int GlobalPool(const std::string& name, int x, PoolMode mode);
 
   // Convolution without bias (called `name`), batch norm (`name`.bn), ReLU.
   int ConvBlock(const std::string& name, int x, int64_t c_out, const ConvOptions& options);
-  // `name`.conv1, bn, ReLU, `name`.conv2, bn; plus the input, or where its channels are not c_out
-  // `name`.shortcut (1x1x1) and bn; ReLU.
+  // `name`.conv1, bn, ReLU, `name`.conv2, bn. Then the input is added, and a ReLU applied. If the
+  // input's channels are not c_out, it goes through `name`.shortcut (1x1x1) and bn first.
   int ResidualBlock(const std::string& name, int x, int64_t c_out, const Int3& kernel = {3, 3, 3});
   // InverseConv, batch norm, ReLU.
   int UpBlock(const std::string& name, int x, int64_t c_out, int strided);
@@ -78,7 +79,7 @@ class GraphBuilder {
   int Append(Node node);
   int AddParameter(const std::string& name, std::vector<int64_t> shape, Parameter::Role role);
   void AddWeights(Node& node, std::vector<int64_t> shape, bool bias);
-  // The id of the set that `geometry` makes of set `from`: an earlier one where it is the same.
+  // The id of the set that `geometry` makes of set `from`. Equal sets have one id.
   int OutputCoordinates(int from, const ConvGeometry& geometry);
   // Fills geometry and coordinates of a convolution or pooling.
   bool Place(Node& node, int x, GeometryParams params);

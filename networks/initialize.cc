@@ -10,7 +10,7 @@
 namespace voxconv {
 namespace {
 
-// Inputs that one output channel sums up: all axes of the weights but the last.
+// How many inputs one output channel sums up: the product of all axes of the weights but the last.
 int64_t FanIn(const Parameter& weights) { return weights.size() / weights.shape.back(); }
 
 struct Range {

@@ -8,10 +8,10 @@
 
 namespace voxconv {
 
-// Gives every parameter values that depend on `seed` and its name alone: the same bits on every
-// machine and compiler, whatever other layers there are. Weights are uniform with He's variance
-// 2 / fan_in (He et al., 2015), so that activations neither vanish nor blow up over the layers;
-// batch norm statistics lie around those of the identity without being it. O(parameters).
+// Gives every parameter values that depend on `seed` and on its name alone. They are the same bits
+// on every machine and compiler, whatever other layers there are. Weights are uniform with He's
+// variance 2 / fan_in (He et al., 2015), so that activations neither vanish nor blow up over the
+// layers. Batch norm statistics are near those of the identity, and differ from it. O(parameters).
 void InitializeParameters(NetworkGraph& graph, uint64_t seed);
 
 }  // namespace voxconv

@@ -1,6 +1,7 @@
 #include "networks/map_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 class MapPlanner {
  public:
-  MapPlanner(const NetworkGraph& graph, const std::vector<std::optional<MapNeed>>& needs,
+  MapPlanner(const NetworkGraph& graph, const std::vector<std::optional<LayerNeed>>& needs,
              bool reuse)
       : graph_(graph), needs_(needs), reuse_(reuse) {
     plan_.map_of_node.assign(graph.nodes().size(), -1);
@@ -26,16 +27,28 @@ class MapPlanner {
  private:
   int MapOf(int id) {
     const Node& node = graph_.node(id);
+    const LayerNeed& need = *needs_[id];
     int slot;
+    bool transposed = need.map.transposed;
     if (node.counterpart < 0) {
       slot = queried_of_node_[id] = Queried(id);
     } else {
       slot = queried_of_node_[node.counterpart];
       VOXCONV_CHECK(slot >= 0);
-      // An unpooling walks its pooling's map as it is.
-      if (node.op == Op::kConv) slot = Derived(MapSlot::Origin::kTranspose, slot, {}, id);
+      // An unpooling walks the map of its pooling as it is.
+      if (node.op == Op::kConv) transposed = !transposed;
     }
-    slot = Derived(MapSlot::Origin::kConvert, slot, needs_[id]->layout, id);
+    if (transposed) slot = Derived({.origin = MapSlot::Origin::kTranspose, .source = slot}, id);
+    slot = Derived({.origin = MapSlot::Origin::kForm, .source = slot, .form = need.map.form}, id);
+    if (!need.map.layout.empty()) {
+      slot = Derived({.origin = MapSlot::Origin::kPrepare,
+                      .node = id,
+                      .source = slot,
+                      .dataflow = need.dataflow,
+                      .need = need.map},
+                     id);
+    }
+    plan_.maps[slot].read = true;
     Use(slot, id);
     return slot;
   }
@@ -77,20 +90,25 @@ class MapPlanner {
     return static_cast<int>(plan_.indices.size()) - 1;
   }
 
-  int Derived(MapSlot::Origin origin, int source, const LayoutRequest& layout, int id) {
+  // The slot `wanted`, which node `id` uses: an earlier one where it has the same content.
+  int Derived(MapSlot wanted, int id) {
     for (int slot = 0; reuse_ && slot < static_cast<int>(plan_.maps.size()); ++slot) {
       const MapSlot& map = plan_.maps[slot];
-      if (map.origin == origin && map.source == source && map.layout == layout) return slot;
+      if (map.origin == wanted.origin && map.source == wanted.source && map.form == wanted.form &&
+          map.dataflow == wanted.dataflow && map.need == wanted.need) {
+        return slot;
+      }
     }
-    Use(source, id);
-    plan_.maps.push_back({.origin = origin, .source = source, .layout = layout, .last_user = id});
+    Use(wanted.source, id);
+    wanted.last_user = id;
+    plan_.maps.push_back(std::move(wanted));
     return static_cast<int>(plan_.maps.size()) - 1;
   }
 
   int InputCoordinates(const Node& node) const { return graph_.node(node.inputs[0]).coordinates; }
 
   const NetworkGraph& graph_;
-  const std::vector<std::optional<MapNeed>>& needs_;
+  const std::vector<std::optional<LayerNeed>>& needs_;
   const bool reuse_;
   MapPlan plan_;
   std::vector<int> queried_of_node_;  // by node: the slot of the map as queried
@@ -98,7 +116,7 @@ class MapPlanner {
 
 }  // namespace
 
-MapPlan PlanMaps(const NetworkGraph& graph, const std::vector<std::optional<MapNeed>>& needs,
+MapPlan PlanMaps(const NetworkGraph& graph, const std::vector<std::optional<LayerNeed>>& needs,
                  bool reuse) {
   return MapPlanner(graph, needs, reuse).Run();
 }

@@ -1,5 +1,5 @@
-// Which kernel maps a network needs, who shares them and when they can go: worked out once, before
-// any coordinate is known.
+// Which kernel maps a network needs, which layers share them and when they can be freed. Worked out
+// once, before any coordinate is known.
 #ifndef VOXCONV_NETWORKS_MAP_PLAN_H_
 #define VOXCONV_NETWORKS_MAP_PLAN_H_
 
@@ -7,49 +7,56 @@
 #include <string>
 #include <vector>
 
+#include "core/dataflow.h"
 #include "core/geometry.h"
-#include "core/kernel_map.h"
 #include "networks/graph.h"
 
 namespace voxconv {
 
-// A layer's need for a map.
-struct MapNeed {
+// What one layer needs.
+struct LayerNeed {
   ConvGeometry geometry;
   std::string mapping;   // canonical spec
-  LayoutRequest layout;  // what the dataflow takes
+  std::string dataflow;  // name of the plugin without its options; empty: none, as for pooling
+  MapNeed map;           // what the dataflow reads; pairs without a layout where there is none
 };
 
-// A mapping's index over one coordinate set of the graph. Serves every geometry.
+// A mapping's index over one coordinate set of the graph. It serves every geometry.
 struct IndexSlot {
   int coordinates = 0;
-  int node = 0;        // whose mapping builds it; the mapping's spec belongs to the key
+  int node = 0;        // the layer whose mapping builds it
   int last_user = -1;  // the last node that queries it
 };
 
-// One kernel map of a run. Two layers get the same slot only if everything that decides the map
-// agrees: input and output coordinates, geometry, mapping, layout, and whether it is transposed.
+// One step from a queried map to what a layer reads. Two layers get the same slot only if all that
+// decides its content agrees: input and output coordinates, geometry, mapping, direction, form,
+// and the layout with the plugin that makes it.
 struct MapSlot {
-  enum class Origin { kQuery, kTranspose, kConvert };
+  // kQuery: Mapping::Query. kTranspose: MapOps::Transpose. kForm: MapOps::To, which costs nothing
+  // where the map has the form already. kPrepare: Dataflow::Prepare, for needs with a layout.
+  enum class Origin { kQuery, kTranspose, kForm, kPrepare };
   Origin origin = Origin::kQuery;
-  int node = 0;          // kQuery: whose mapping and geometry
-  int index = -1;        // kQuery: index slot
-  int source = -1;       // otherwise: the slot that it is made from
-  LayoutRequest layout;  // kConvert
-  int last_user = -1;    // the last node that reads it or makes another map from it
+  int node = 0;                    // kQuery: whose mapping and geometry; kPrepare: whose dataflow
+  int index = -1;                  // kQuery: the index slot
+  int source = -1;                 // the others: the slot that it is made of
+  MapForm form = MapForm::kPairs;  // kForm
+  std::string dataflow;            // kPrepare: name of the plugin
+  MapNeed need;                    // kPrepare
+  bool read = false;               // by a layer; otherwise other slots alone are made of it
+  int last_user = -1;              // the last node that reads it or makes another slot of it
 };
 
 struct MapPlan {
   std::vector<IndexSlot> indices;
   std::vector<MapSlot> maps;
-  // By node: the slot of its map, -1 for none.
+  // By node: the slot that the layer reads, kForm or kPrepare; -1 for none.
   std::vector<int> map_of_node;
 };
 
-// `needs` has an entry for every node that uses a kernel map; an inverse convolution and an
-// unpooling take their counterpart's, whatever their own mapping. With `reuse` false, no two layers
-// share a map or an index, but for those two.
-MapPlan PlanMaps(const NetworkGraph& graph, const std::vector<std::optional<MapNeed>>& needs,
+// `needs` has an entry for every node that uses a kernel map. An inverse convolution and an
+// unpooling take the map of their counterpart, whatever their own mapping is. With `reuse` false,
+// no other layers share a map or an index.
+MapPlan PlanMaps(const NetworkGraph& graph, const std::vector<std::optional<LayerNeed>>& needs,
                  bool reuse);
 
 }  // namespace voxconv

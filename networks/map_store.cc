@@ -4,15 +4,34 @@
 #include <set>
 #include <utility>
 
-#include "core/convolution.h"
+#include "core/map_ops.h"
 
 namespace voxconv {
 namespace {
 
-// Lanes of branches: one for the chains of output coordinates, which the host waits for, and what
-// comes of each index in one, so that none has to wait for another.
+// Lanes of branches. Chains of output coordinates have one of their own, because the host waits for
+// them. Each index has one for itself and its maps, so that none of them waits for another index.
 constexpr int kChainLane = 0;
 constexpr int LaneOfIndex(int index) { return 1 + index; }
+
+// Adds up the bytes of maps. Copies of a map share its arrays, which count once.
+class ByteCounter {
+ public:
+  void Add(const PreparedMap& prepared) {
+    const KernelMap& map = prepared.map();
+    bytes_ += prepared.bytes() - map.bytes();  // of the layout alone
+    if (map.bytes() > 0 && counted_.insert(FirstArray(map)).second) bytes_ += map.bytes();
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  static const void* FirstArray(const KernelMap& map) {
+    return map.form() == MapForm::kPairs ? map.pairs().in.data() : map.table().table.data();
+  }
+
+  std::set<const void*> counted_;
+  int64_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -53,29 +72,31 @@ bool MapStore::HasCoordinates(int node) const {
 absl::Status MapStore::MakeChain(const CoordinateChain& chain, const ExecutionContext& context,
                                  const std::function<void()>& meanwhile) {
   if (coordinates_[chain.sets.front()] != nullptr) return absl::OkStatus();
-  const auto compute = [&](const ExecutionContext& where,
-                           const std::function<void()>& before_waiting) -> absl::Status {
-    VOXCONV_ASSIGN_OR_RETURN(
-        std::vector<CoordinateSetPtr> sets,
-        chain.output_coords->ComputeChain(*coordinates_[chain.from], chain.geometries, where,
-                                          before_waiting));
+  const auto begin = [&](const ExecutionContext& where) {
+    return chain.output_coords->Begin(*coordinates_[chain.from], chain.geometries, where);
+  };
+  const auto finish = [&](std::unique_ptr<PendingCoordinates> pending,
+                          const ExecutionContext& where) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> sets,
+                             OutputCoords::Finish(std::move(pending), where));
     VOXCONV_CHECK(sets.size() == chain.sets.size());
     for (size_t i = 0; i < sets.size(); ++i) coordinates_[chain.sets[i]] = std::move(sets[i]);
     return absl::OkStatus();
   };
-  if (branches_ == nullptr) return compute(context, {});
-  // Held here: if memory runs out meanwhile, building is abandoned.
+  if (branches_ == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<PendingCoordinates> pending, begin(context));
+    return finish(std::move(pending), context);
+  }
+  // Held here, because `meanwhile` abandons building if memory runs out.
   const std::shared_ptr<Branches> branches = branches_;
-  VOXCONV_ASSIGN_OR_RETURN(const int piece,
-                           branches->Run(kChainLane, [&](const ExecutionContext& branch) {
-                             absl::Status queued;
-                             const absl::Status status = compute(branch, [&] {
-                               queued = branch.stream->Submit();  // before what is queued beside it
-                               if (queued.ok()) meanwhile();
-                             });
-                             VOXCONV_RETURN_IF_ERROR(queued);
-                             return status;
-                           }));
+  const auto work = [&](const ExecutionContext& branch) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<PendingCoordinates> pending, begin(branch));
+    // The chain's first half goes to the device before what `meanwhile` queues.
+    VOXCONV_RETURN_IF_ERROR(branch.stream->Submit());
+    meanwhile();
+    return finish(std::move(pending), branch);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(const int piece, branches->Run(kChainLane, work));
   VOXCONV_RETURN_IF_ERROR(branches->Wait(piece));
   return branches->Follow(piece);
 }
@@ -87,15 +108,14 @@ absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& c
   VOXCONV_CHECK(layer.output_coords != nullptr);
   const CoordinateSetPtr& inputs = coordinates_[network_.graph.coordinates()[id].from];
   VOXCONV_ASSIGN_OR_RETURN(coordinates_[id],
-                           NonNull(layer.output_coords->Compute(*inputs, *layer.geometry, context),
-                                   "output_coords: Compute"));
+                           layer.output_coords->Compute(*inputs, *layer.geometry, context));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
-                                                               const ExecutionContext& context,
-                                                               LayerReport& layer,
-                                                               RunReport& report) {
+absl::StatusOr<std::shared_ptr<const PreparedMap>> MapStore::Map(int node,
+                                                                 const ExecutionContext& context,
+                                                                 LayerReport& layer,
+                                                                 RunReport& report) {
   const int slot = network_.maps.map_of_node[node];
   VOXCONV_CHECK(slot >= 0);
   layer.map_origin = MapOrigin::kReused;
@@ -112,15 +132,23 @@ absl::StatusOr<std::shared_ptr<const KernelMap>> MapStore::Map(int node,
   return maps_[slot];
 }
 
-absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, const KernelMap& map,
+absl::Status MapStore::EnsureCounts(int node, const ExecutionContext& context) {
+  // A layout may keep no arrays that could be counted. What it was made of has the same counts.
+  for (int slot = network_.maps.map_of_node[node]; slot >= 0;
+       slot = network_.maps.maps[slot].source) {
+    if (maps_[slot] == nullptr) continue;
+    const KernelMap& map = maps_[slot]->map();
+    if (map.counts_known() || map.form() != MapForm::kNone) return map.EnsureCounts(context);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, const PreparedMap& map,
                                                    const ExecutionContext& context) {
   std::unique_ptr<const DataflowPlan>& plan = plans_[network_.plan_of_node[node]];
   if (plan == nullptr) {
-    const Node& layer = network_.graph.node(node);
-    const ConvShape shape{network_.graph.InputChannels(layer), layer.channels,
-                          network_.config.dtype};
-    VOXCONV_ASSIGN_OR_RETURN(
-        plan, NonNull(network_.layers[node].dataflow->Plan(map, shape, context), "dataflow: Plan"));
+    const LayerSetup& layer = network_.layers[node];
+    VOXCONV_ASSIGN_OR_RETURN(plan, layer.dataflow->Plan(Pass::kForward, map, layer.shape, context));
   }
   return plan.get();
 }
@@ -131,37 +159,51 @@ absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerRepo
   const MapSlot& plan = network_.maps.maps[slot];
   if (plan.origin == MapSlot::Origin::kQuery) {
     VOXCONV_ASSIGN_OR_RETURN(KernelMap map, Query(plan, context, report));
-    maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
+    maps_[slot] = std::make_shared<const PreparedMap>(std::move(map));
     layer.map_origin = MapOrigin::kQueried;
     return absl::OkStatus();
   }
   VOXCONV_RETURN_IF_ERROR(Fill(plan.source, context, layer, report));
-  const std::shared_ptr<const KernelMap>& source = maps_[plan.source];
-  if (plan.origin == MapSlot::Origin::kTranspose) {
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, context.backend->TransposeKernelMap(*source, context));
-    maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
-    ++report.maps_transposed;
-    if (layer.map_origin == MapOrigin::kReused) layer.map_origin = MapOrigin::kTransposed;
-    return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(maps_[slot], Derive(plan, maps_[plan.source], context));
+  if (maps_[slot] == maps_[plan.source]) return absl::OkStatus();
+  const bool transposed = plan.origin == MapSlot::Origin::kTranspose;
+  ++(transposed ? report.maps_transposed : report.maps_converted);
+  if (layer.map_origin == MapOrigin::kReused) {
+    layer.map_origin = transposed ? MapOrigin::kTransposed : MapOrigin::kConverted;
   }
-  if (source->layout() == plan.layout) {
-    maps_[slot] = source;
-    return absl::OkStatus();
-  }
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           context.backend->ConvertKernelMap(*source, plan.layout, context));
-  maps_[slot] = std::make_shared<const KernelMap>(std::move(map));
-  ++report.maps_converted;
-  if (layer.map_origin == MapOrigin::kReused) layer.map_origin = MapOrigin::kConverted;
+  if (plan.origin == MapSlot::Origin::kPrepare) FreeServedForm(plan.source);
   return absl::OkStatus();
+}
+
+absl::StatusOr<MapStore::Held> MapStore::Derive(const MapSlot& slot, const Held& source,
+                                                const ExecutionContext& context) {
+  MapOps& ops = context.backend->map_ops();
+  if (slot.origin == MapSlot::Origin::kPrepare) {
+    return network_.layers[slot.node].dataflow->Prepare(source->map(), slot.need, context);
+  }
+  if (slot.origin == MapSlot::Origin::kTranspose) {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, ops.Transpose(source->map(), context));
+    return std::make_shared<const PreparedMap>(std::move(map));
+  }
+  if (source->map().form() == slot.form) return source;
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, ops.To(slot.form, source->map(), context));
+  return std::make_shared<const PreparedMap>(std::move(map));
+}
+
+void MapStore::FreeServedForm(int slot) {
+  const std::vector<MapSlot>& maps = network_.maps.maps;
+  if (maps[slot].read) return;
+  for (size_t other = 0; other < maps.size(); ++other) {
+    if (maps[other].source == slot && maps_[other] == nullptr) return;
+  }
+  maps_[slot] = nullptr;
 }
 
 absl::Status MapStore::BuildIndex(int slot, const ExecutionContext& context, RunReport& report) {
   if (indices_[slot] != nullptr) return absl::OkStatus();
   const IndexSlot& plan = network_.maps.indices[slot];
-  VOXCONV_ASSIGN_OR_RETURN(indices_[slot], NonNull(network_.layers[plan.node].mapping->BuildIndex(
-                                                       *coordinates_[plan.coordinates], context),
-                                                   "mapping: BuildIndex"));
+  VOXCONV_ASSIGN_OR_RETURN(indices_[slot], network_.layers[plan.node].mapping->BuildIndex(
+                                               *coordinates_[plan.coordinates], context));
   ++report.indices_built;
   return absl::OkStatus();
 }
@@ -236,11 +278,7 @@ absl::StatusOr<KernelMap> MapStore::Query(const MapSlot& slot, const ExecutionCo
   const CoordinateSet& inputs = *coordinates_[network_.maps.indices[slot.index].coordinates];
   const CoordinateSet& outputs = *coordinates_[network_.graph.node(slot.node).coordinates];
   ++report.maps_queried;
-  const MapProblem problem{inputs, outputs, *layer.geometry};
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           layer.mapping->Query(*indices_[slot.index], problem, context));
-  VOXCONV_RETURN_IF_ERROR(CheckQueriedMap(map, problem));
-  return map;
+  return layer.mapping->Query(*indices_[slot.index], {inputs, outputs, *layer.geometry}, context);
 }
 
 void MapStore::Release(int node) {
@@ -257,11 +295,12 @@ void MapStore::Release(int node) {
 }
 
 int64_t MapStore::bytes() const {
-  int64_t bytes = 0;
-  std::set<const KernelMap*> counted;
-  for (const auto& map : maps_) {
-    if (map != nullptr && counted.insert(map.get()).second) bytes += map->bytes();
+  ByteCounter maps;
+  std::set<const PreparedMap*> counted;  // the same object may fill two slots
+  for (const Held& map : maps_) {
+    if (map != nullptr && counted.insert(map.get()).second) maps.Add(*map);
   }
+  int64_t bytes = maps.bytes();
   for (const auto& index : indices_) {
     if (index != nullptr) bytes += index->bytes();
   }

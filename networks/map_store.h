@@ -8,73 +8,87 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/dataflow.h"
 #include "core/mapping.h"
 #include "networks/compiled_network.h"
 #include "networks/report.h"
 
 namespace voxconv {
 
-// Fills the slots of a MapPlan on demand. Memory is the backend's, which must outlive the store.
+// Fills the slots of a MapPlan when they are needed. Memory is the backend's, which must outlive
+// the store.
 class MapStore {
  public:
   explicit MapStore(const CompiledNetwork& network);
 
-  // Starts a run on `input`. Everything made for another coordinate set is dropped.
+  // Starts a run on `input`. Drops everything that was made for another coordinate set.
   void Start(const CoordinateSetPtr& input);
   // Drops everything.
   void Clear();
 
-  // Set `id` of the graph; made already.
+  // Set `id` of the graph; null if it is not made yet.
   const CoordinateSetPtr& Coordinates(int id) const { return coordinates_[id]; }
-  // Whether what the node puts out has coordinates, and they are made.
+  // Whether the node's output has coordinates, and they are made.
   bool HasCoordinates(int node) const;
-  // Computes the sets of a chain that are not there yet: with one wait on a backend whose host must
-  // wait for sizes. Between StartBuilding and FinishBuilding beside what runs in the context's
-  // stream, and `meanwhile` is called once before the host waits.
+  // Computes the sets of a chain, unless they are there. An asynchronous backend waits once for the
+  // whole chain, where the plugin allows it. Between StartBuilding and FinishBuilding, the chain is
+  // computed beside what runs on the context's stream, and `meanwhile` is called once before the
+  // host waits.
   absl::Status MakeChain(const CoordinateChain& chain, const ExecutionContext& context,
                          const std::function<void()>& meanwhile);
-  // Computes the node's output coordinates if no earlier node or chain has.
+  // Computes the node's output coordinates, unless an earlier node or chain has made them.
   absl::Status MakeOutputCoordinates(int node, const ExecutionContext& context);
-  // The node's map in the layout that it needs, for work queued on the context's stream; its
-  // coordinates are made already. Counts what was built in `report`.
-  absl::StatusOr<std::shared_ptr<const KernelMap>> Map(int node, const ExecutionContext& context,
-                                                       LayerReport& layer, RunReport& report);
-  // Whether the node's map, which Map has given, was complete before anything that is queued on the
-  // context's stream now could start: ForwardArgs::settled.
+  // What the node reads of its map: the layout of its dataflow, or a form (pairs, for pooling). Its
+  // coordinates are made already. Work that is queued on the context's stream from now on may use
+  // it. Counts in `report` what was built.
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int node, const ExecutionContext& context,
+                                                         LayerReport& layer, RunReport& report);
+  // Counts the pairs of the node's map, which Map has just given. May synchronise the stream.
+  absl::Status EnsureCounts(int node, const ExecutionContext& context);
+  // ForwardArgs::settled for the node's map, which Map has given: it was complete before anything
+  // that is queued on the context's stream from now on can start.
   bool IsSettled(int node) const { return settled_[network_.maps.map_of_node[node]]; }
-  // From now on until FinishBuilding, maps are built before their layers come, beside what runs in
-  // the context's stream: it waits for a map only where Map is called for it. Where memory runs out
-  // all are dropped, and each is built when its layer comes.
+  // From now on until FinishBuilding, BuildNext builds maps before their layers come, beside what
+  // runs on the context's stream. That stream waits for a map where Map is called for it. Where
+  // memory runs out, all maps are dropped, and each is built when its layer comes.
   absl::Status StartBuilding(const ExecutionContext& context);
-  // Queues the next map in the order of layers. False where there is none, of those that some layer
-  // before position `end` of the schedule's order reads, whose coordinates are made; or maps are
-  // not built before their layers.
+  // Queues the next map in the order of layers. False if maps are not built before their layers,
+  // or if no layer before position `end` of the schedule's order needs a map that can be built: the
+  // map is there already, or its coordinates are not made.
   absl::StatusOr<bool> BuildNext(size_t end, RunReport& report);
-  // The context's stream waits for whatever is still being built.
+  // The context's stream waits for all maps that are being built.
   absl::Status FinishBuilding();
   // The plan of the node's dataflow for `map`, which is the node's.
-  absl::StatusOr<const DataflowPlan*> Plan(int node, const KernelMap& map,
+  absl::StatusOr<const DataflowPlan*> Plan(int node, const PreparedMap& map,
                                            const ExecutionContext& context);
   // Frees what no node after this one needs, unless the network keeps maps.
   void Release(int node);
 
-  // Bytes of indices and maps held now.
+  // Bytes of the indices and maps that are held now. Arrays that maps share count once.
   int64_t bytes() const;
 
  private:
+  // What the slot holds. Null: not made, or freed.
+  using Held = std::shared_ptr<const PreparedMap>;
+
   absl::Status Fill(int slot, const ExecutionContext& context, LayerReport& layer,
                     RunReport& report);
+  // Makes what `slot` holds of `source`.
+  absl::StatusOr<Held> Derive(const MapSlot& slot, const Held& source,
+                              const ExecutionContext& context);
+  // Frees the form that `slot` holds, if no layer reads it and all that is made of it is there.
+  void FreeServedForm(int slot);
   absl::Status BuildIndex(int slot, const ExecutionContext& context, RunReport& report);
   absl::StatusOr<KernelMap> Query(const MapSlot& slot, const ExecutionContext& context,
                                   RunReport& report);
 
-  // The queried map that map `slot` is made of.
+  // The queried map that slot `slot` is made of.
   const MapSlot& RootOf(int slot) const;
   absl::Status BuildOnBranch(int slot, RunReport& report);
   absl::Status AbandonBuilding();
 
   const CompiledNetwork& network_;
-  // A map that layers read, and where in the schedule's order it is needed.
+  // A slot that layers read, and where in the schedule's order the first of them comes.
   struct Build {
     int slot;
     size_t position;
@@ -83,8 +97,8 @@ class MapStore {
   std::vector<CoordinateSetPtr> coordinates_;
   // Declared after the coordinates: an index must not outlive its set.
   std::vector<std::unique_ptr<MapIndex>> indices_;
-  // Shared, because a conversion to the layout that a map has already is the map itself.
-  std::vector<std::shared_ptr<const KernelMap>> maps_;
+  // By slot. A form that a map has already is the same object as its source.
+  std::vector<Held> maps_;
   std::vector<std::unique_ptr<const DataflowPlan>> plans_;
   std::shared_ptr<Branches> branches_;  // null: maps are built when their layers come
   std::vector<bool> settled_;           // by slot: IsSettled

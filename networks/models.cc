@@ -102,11 +102,11 @@ absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channel
 }
 
 absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width) {
-  // The stage of 16 channels works at the input's resolution and only the three after it are
-  // strided, as published: four halvings would leave the 41 voxels of height that the detector is
-  // built for with 2 before the last layer, whose kernel takes 3.
+  // The stage of 16 channels works at the input's resolution, and only the three stages after it
+  // are strided, as published. The detector is built for 41 voxels of height. Four halvings would
+  // leave 2 of them before the last layer, whose kernel takes 3.
   constexpr int kStages = 4;
-  // Padding as the other projects write it; z is padded in all stages but the last.
+  // As the other projects write padding. z is padded in all stages but the last.
   constexpr Int3 kPadding[kStages] = {{}, {1, 1, 1}, {1, 1, 1}, {1, 1, 0}};
   VOXCONV_ASSIGN_OR_RETURN(const auto c,
                            ScaleAll(std::array<int64_t, kStages>{16, 32, 64, 128}, width));

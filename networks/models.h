@@ -1,5 +1,5 @@
-// The papers' networks. Parameters have no values yet: InitializeParameters or
-// NetworkGraph::SetParameter gives them.
+// The papers' networks. Their parameters have no values until InitializeParameters or
+// NetworkGraph::SetParameter gives them some.
 #ifndef VOXCONV_NETWORKS_MODELS_H_
 #define VOXCONV_NETWORKS_MODELS_H_
 
@@ -13,11 +13,11 @@
 
 namespace voxconv {
 
-// `width` scales every channel count but the input's and the classes; one that gives a fractional
-// or no channel count is refused.
+// `width` scales every channel count but those of the input and of the classes. kInvalidArgument
+// for a width that gives a channel count that is fractional or 0.
 
 // Segmentation: 42 convolutions and 7 shortcuts. `classes` 0 leaves the linear head out. Choy et
-// al., 2019; as PCEngine, TorchSparse and Minuet run it (rule quantize).
+// al., 2019, as PCEngine, TorchSparse and Minuet run it (rule quantize).
 absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes);
 
 // Detection backbone: 21 convolutions (rule quantize).
@@ -35,7 +35,7 @@ struct ModelOptions {
 
 // "minkunet42", "sparseresnet21", "centerpoint".
 std::vector<std::string> ModelNames();
-// By name; an unknown one is refused with the list.
+// The model of this name. kInvalidArgument lists the names for an unknown one.
 absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options);
 
 }  // namespace voxconv

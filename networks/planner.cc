@@ -69,11 +69,16 @@ absl::StatusOr<std::vector<LayerChoice>> HeuristicPlanner::Plan(const NetworkGra
     return absl::InvalidArgumentError(
         absl::StrCat("channel threshold ", config_.channel_threshold, ": must be 0 or more"));
   }
-  std::vector<LayerChoice> choices(
-      graph.nodes().size(), {config_.mapping, config_.gather_gemm_scatter, config_.output_coords});
+  if (config_.narrow.empty() || config_.wide.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("planner: no dataflow is given for ",
+                                                   config_.narrow.empty() ? "narrow" : "wide",
+                                                   " layers"));
+  }
+  std::vector<LayerChoice> choices(graph.nodes().size(),
+                                   {config_.mapping, config_.wide, config_.output_coords});
   for (const StrideGroup& group : GroupByStride(graph)) {
     if (group.max_channels > config_.channel_threshold) continue;
-    for (int id : group.layers) choices[id].dataflow = config_.fetch_on_demand;
+    for (int id : group.layers) choices[id].dataflow = config_.narrow;
   }
   return choices;
 }

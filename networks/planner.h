@@ -1,5 +1,5 @@
-// Which mapping and dataflow each layer runs with. Plugins are named by their specs
-// (core/registry.h); networks know no plugin type.
+// Which mapping and dataflow each layer runs with. Callers name plugins by their specs
+// (core/registry.h). Networks know no plugin.
 #ifndef VOXCONV_NETWORKS_PLANNER_H_
 #define VOXCONV_NETWORKS_PLANNER_H_
 
@@ -24,7 +24,7 @@ struct LayerChoice {
 class Planner {
  public:
   virtual ~Planner() = default;
-  // One entry a node; those of nodes without a kernel map are ignored.
+  // One entry a node. Entries of nodes without a kernel map are ignored.
   virtual absl::StatusOr<std::vector<LayerChoice>> Plan(const NetworkGraph& graph) const = 0;
 };
 
@@ -38,7 +38,8 @@ class FixedPlanner final : public Planner {
   LayerChoice choice_;
 };
 
-// What was chosen for one layer, and for which: names alone do not tell widths apart.
+// A layer and what was chosen for it. The channels are kept because networks of other widths have
+// the same names of layers.
 struct PlannedLayer {
   std::string name;
   int64_t c_in = 0;
@@ -47,9 +48,9 @@ struct PlannedLayer {
   friend bool operator==(const PlannedLayer&, const PlannedLayer&) = default;
 };
 
-// A choice for every convolution by name, as tuning saves them. Refuses a network with a
-// convolution that is not listed or has other channels, naming the layer. `rest` is for pooling,
-// and for specs that a choice leaves empty.
+// A choice for every convolution by name, as tuning saves them. kFailedPrecondition, naming the
+// layer, for a network with a convolution that is not listed or has other channels. `rest` is for
+// pooling, and for specs that a choice leaves empty.
 class ListedPlanner final : public Planner {
  public:
   ListedPlanner(std::vector<PlannedLayer> layers, LayerChoice rest)
@@ -61,29 +62,29 @@ class ListedPlanner final : public Planner {
   LayerChoice rest_;
 };
 
-// Convolutions of one stride and accumulated stride, which PCEngine takes as the same mapping.
+// Convolutions of one stride and accumulated stride. PCEngine gives them the same mapping.
 struct StrideGroup {
   Int3 stride, accumulated_stride;
   std::vector<int> layers;  // node ids, ascending
   int64_t max_channels = 0;
 };
 
-// Groups in order of their first layer. The accumulated stride is that of the layer's output; an
-// inverse convolution belongs to the strided one whose map it uses.
+// Groups in order of their first layer. The accumulated stride is that of the layer's output. An
+// inverse convolution belongs to the group of the strided one whose map it uses.
 std::vector<StrideGroup> GroupByStride(const NetworkGraph& graph);
 
-// PCEngine's heuristic adaptive dataflow (Section 6, Algorithm 1): a group runs with
-// fetch-on-demand if no layer of it has max(C_in, C_out) > B, and with gather-GEMM-scatter
-// otherwise, so that layers that share a map share its layout. The paper's example has the first
-// four of SparseResNet's eight groups fetch on demand at B = 64; by Algorithm 1 as printed, and
-// with this project's channels, it is the first five: the fifth has exactly 64 channels.
+// PCEngine's heuristic adaptive dataflow (Section 6, Algorithm 1). A group is narrow if no layer of
+// it has max(C_in, C_out) > B, and wide otherwise. All layers of a group run with the same
+// dataflow, so that layers that share a map share its layout. The paper's example calls the first
+// four of SparseResNet's eight groups narrow at B = 64. By Algorithm 1 as printed, and with this
+// project's channels, the first five are: the fifth has exactly 64 channels.
 class HeuristicPlanner final : public Planner {
  public:
   struct Config {
     std::string mapping;
     std::string output_coords;
-    std::string fetch_on_demand = "fetch_on_demand";
-    std::string gather_gemm_scatter = "gather_gemm_scatter";
+    std::string narrow;              // spec of the dataflow of narrow groups
+    std::string wide;                // spec of the dataflow of wide groups
     int64_t channel_threshold = 64;  // B
   };
   explicit HeuristicPlanner(Config config) : config_(std::move(config)) {}
@@ -93,14 +94,14 @@ class HeuristicPlanner final : public Planner {
   Config config_;
 };
 
-// Other choices for the layers whose names match a pattern; empty specs leave the choice as it is.
+// Other choices for the layers whose names match a pattern. Empty specs leave the choice as it is.
 struct LayerOverride {
   std::string pattern;  // shell glob over layer names: "encoder?.down", "*.conv2"
   LayerChoice choice;
 };
 
-// Overrides apply in order, the last one wins. A pattern that matches no layer with a kernel map is
-// refused.
+// Overrides apply in order, and the last one wins. kNotFound for a pattern that matches no layer
+// with a kernel map.
 class OverridePlanner final : public Planner {
  public:
   OverridePlanner(std::shared_ptr<const Planner> base, std::vector<LayerOverride> overrides)

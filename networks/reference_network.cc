@@ -84,7 +84,7 @@ class Interpreter {
     return graph_.parameters()[node.parameters[which]].values;
   }
 
-  // Of the layer's own geometry, from its input to its output.
+  // The map of the layer's own geometry, from its input to its output.
   const reference::KernelMap& Map(const Node& node) {
     const int in = InputNode(node).coordinates, out = node.coordinates;
     for (const CachedMap& cached : maps_) {

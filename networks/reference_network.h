@@ -16,8 +16,8 @@
 
 namespace voxconv {
 
-// As the oracle describes geometries, which names an inverse by its strided layer: by the tensor
-// stride of the finer side.
+// The geometry as the oracle describes it. The oracle gives an inverse the tensor stride of the
+// finer side, as its strided layer has it.
 reference::Geometry ToReferenceGeometry(const GeometryParams& params);
 
 struct ReferenceResult {
@@ -37,10 +37,10 @@ struct ReferenceLayer {
 // Gets every layer after it is computed, in order. It may change `output`, which later layers read.
 using ReferenceHook = std::function<void(const ReferenceLayer&, std::vector<double>& output)>;
 
-// Interprets `graph` layer by layer with reference_cpu: brute-force maps, fp64 sums, nothing shared
-// with the runner. `coordinates` are rows of the graph's input tensor stride, `features`
-// [rows, in_channels]. Refuses what the oracle refuses, and parameters without values. Slow: for
-// scenes of some thousand voxels.
+// Interprets `graph` layer by layer with reference_cpu. It uses brute-force maps and fp64 sums, and
+// shares nothing with the runner. `coordinates` are rows of the graph's input tensor stride,
+// `features` [rows, in_channels], both on the host. kInvalidArgument for what the oracle refuses,
+// and for parameters without values. Slow: meant for scenes of some thousand voxels.
 absl::StatusOr<ReferenceResult> RunReferenceNetwork(const NetworkGraph& graph,
                                                     absl::Span<const Coordinate> coordinates,
                                                     absl::Span<const float> features,

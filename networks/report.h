@@ -10,9 +10,14 @@
 
 namespace voxconv {
 
-// How a layer came by its kernel map: not at all, from a map query, by exchanging inputs and
-// outputs of an earlier map, by converting an earlier map to another layout, as it was.
-enum class MapOrigin { kNone, kQueried, kTransposed, kConverted, kReused };
+// How a layer got its kernel map.
+enum class MapOrigin {
+  kNone,        // it has none
+  kQueried,     // by a map query
+  kTransposed,  // by exchanging inputs and outputs of an earlier map
+  kConverted,   // by changing the form of an earlier map, or making a layout of it
+  kReused,      // it was there
+};
 
 constexpr const char* ToString(MapOrigin origin) {
   switch (origin) {
@@ -33,11 +38,11 @@ constexpr const char* ToString(MapOrigin origin) {
 struct LayerReport {
   std::string name;
   std::string op;
-  std::string fused_into;  // the layer that did this one's work as it stored; empty: it ran itself
+  std::string fused_into;  // the layer that did this one's work as it stored; empty: none
   std::string geometry;    // convolutions and pooling, else empty
   int64_t c_in = 0, c_out = 0;
   int64_t n_in = 0, n_out = 0;
-  // Pairs of the map, and per kernel offset; 0 and empty where they were not counted.
+  // Pairs of the map, in all and per kernel offset; 0 and empty if they were not counted.
   int64_t pairs = 0;
   std::vector<int64_t> map_sizes;
   std::string mapping;  // canonical specs; empty where no plugin ran
@@ -48,15 +53,15 @@ struct LayerReport {
 };
 
 struct RunReport {
-  // In the graph's order, the input left out; empty where stages were not profiled.
+  // In the graph's order, without the input; empty if stages were not profiled.
   std::vector<LayerReport> layers;
   Profile total;
   int64_t indices_built = 0;
   int64_t maps_queried = 0;
   int64_t maps_transposed = 0;
-  int64_t maps_converted = 0;
-  // Largest sizes held at once, in bytes; workspace is in total.counters. Maps are measured where
-  // stages are profiled.
+  int64_t maps_converted = 0;  // changes of form, and layouts that dataflows made
+  // The most bytes that were held at once. The workspace is in total.counters. Maps are measured
+  // only if stages are profiled.
   int64_t peak_feature_bytes = 0;
   int64_t peak_map_bytes = 0;
   int64_t parameter_bytes = 0;

@@ -61,11 +61,11 @@ class Scheduler {
     }
   }
 
-  // Whether the tensor of `id` can be there before node `user` runs; has it computed earlier where
-  // that takes it.
+  // Whether the tensor of `id` can be there before node `user` runs. Schedules what makes it before
+  // the user, if it comes later in the graph.
   bool MakeAvailable(int id, int user) {
     if (id < user) return true;
-    std::vector<int> chain;  // from `id` back to what is there
+    std::vector<int> chain;  // from `id` back to a tensor that is there
     for (int at = id; at > user; at = graph_.node(at).inputs[0]) {
       const Node& node = graph_.node(at);
       const bool normed = node.op == Op::kBatchNorm && at == id;
@@ -79,7 +79,8 @@ class Scheduler {
     return true;
   }
 
-  // A bias less to add in a pass of its own.
+  // Whether the user of the 1x1x1 convolution `id` can add the bias, so that no pass of its own
+  // does.
   bool MayMoveBias(int id) const {
     const Node& node = graph_.node(id);
     return IsPointwise(node) && !fuses_[id] && node.parameters.size() > 1 && !node.relu &&

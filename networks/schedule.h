@@ -1,5 +1,5 @@
-// In which order the layers of a network run, which of them run inside others, and when tensors
-// can go: worked out once, before any coordinate is known.
+// In which order the layers of a network run, which of them run inside others, and when tensors can
+// be freed. Worked out once, before any coordinate is known.
 #ifndef VOXCONV_NETWORKS_SCHEDULE_H_
 #define VOXCONV_NETWORKS_SCHEDULE_H_
 
@@ -9,13 +9,13 @@
 
 namespace voxconv {
 
-// What a layer does to its sum before it is stored: its own bias and ReLU, and the work of the
+// What a layer does to its sum before it stores it: its own bias and ReLU, and the work of the
 // layers behind it that it takes over.
 struct Tail {
   int result = -1;    // whose tensor is stored: the layer's own, or that of the last taken over
   int norm = -1;      // the batch norm taken over; -1: none
   int residual = -1;  // the node whose tensor is added; -1: none
-  // The 1x1x1 convolution of the residual, where this layer adds its bias; -1: none.
+  // The 1x1x1 convolution that makes the residual, if this layer adds the bias of it; -1: none.
   int residual_bias = -1;
   bool relu = false;
 };
@@ -24,15 +24,16 @@ struct Schedule {
   std::vector<int> order;       // nodes that run; all but the input and those taken over
   std::vector<Tail> tails;      // by node
   std::vector<int> fused_into;  // by node: which node does its work; -1: itself
-  // By node that runs: nodes whose tensors, and poolings whose switches, nobody reads after it.
+  // By node that runs: the nodes whose tensors, and the poolings whose switches, no node reads
+  // after it.
   std::vector<std::vector<int>> dying_tensors, dying_switches;
 };
 
-// `fuses`: by node, whether what runs it applies an epilogue as it stores. Such a node takes over a
+// `fuses`: by node, whether its dataflow applies an epilogue as it stores. Such a node takes over a
 // batch norm, an addition and a ReLU that follow it, in this order, as long as each is the only
-// reader of what comes before it. What an addition adds must be there when the node runs: it was
-// computed before, or it comes of a 1x1x1 convolution that can be, and then is. Nodes run in the
-// graph's order otherwise.
+// reader of what comes before it. The other input of the addition must be there when the node runs.
+// If a 1x1x1 convolution makes that input, it is moved before the node where possible. All other
+// nodes run in the graph's order.
 Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses);
 
 }  // namespace voxconv

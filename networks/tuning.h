@@ -1,5 +1,5 @@
-// From measured times to one choice per layer: which layers share a kernel map, and what sharing
-// an index, a map or a layout is worth. Measures nothing itself.
+// From measured times to one choice per layer. It knows which layers share a kernel map, and what
+// it is worth to share an index, a map or a layout. It measures nothing itself.
 #ifndef VOXCONV_NETWORKS_TUNING_H_
 #define VOXCONV_NETWORKS_TUNING_H_
 
@@ -12,8 +12,8 @@
 
 namespace voxconv {
 
-// Convolutions that read one map the same way and have the same channels: one measurement is
-// theirs all.
+// Convolutions that read one map the same way and have the same channels. One measurement serves
+// them all.
 struct ShapeGroup {
   bool transposed = false;  // inverse convolutions, which read the map with both sides exchanged
   int64_t c_in = 0;
@@ -29,7 +29,7 @@ struct MapGroup {
   std::vector<ShapeGroup> shapes;
 };
 
-// The maps over one input coordinate set: where they take the same mapping they share its index.
+// The maps over one input coordinate set. Those that take the same mapping share its index.
 struct IndexGroup {
   int coordinates = 0;
   std::vector<MapGroup> maps;
@@ -38,17 +38,17 @@ struct IndexGroup {
 // In order of the first layers. Pointwise convolutions need no map and are in no group.
 std::vector<IndexGroup> GroupByIndex(const NetworkGraph& graph);
 
-// What does not run at all.
+// The time of what does not run.
 inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
-// Which of some shared things (indices, layouts) to make, given what each costs to make once and
-// what each user costs with it.
+// Which of some shared things (indices, layouts) to make. Each costs something to make once, and
+// each user costs something with each thing.
 struct SharedChoice {
   std::vector<int> taken;  // by user; empty where there is no finite choice
   double ms = kNoTime;     // all together
 };
 
-// The cheapest assignment that makes at most kMostShared different things; the first of equals.
+// The cheapest assignment that makes at most kMostShared different things, and the first of equals.
 // use_ms[user][thing] and make_ms[thing] may be kNoTime. O(things^kMostShared x users).
 inline constexpr int kMostShared = 3;
 SharedChoice ChooseShared(absl::Span<const double> make_ms,
@@ -72,7 +72,7 @@ struct MapCosts {
   std::vector<double> transpose_ms;             // by form; used if there are transposed shapes
   std::vector<double> convert_transposed_ms;    // by layout
   std::vector<ShapeCosts> forward, transposed;
-  int pairs_layout = -1;  // the layout that is made in any case, for a pooling; -1: none
+  int pairs_layout = -1;  // the layout that a pooling makes in any case; -1: none
 };
 
 struct IndexCosts {
@@ -89,13 +89,13 @@ struct IndexChoice {
   double ms = kNoTime;          // index builds, queries, conversions and layers
 };
 
-// The cheapest joint choice: layers that share a map share its layout where the conversion costs
-// more than their own best dataflows save (PCEngine Section 6 argues so for its two dataflows), and
-// maps share an index likewise.
+// The cheapest joint choice. Layers that share a map share its layout if a second conversion costs
+// more than their own best dataflows save, as PCEngine argues for its two dataflows (Section 6).
+// Maps share an index in the same way.
 IndexChoice ChooseJointly(const IndexCosts& costs);
 
-// The thresholds B that give different plans by Algorithm 1 of PCEngine (see HeuristicPlanner),
-// ascending: 0, then each group's widest channels.
+// The thresholds B that give different plans by Algorithm 1 of PCEngine (see HeuristicPlanner): 0,
+// and the widest channels of each group. Ascending.
 std::vector<int64_t> ThresholdCandidates(const NetworkGraph& graph);
 
 }  // namespace voxconv

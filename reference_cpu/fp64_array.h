@@ -9,8 +9,9 @@
 
 namespace voxconv::reference {
 
-// Numbers promoted to fp64: lets one function take a layer's float input as
-// well as the fp64 result of the layer before it. Owns a host copy of its input.
+// An array of fp64 numbers, made of floats or doubles. A function that takes it
+// can have a layer's float input as well as the fp64 result of another layer.
+// Owns a copy in host memory.
 class Fp64Array {
  public:
   Fp64Array() = default;

@@ -29,9 +29,9 @@ std::ostream& operator<<(std::ostream& out, const Coord& c);
 
 enum class Kind { kSubmanifold, kStrided, kInverse, kTransposed };
 
-// How a strided layer finds its outputs: `kQuantize` rounds the inputs down to
-// the coarser lattice (Minkowski, PCEngine, Minuet), `kDilate` takes every
-// lattice point whose window holds an input (SpConv, TorchSparse Algorithm 3,
+// How a strided layer finds its outputs. `kQuantize` rounds the inputs down to
+// the coarser lattice (Minkowski, PCEngine, Minuet). `kDilate` takes every
+// lattice point whose window has an input (SpConv, TorchSparse Algorithm 3,
 // H-CNN with padding).
 enum class Rule { kQuantize, kDilate };
 
@@ -52,11 +52,13 @@ struct Geometry {
   Vec3 tensor_stride = {1, 1, 1};  // the input's; for kInverse that of the fine side
 };
 
-// Throws std::invalid_argument, naming the field, its value and what is allowed.
+// Throws std::invalid_argument for a geometry that is not allowed. The message
+// gives the field, its value and what is allowed.
 void CheckGeometry(const Geometry& geometry);
 
-// Kernel offsets in index order, x slowest and z fastest: centred for an odd
-// kernel, 0..K-1 for an even one, times dilation. Not times a tensor stride.
+// Kernel offsets in the order of their index: x changes slowest, z fastest. They
+// are centred for an odd kernel and 0..K-1 for an even one, times the dilation.
+// They are not multiplied by a tensor stride.
 std::vector<Vec3> KernelOffsets(const Geometry& geometry);
 
 // Tensor strides of what goes into and comes out of the layer.
@@ -67,9 +69,9 @@ Vec3 OutputTensorStride(const Geometry& geometry);
 // that is not a multiple of `tensor_stride`. `name` is used in the message.
 void CheckCoords(const std::vector<Coord>& coords, const Vec3& tensor_stride, const char* name);
 
-// The output voxels of a layer: the inputs in their given order for
-// kSubmanifold, unique and sorted for kStrided and kTransposed. For kInverse
-// they are part of the problem, hence asking throws std::invalid_argument.
+// The output voxels of a layer. For kSubmanifold they are the inputs in their
+// order. For kStrided and kTransposed they are unique and sorted. For kInverse
+// they are given, so this function throws std::invalid_argument.
 // Takes O(N·K·log(N·K)) time.
 std::vector<Coord> OutputCoordinates(const std::vector<Coord>& inputs, const Geometry& geometry);
 

@@ -9,7 +9,7 @@
 namespace voxconv::reference {
 
 // Which input row meets which output row under which kernel offset. Pair i
-// belongs to offset k when offset_ptr[k] <= i < offset_ptr[k + 1]; canonical
+// belongs to offset k if offset_ptr[k] <= i < offset_ptr[k + 1]. The canonical
 // order is by offset, then by ascending output row.
 struct KernelMap {
   int num_offsets = 0;
@@ -30,7 +30,8 @@ struct KernelMap {
 KernelMap BuildKernelMap(const std::vector<Coord>& inputs, const std::vector<Coord>& outputs,
                          const Geometry& geometry);
 
-// Terms in the longest sum of a convolution: most pairs of an output, times C_in.
+// The number of terms in the longest sum of a convolution: the most pairs that
+// an output has, times C_in.
 int64_t ReductionLength(const KernelMap& map, int64_t num_outputs, int64_t c_in);
 
 // Throws std::invalid_argument unless `map` is well formed and its rows lie in

@@ -8,7 +8,8 @@
 
 namespace voxconv::reference {
 
-// Row-major host arrays; sizes that do not fit throw std::invalid_argument.
+// All arrays are row-major in host memory. Sizes that do not fit throw
+// std::invalid_argument.
 
 // Statistics and affine parameters of batch normalisation, each [channels].
 struct BatchNormParams {
@@ -22,21 +23,23 @@ struct BatchNormParams {
 // Inference: y = (x - mean) / sqrt(variance + epsilon) · gamma + beta, by channel.
 std::vector<double> BatchNorm(const Fp64Array& x, const BatchNormParams& params);
 
-// max(x, 0); a NaN stays one.
+// max(x, 0). A NaN stays a NaN.
 std::vector<double> Relu(const Fp64Array& x);
 
 // y = x·w + bias for x [rows, c_in], w [c_in, c_out], bias [c_out] or empty.
 std::vector<double> Linear(const Fp64Array& x, int64_t rows, int64_t c_in, int64_t c_out,
                            const Fp64Array& w, const Fp64Array& bias = {});
 
+// a + b, of arrays of one size.
 std::vector<double> Add(const Fp64Array& a, const Fp64Array& b);
 
-// [rows, channels_a] beside [rows, channels_b] -> [rows, channels_a + channels_b].
+// Row i of the result is row i of `a` [rows, channels_a], then row i of `b`
+// [rows, channels_b].
 std::vector<double> Concat(const Fp64Array& a, const Fp64Array& b, int64_t rows);
 
-// Norm-wise relative error ‖y - ref‖ / ‖ref‖ in the 2-norm. 0 when both are
-// empty or both all zero; infinity, which no bound admits, when either holds a
-// NaN or an infinity, when the sizes differ, or when only `ref` is all zero.
+// Norm-wise relative error ‖y - ref‖ / ‖ref‖ in the 2-norm. 0 if both are empty
+// or all zero. Infinity, which no bound admits, if one of them has a NaN or an
+// infinity, if the sizes differ, or if only `ref` is all zero.
 double RelativeError(const Fp64Array& y, const Fp64Array& ref);
 
 }  // namespace voxconv::reference

@@ -9,8 +9,9 @@
 
 namespace voxconv::reference {
 
-// Row-major host arrays of `channels` columns; throws std::invalid_argument
-// where a size or a row does not fit. Features must not be NaN.
+// All arrays are row-major in host memory, with `channels` columns. The functions
+// throw std::invalid_argument if a size or a row does not fit. Features must not
+// be NaN.
 
 struct PoolShape {
   int64_t num_inputs = 0;   // rows on the fine side
@@ -18,8 +19,8 @@ struct PoolShape {
   int64_t channels = 0;
 };
 
-// What a window's sum is divided by. kKernelVolume is H-CNN's F³, kPresent the
-// number of inputs that the window really holds.
+// What the sum of a window is divided by. kKernelVolume is H-CNN's F³. kPresent
+// is the number of inputs in the window.
 enum class Divisor { kOne, kKernelVolume, kPresent };
 
 struct MaxPooled {
@@ -31,24 +32,24 @@ struct MaxPooled {
 // has the value 0 and the switch -1.
 MaxPooled MaxPool(const KernelMap& map, const PoolShape& shape, const Fp64Array& x);
 
-// y[q] = Σ over pairs (p, q, k) of x[p], divided; 0 for an output without inputs.
-// Average pooling with either divisor, sum pooling with kOne.
+// y[q] = Σ over pairs (p, q, k) of x[p], divided by the divisor. 0 for an output
+// without inputs. kOne is sum pooling; the others are average pooling.
 std::vector<double> SumPool(const KernelMap& map, const PoolShape& shape, const Fp64Array& x,
                             Divisor divisor);
 
-// The adjoints of pooling: x has num_outputs rows, the result num_inputs rows.
-// Where windows overlap, their contributions add up; what no window reaches is 0.
+// The adjoints of pooling. x has num_outputs rows, the result num_inputs rows.
+// Contributions of windows that overlap are added. A row in no window is 0.
 std::vector<double> MaxUnpool(const std::vector<int32_t>& switches, const PoolShape& shape,
                               const Fp64Array& x);
 
-// y[p] = Σ over pairs (p, q, k) of x[q] divided as in SumPool.
+// y[p] = Σ over pairs (p, q, k) of x[q], divided as in SumPool.
 std::vector<double> SumUnpool(const KernelMap& map, const PoolShape& shape, const Fp64Array& x,
                               Divisor divisor);
 
 enum class GlobalPooling { kMax, kAverage, kSum };
 
 // Pools all voxels of each batch sample: x [N, channels], batch_of_row [N] in
-// [0, num_batches) -> [num_batches, channels]. A sample without voxels yields 0.
+// [0, num_batches), result [num_batches, channels]. A sample without voxels is 0.
 std::vector<double> GlobalPool(GlobalPooling pooling, const std::vector<int32_t>& batch_of_row,
                                int64_t num_batches, int64_t channels, const Fp64Array& x);
 

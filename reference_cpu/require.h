@@ -13,8 +13,8 @@
 
 namespace voxconv::reference {
 
-// Throws the concatenation of `message` unless `ok`; formats only then, because
-// it is called for every row.
+// Throws std::invalid_argument with the concatenation of `message` unless `ok`.
+// Formats the message only then, because it is called for every row.
 template <typename... Parts>
 void Require(bool ok, const Parts&... message) {
   if (ok) return;

@@ -21,32 +21,35 @@ void AddOnce(std::vector<std::string>& specs, std::string spec) {
 }
 
 template <typename Plugin>
-std::vector<std::string> Defaults(const PluginFamily<Plugin>& family) {
+std::vector<std::string> Defaults(const PluginFamily<Plugin>& family, BackendKind backend) {
   std::vector<std::string> specs;
-  for (const auto& [name, entry] : family.entries()) specs.push_back(name);
+  for (const auto& [name, entry] : family.entries()) {
+    if (entry.factories.contains(backend)) specs.push_back(name);
+  }
   return specs;
 }
 
 // Enum options and extra variants; bool options stay at their defaults.
-std::vector<std::string> WorkingVariants(const PluginFamily<Dataflow>& family) {
-  std::vector<std::string> specs = family.EnumVariants();
+std::vector<std::string> WorkingVariants(const PluginFamily<Dataflow>& family,
+                                         BackendKind backend) {
+  std::vector<std::string> specs = family.EnumVariants(backend);
   for (const auto& [name, entry] : family.entries()) {
     for (const std::string& extra : entry.description.extra_variants) {
       const auto spec = family.Canonical(absl::StrCat(name, ":", extra));
-      if (spec.ok() && family.Create(*spec).ok()) AddOnce(specs, *spec);
+      if (spec.ok() && family.Create(*spec, backend).ok()) AddOnce(specs, *spec);
     }
   }
   return specs;
 }
 
-std::vector<OptionGrid> PaperGrids() {
-  constexpr char kName[] = "gather_gemm_scatter";
-  return {{kName,
-           {"grouping", {"adaptive", "sorted_adaptive"}},
-           {{"epsilon", {"0", "0.15", "0.3", "0.5", "1"}},
-            {"threshold", {"0", "4096", "16384", "65536", "1048576"}}}},
-          {kName, {}, {{"tile", {"divisors(c_in)"}}}},
-          {kName, {}, {{"scatter_tile", {"divisors(c_out)"}}}}};
+std::vector<DataflowGrid> DescribedGrids(const PluginFamily<Dataflow>& family,
+                                         BackendKind backend) {
+  std::vector<DataflowGrid> grids;
+  for (const auto& [name, entry] : family.entries()) {
+    if (!entry.factories.contains(backend)) continue;
+    for (const OptionGrid& grid : entry.description.grids) grids.push_back({name, grid});
+  }
+  return grids;
 }
 
 // "a=1,b=2" to pairs; the text is canonical, so it has no empty or repeated entries.
@@ -78,7 +81,7 @@ std::vector<std::string> Divisors(int64_t n) {
   return divisors;
 }
 
-std::vector<std::string> ValuesOf(const GridAxis& axis, int64_t c_in, int64_t c_out) {
+std::vector<std::string> ValuesOf(const OptionAxis& axis, int64_t c_in, int64_t c_out) {
   std::vector<std::string> values;
   for (const std::string& value : axis.values) {
     std::vector<std::string> some = {value};
@@ -103,13 +106,13 @@ std::vector<std::string> ReadValues(JsonReader& reader, const char* key) {
 
 template <typename Plugin>
 absl::Status ReadSpecs(JsonReader& reader, const char* key, const PluginFamily<Plugin>& family,
-                       std::vector<std::string>& specs) {
+                       BackendKind backend, std::vector<std::string>& specs) {
   if (!reader.Has(key)) return absl::OkStatus();
   const std::vector<std::string> texts = ReadValues(reader, key);
   if (!reader.error().ok()) return reader.error();
   specs.clear();
   for (const std::string& text : texts) {
-    VOXCONV_RETURN_IF_ERROR(family.Create(text).status());
+    VOXCONV_RETURN_IF_ERROR(family.Create(text, backend).status());
     VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(text));
     AddOnce(specs, std::move(canonical));
   }
@@ -117,7 +120,7 @@ absl::Status ReadSpecs(JsonReader& reader, const char* key, const PluginFamily<P
 }
 
 // A value that no candidate could have would leave nothing to search, without a word.
-absl::Status CheckValues(const GridAxis& axis, const PluginFamily<Dataflow>& family,
+absl::Status CheckValues(const OptionAxis& axis, const PluginFamily<Dataflow>& family,
                          const PluginDescription& dataflow) {
   const bool is_int = dataflow.options.Find(axis.option)->type == OptionSpec::Type::kInt;
   for (const std::string& value : axis.values) {
@@ -132,12 +135,12 @@ absl::Status CheckValues(const GridAxis& axis, const PluginFamily<Dataflow>& fam
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<GridAxis>> ReadAxes(JsonReader& grid, const char* key,
-                                               const PluginFamily<Dataflow>& family,
-                                               const PluginDescription& dataflow) {
+absl::StatusOr<std::vector<OptionAxis>> ReadAxes(JsonReader& grid, const char* key,
+                                                 const PluginFamily<Dataflow>& family,
+                                                 const PluginDescription& dataflow) {
   const Json& object = grid.Object(key);
   JsonReader reader(object, grid.PathOf(key), grid.error());
-  std::vector<GridAxis> axes;
+  std::vector<OptionAxis> axes;
   for (const auto& [option, values] : object.items()) {
     if (dataflow.options.Find(option) == nullptr) {
       return absl::InvalidArgumentError(
@@ -150,60 +153,62 @@ absl::StatusOr<std::vector<GridAxis>> ReadAxes(JsonReader& grid, const char* key
   return axes;
 }
 
-absl::StatusOr<OptionGrid> ReadGrid(const Json& object, const std::string& path,
-                                    const PluginFamily<Dataflow>& family) {
+absl::StatusOr<DataflowGrid> ReadGrid(const Json& object, const std::string& path,
+                                      const PluginFamily<Dataflow>& family, BackendKind backend) {
   absl::Status error;
   JsonReader reader(object, path, {"dataflow", "where", "axes"}, error);
-  OptionGrid grid{reader.Text("dataflow"), {}, {}};
+  DataflowGrid grid{reader.Text("dataflow"), {}};
   if (!error.ok()) return error;
-  VOXCONV_RETURN_IF_ERROR(family.Create(grid.dataflow).status());
+  VOXCONV_RETURN_IF_ERROR(family.Create(grid.dataflow, backend).status());
   const auto entry = family.entries().find(grid.dataflow);
   if (entry == family.entries().end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("grid: dataflow '", grid.dataflow, "': a name without options is needed"));
   }
   const PluginDescription& description = entry->second.description;
-  VOXCONV_ASSIGN_OR_RETURN(grid.axes, ReadAxes(reader, "axes", family, description));
+  VOXCONV_ASSIGN_OR_RETURN(grid.grid.axes, ReadAxes(reader, "axes", family, description));
   if (reader.Has("where")) {
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<GridAxis> where,
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<OptionAxis> where,
                              ReadAxes(reader, "where", family, description));
     if (where.size() != 1) {
       reader.Refuse("where", "is an object with one option");
       return error;
     }
-    grid.where = std::move(where[0]);
+    grid.grid.where = std::move(where[0]);
   }
   return grid;
 }
 
 }  // namespace
 
-Candidates DefaultCandidates(const Registry& registry, bool quick) {
+Candidates DefaultCandidates(const Registry& registry, BackendKind backend, bool quick) {
   if (quick) {
-    return {Defaults(registry.mappings()),
-            Defaults(registry.dataflows()),
-            Defaults(registry.output_coords()),
+    return {Defaults(registry.mappings(), backend),
+            Defaults(registry.dataflows(), backend),
+            Defaults(registry.output_coords(), backend),
             {}};
   }
-  return {registry.mappings().Variants(), WorkingVariants(registry.dataflows()),
-          registry.output_coords().Variants(), PaperGrids()};
+  return {registry.mappings().Variants(backend), WorkingVariants(registry.dataflows(), backend),
+          registry.output_coords().Variants(backend),
+          DescribedGrids(registry.dataflows(), backend)};
 }
 
 absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registry& registry,
-                                           const Candidates& defaults) {
+                                           BackendKind backend, const Candidates& defaults) {
   VOXCONV_ASSIGN_OR_RETURN(const Json object, measure::ParseJson(json));
   absl::Status error;
   JsonReader reader(object, "", {"mappings", "dataflows", "output_coords", "grids"}, error);
   if (!error.ok()) return error;
   Candidates candidates = defaults;
-  VOXCONV_RETURN_IF_ERROR(ReadSpecs(reader, "mappings", registry.mappings(), candidates.mappings));
   VOXCONV_RETURN_IF_ERROR(
-      ReadSpecs(reader, "dataflows", registry.dataflows(), candidates.dataflows));
+      ReadSpecs(reader, "mappings", registry.mappings(), backend, candidates.mappings));
   VOXCONV_RETURN_IF_ERROR(
-      ReadSpecs(reader, "output_coords", registry.output_coords(), candidates.output_coords));
+      ReadSpecs(reader, "dataflows", registry.dataflows(), backend, candidates.dataflows));
+  VOXCONV_RETURN_IF_ERROR(ReadSpecs(reader, "output_coords", registry.output_coords(), backend,
+                                    candidates.output_coords));
   if (reader.Has("dataflows") || reader.Has("grids")) candidates.grids.clear();
   reader.Each("grids", [&](const Json& element, const std::string& path) {
-    absl::StatusOr<OptionGrid> grid = ReadGrid(element, path, registry.dataflows());
+    absl::StatusOr<DataflowGrid> grid = ReadGrid(element, path, registry.dataflows(), backend);
     error.Update(grid.status());
     if (grid.ok()) candidates.grids.push_back(*std::move(grid));
   });
@@ -213,11 +218,12 @@ absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registr
 
 template <typename Plugin>
 absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Plugin>& family,
+                                                BackendKind backend,
                                                 const std::vector<std::string>& candidates,
                                                 const std::vector<std::string>& wanted) {
   std::vector<std::string> narrowed;
   for (const std::string& spec : wanted) {
-    VOXCONV_RETURN_IF_ERROR(family.Create(spec).status());
+    VOXCONV_RETURN_IF_ERROR(family.Create(spec, backend).status());
     VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(spec));
     const size_t before = narrowed.size();
     if (!absl::StrContains(spec, ':')) {
@@ -232,32 +238,34 @@ absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Plugin>& fami
   return narrowed;
 }
 
-template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Mapping>&,
+template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Mapping>&, BackendKind,
                                                          const std::vector<std::string>&,
                                                          const std::vector<std::string>&);
-template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Dataflow>&,
+template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Dataflow>&, BackendKind,
                                                          const std::vector<std::string>&,
                                                          const std::vector<std::string>&);
 template absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<OutputCoords>&,
+                                                         BackendKind,
                                                          const std::vector<std::string>&,
                                                          const std::vector<std::string>&);
 
-std::vector<std::string> Expand(const OptionGrid& grid, const std::string& base, int64_t c_in,
-                                int64_t c_out, const PluginFamily<Dataflow>& family) {
-  const auto plugin = family.Create(base);
+std::vector<std::string> Expand(const DataflowGrid& grid, const std::string& base, int64_t c_in,
+                                int64_t c_out, const PluginFamily<Dataflow>& family,
+                                BackendKind backend) {
+  const auto plugin = family.Create(base, backend);
   const absl::StatusOr<PluginSpec> parsed = ParsePluginSpec(base);
   if (!plugin.ok() || !parsed.ok() || parsed->name != grid.dataflow) return {};
   const OptionValues options = SplitOptions((*plugin)->options().ToString());
-  if (!grid.where.option.empty()) {
+  const OptionAxis& where = grid.grid.where;
+  if (!where.option.empty()) {
     const bool applies = std::any_of(options.begin(), options.end(), [&](const auto& entry) {
-      const std::vector<std::string>& values = grid.where.values;
-      return entry.first == grid.where.option &&
-             std::find(values.begin(), values.end(), entry.second) != values.end();
+      return entry.first == where.option && std::find(where.values.begin(), where.values.end(),
+                                                      entry.second) != where.values.end();
     });
     if (!applies) return {};
   }
   std::vector<OptionValues> product = {options};
-  for (const GridAxis& axis : grid.axes) {
+  for (const OptionAxis& axis : grid.grid.axes) {
     std::vector<OptionValues> longer;
     for (const OptionValues& before : product) {
       for (const std::string& value : ValuesOf(axis, c_in, c_out)) {
@@ -272,7 +280,7 @@ std::vector<std::string> Expand(const OptionGrid& grid, const std::string& base,
         absl::StrCat(grid.dataflow, ":", absl::StrJoin(values, ",", absl::PairFormatter("=")));
     const auto canonical = family.Canonical(text);
     // What the plugin refuses, such as a tile past its range, is no candidate.
-    if (canonical.ok() && family.Create(*canonical).ok()) AddOnce(specs, *canonical);
+    if (canonical.ok() && family.Create(*canonical, backend).ok()) AddOnce(specs, *canonical);
   }
   return specs;
 }

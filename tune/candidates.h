@@ -1,4 +1,4 @@
-// What a search tries.
+// The plugins and options that a search tries.
 #ifndef VOXCONV_TUNE_CANDIDATES_H_
 #define VOXCONV_TUNE_CANDIDATES_H_
 
@@ -12,49 +12,42 @@
 
 namespace voxconv::tune {
 
-// One option of a dataflow and the values to try. "divisors(c_in)" and "divisors(c_out)" stand for
-// the divisors of the layer's channels.
-struct GridAxis {
-  std::string option;
-  std::vector<std::string> values;
-};
-
-// A second look at a dataflow that did well: the product of the axes, its other options as they
-// were in its best candidate.
-struct OptionGrid {
+// A grid that is tried around the best candidate of a dataflow.
+struct DataflowGrid {
   std::string dataflow;  // the plugin's name
-  GridAxis where;  // only if the best candidate's option has one of these values; may be empty
-  std::vector<GridAxis> axes;
+  OptionGrid grid;
 };
 
 struct Candidates {
   // Canonical specs, each once, in the order in which they are tried.
   std::vector<std::string> mappings, dataflows, output_coords;
-  std::vector<OptionGrid> grids;  // one after the other, each from the best so far
+  std::vector<DataflowGrid> grids;  // tried one after the other, each from the best so far
 };
 
-// `quick`: every plugin's default. Otherwise all variants of mappings and output_coords; of
-// dataflows the product of their enum options and their extra variants; and the grids of the
-// papers: TorchSparse's (epsilon, S) search (Algorithm 5) for adaptive grouping, and Minuet's tile
-// search (Algorithm 2: every divisor of the channels), for gather and for scatter.
-Candidates DefaultCandidates(const Registry& registry, bool quick);
+// The candidates for `backend`. With `quick` they are every plugin's default. Otherwise they are
+// all variants of mappings and output_coords, the product of the enum options and the extra
+// variants of dataflows, and the grids that dataflows describe (core/plugin.h).
+Candidates DefaultCandidates(const Registry& registry, BackendKind backend, bool quick);
 
 // {"mappings": [...], "dataflows": [...], "output_coords": [...], "grids": [{"dataflow", "where":
-// {OPTION: [VALUES]}, "axes": {OPTION: [VALUES]}}]}; what is absent is taken from `defaults`,
-// except that dataflows without grids have none. Refuses unknown keys, plugins and options by name.
+// {OPTION: [VALUES]}, "axes": {OPTION: [VALUES]}}]}. A key that is absent is taken from `defaults`;
+// but if "dataflows" is given and "grids" is not, there are no grids. Refuses unknown keys, plugins
+// and options by name, and plugins that `backend` does not have.
 absl::StatusOr<Candidates> ParseCandidates(absl::string_view json, const Registry& registry,
-                                           const Candidates& defaults);
+                                           BackendKind backend, const Candidates& defaults);
 
-// Narrows one family to `wanted`: a spec with options stands for itself, a name for those of its
-// plugin in `candidates` (for its default where there are none).
+// Narrows `candidates` of one family to `wanted`. A spec with options stands for itself. A name
+// stands for the candidates of that plugin, or for its default if there are none.
 template <typename Plugin>
 absl::StatusOr<std::vector<std::string>> Narrow(const PluginFamily<Plugin>& family,
+                                                BackendKind backend,
                                                 const std::vector<std::string>& candidates,
                                                 const std::vector<std::string>& wanted);
 
-// The specs of `grid` from `base`, a canonical spec; empty where the grid does not apply to it.
-std::vector<std::string> Expand(const OptionGrid& grid, const std::string& base, int64_t c_in,
-                                int64_t c_out, const PluginFamily<Dataflow>& family);
+// The specs of `grid` around `base`, a canonical spec. Empty if the grid does not apply to it.
+std::vector<std::string> Expand(const DataflowGrid& grid, const std::string& base, int64_t c_in,
+                                int64_t c_out, const PluginFamily<Dataflow>& family,
+                                BackendKind backend);
 
 }  // namespace voxconv::tune
 

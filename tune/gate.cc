@@ -23,9 +23,9 @@ std::vector<float> Scaled(std::vector<float> values, double factor) {
   return values;
 }
 
-std::vector<float> Weights(int num_offsets, const ConvShape& shape) {
-  const auto reduction = static_cast<double>(num_offsets * shape.c_in);
-  return Scaled(verify::Values(num_offsets * shape.c_in * shape.c_out, 32),
+std::vector<float> Weights(const ConvShape& shape) {
+  const auto reduction = static_cast<double>(shape.num_offsets * shape.c_in);
+  return Scaled(verify::Values(shape.num_offsets * shape.c_in * shape.c_out, 32),
                 1 / std::sqrt(std::max(reduction, 1.0)));
 }
 
@@ -41,18 +41,19 @@ std::vector<Coordinate> Divided(absl::Span<const Coordinate> rows, const Int3& s
 
 }  // namespace
 
-absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, int num_offsets,
-                                            const ConvShape& shape,
+absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, const ConvShape& shape,
                                             const ExecutionContext& context) {
   LayerData data;
   data.shape_ = shape;
-  VOXCONV_ASSIGN_OR_RETURN(
-      data.features_,
-      Tensor::FromHost(verify::RoundedTo(shape.dtype, verify::Values(num_inputs * shape.c_in, 31)),
-                       num_inputs, shape.c_in, context, shape.dtype));
-  VOXCONV_ASSIGN_OR_RETURN(
-      data.weights_, Tensor::FromHost(verify::RoundedTo(shape.dtype, Weights(num_offsets, shape)),
-                                      num_offsets * shape.c_in, shape.c_out, context, shape.dtype));
+  const auto rounded = [&](std::vector<float> values) {
+    return verify::RoundedTo(shape.types.precision, std::move(values));
+  };
+  VOXCONV_ASSIGN_OR_RETURN(data.features_,
+                           Tensor::FromHost(rounded(verify::Values(num_inputs * shape.c_in, 31)),
+                                            num_inputs, shape.c_in, context, shape.types.input));
+  VOXCONV_ASSIGN_OR_RETURN(data.weights_,
+                           Tensor::FromHost(rounded(Weights(shape)), shape.num_offsets * shape.c_in,
+                                            shape.c_out, context, shape.types.weights));
   const std::vector<float> shift = Scaled(verify::Values(shape.c_out, 33), 0.1);
   VOXCONV_ASSIGN_OR_RETURN(data.shift_, CopyToBackend<float>(shift, context));
   // `shift` ends here: the copy may still be queued.
@@ -61,7 +62,7 @@ absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, int num_offsets,
 }
 
 absl::StatusOr<Tensor> LayerData::Run(const Dataflow& dataflow, const DataflowPlan& plan,
-                                      const KernelMap& map, Workspace& workspace,
+                                      const PreparedMap& map, Workspace& workspace,
                                       const ExecutionContext& context) const {
   return RunPlannedConvolution(dataflow, plan, map, features_.view(), weights_.view(), workspace,
                                context, {.shift = shift_.data(), .residual = {}, .relu = true});
@@ -72,7 +73,8 @@ absl::StatusOr<std::vector<float>> LayerData::Output(const Dataflow& dataflow, c
                                                      const ExecutionContext& context) const {
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
-      verify::ConvolveOntoNan(dataflow, map, features_.view(), weights_.view(), workspace, context,
+      verify::ConvolveOntoNan(dataflow, map, features_.view(), weights_.view(),
+                              shape_.types.precision, workspace, context,
                               {.shift = shift_.data(), .residual = {}, .relu = true}));
   return output.ToHost(context);
 }

@@ -1,4 +1,4 @@
-// The numeric check that a candidate must pass before it is timed.
+// The checks of numbers that a candidate must pass before it is timed.
 #ifndef VOXCONV_TUNE_GATE_H_
 #define VOXCONV_TUNE_GATE_H_
 
@@ -13,21 +13,23 @@
 
 namespace voxconv::tune {
 
-// One shape's data in the backend's memory, and what its outputs are held against.
+// The tensors of one shape, in the backend's memory.
 class LayerData {
  public:
-  // Features and weights are deterministic values in [-1, 1); the weights are scaled so that
-  // outputs stay in the range of f16. The shift is that of a folded batch norm.
-  static absl::StatusOr<LayerData> Create(int64_t num_inputs, int num_offsets,
-                                          const ConvShape& shape, const ExecutionContext& context);
+  // Features and weights are deterministic values in [-1, 1). The weights are scaled so that
+  // outputs stay in the range of f16. The shift is that of a folded batch norm. Errors of
+  // Tensor::FromHost.
+  static absl::StatusOr<LayerData> Create(int64_t num_inputs, const ConvShape& shape,
+                                          const ExecutionContext& context);
 
-  // Convolution, shift and ReLU as a network runs them, which keeps plans: `plan` is `dataflow`'s
-  // for this map and shape.
+  // Convolution, shift and ReLU with a plan, as a network runs them. `plan` must have been made by
+  // `dataflow` for this map and shape. Queued on the context's stream.
   absl::StatusOr<Tensor> Run(const Dataflow& dataflow, const DataflowPlan& plan,
-                             const KernelMap& map, Workspace& workspace,
+                             const PreparedMap& map, Workspace& workspace,
                              const ExecutionContext& context) const;
 
-  // The output of `dataflow` on the host; rows that it does not write come out as NaN.
+  // The same over `map`, which has either form, with the output on the host. Elements that
+  // `dataflow` does not write are NaN. Synchronises the stream.
   absl::StatusOr<std::vector<float>> Output(const Dataflow& dataflow, const KernelMap& map,
                                             Workspace& workspace,
                                             const ExecutionContext& context) const;
@@ -40,9 +42,10 @@ class LayerData {
   Array<float> shift_;
 };
 
-// Holds mapping and dataflow against the fp64 reference on rows of the layer's finer side: the map
-// exactly, features within the bound of verify. `params` is the layer's; `rows` are its finer
-// side's, of which a crop is taken that the reference can do in a second.
+// Checks mapping and dataflow against the fp64 reference: the map must be exact, and features must
+// be within the bounds of verify. `params` is the geometry of the layer. `rows` are the voxels of
+// its finer side. A crop of them is taken that the reference can do in a second. Synchronises the
+// stream.
 absl::Status CheckOnCrop(const Mapping& mapping, const Dataflow& dataflow,
                          const GeometryParams& params, absl::Span<const Coordinate> rows,
                          const Int3& tensor_stride, const ConvShape& shape,

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/convolution.h"
+#include "core/map_ops.h"
+#include "core/status_macros.h"
 #include "verify/gate.h"
 
 namespace voxconv::tune {
@@ -20,27 +22,32 @@ struct NamedMapping {
   std::unique_ptr<const Mapping> mapping;
 };
 
-// What of an emitted map decides the cost of converting it.
-struct MapForm {
-  LayoutRequest layout;
+// What of a map that a mapping makes decides the cost of making others of it.
+struct EmittedForm {
+  MapForm form = MapForm::kPairs;
   bool has_masks = false;
   bool counts_known = true;
-  friend bool operator==(const MapForm&, const MapForm&) = default;
+  friend bool operator==(const EmittedForm&, const EmittedForm&) = default;
 };
 
-MapForm FormOf(const KernelMap& map) {
-  MapForm form{map.layout(), false, map.counts_known()};
-  if (map.layout().layout == MapLayout::kNeighbourTable) {
-    form.has_masks = !map.As<NeighbourTable>().masks.empty();
-  }
+EmittedForm FormOf(const KernelMap& map) {
+  EmittedForm form{map.form(), false, map.counts_known()};
+  if (map.form() == MapForm::kNeighbourTable) form.has_masks = !map.table().masks.empty();
   return form;
 }
 
-int PositionOf(const LayoutRequest& layout, std::vector<LayoutRequest>& layouts) {
-  const auto known = std::find(layouts.begin(), layouts.end(), layout);
-  if (known != layouts.end()) return static_cast<int>(known - layouts.begin());
-  layouts.push_back(layout);
-  return static_cast<int>(layouts.size()) - 1;
+// Whether a map in this form is read as it is.
+bool IsEmittedAs(const MapReading& reading, const EmittedForm& emitted) {
+  const MapNeed& need = reading.need;
+  return !need.transposed && need.layout.empty() && need.form == emitted.form;
+}
+
+int PositionOf(const MapReading& reading, std::vector<MapReading>& readings) {
+  const auto known = std::find_if(readings.begin(), readings.end(),
+                                  [&](const MapReading& other) { return other.Same(reading); });
+  if (known != readings.end()) return static_cast<int>(known - readings.begin());
+  readings.push_back(reading);
+  return static_cast<int>(readings.size()) - 1;
 }
 
 // One map: its queries, its layers, its conversions.
@@ -64,7 +71,7 @@ class MapTuner {
   absl::Status Run() {
     VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create(node_.geometry));
     if (absl::Status status = MakeTrustedMap(); !status.ok()) {
-      return At(absl::StrCat("layer '", node_.name, "'"), status);
+      return StatusAt(absl::StrCat("layer '", node_.name, "'"), status);
     }
     std::vector<int> passed;
     for (int i = 0; i < static_cast<int>(mappings_.size()); ++i) {
@@ -74,7 +81,7 @@ class MapTuner {
     VOXCONV_RETURN_IF_ERROR(step_());
     VOXCONV_RETURN_IF_ERROR(TuneShapes(/*transposed=*/false, *trusted_, costs_.forward));
     if (HasTransposed()) VOXCONV_RETURN_IF_ERROR(TuneTransposed());
-    if (group_.read_as_pairs) costs_.pairs_layout = PositionOf({}, layouts_);
+    if (group_.read_as_pairs) costs_.pairs_layout = PositionOf(MapReading::Pairs(), readings_);
     return MeasureConversions();
   }
 
@@ -83,6 +90,7 @@ class MapTuner {
 
  private:
   const ExecutionContext& context() const { return setup_.context; }
+  BackendKind backend() const { return context().backend->kind(); }
   MapProblem problem() const { return {inputs_, outputs_, *geometry_}; }
   bool HasTransposed() const {
     return std::any_of(group_.shapes.begin(), group_.shapes.end(),
@@ -91,13 +99,13 @@ class MapTuner {
 
   absl::Status MakeTrustedMap() {
     VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
-                             setup_.registry.mappings().Create(setup_.trusted.mapping));
-    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
-                             setup_.registry.dataflows().Create(setup_.trusted.dataflow));
+                             setup_.registry.mappings().Create(setup_.trusted.mapping, backend()));
+    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, setup_.registry.dataflows().Create(
+                                                      setup_.trusted.dataflow, backend()));
     for (const ShapeGroup& shape : group_.shapes) {
       VOXCONV_RETURN_IF_ERROR(CheckTrusted(*mapping, *dataflow, shape));
     }
-    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, BuildKernelMap(*mapping, problem(), {}, context()));
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, QueryPairs(*mapping, problem(), context()));
     trusted_.emplace(std::move(pairs), context());
     return absl::OkStatus();
   }
@@ -105,8 +113,8 @@ class MapTuner {
   // On the finer side's rows, where strided and inverse layers are the same problem.
   absl::Status CheckTrusted(const Mapping& mapping, const Dataflow& dataflow,
                             const ShapeGroup& shape) const {
-    const ConvShape conv{shape.c_in, shape.c_out, setup_.dtype};
-    const Support support = dataflow.Supports(conv, context().backend->kind());
+    const ConvShape conv = ShapeOfLayer(*geometry_, shape.c_in, shape.c_out, setup_.precision);
+    const Support support = dataflow.Supports(Pass::kForward, conv);
     if (!support.ok) {
       return absl::UnimplementedError(
           absl::StrCat("dataflow '", setup_.trusted.dataflow, "': ", support.reason));
@@ -117,7 +125,8 @@ class MapTuner {
     const absl::Status held = CheckOnCrop(mapping, dataflow, node.geometry, rows,
                                           inputs_.tensor_stride(), conv, context());
     if (held.ok()) return held;
-    return At(absl::StrCat("trusted ", setup_.trusted.mapping, "/", setup_.trusted.dataflow), held);
+    return StatusAt(absl::StrCat("trusted ", setup_.trusted.mapping, "/", setup_.trusted.dataflow),
+                    held);
   }
 
   void Reject(int mapping, const absl::Status& why) {
@@ -128,9 +137,9 @@ class MapTuner {
     const Mapping& mapping = *mappings_[i].mapping;
     VOXCONV_ASSIGN_OR_RETURN(const auto index, mapping.BuildIndex(inputs_, context()));
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapping.Query(*index, problem(), context()));
-    const MapForm form = FormOf(map);
+    const EmittedForm form = FormOf(map);
     VOXCONV_RETURN_IF_ERROR(
-        verify::CompareMaps(map, trusted_->pairs(), context(), "the trusted mapping"));
+        verify::CompareMaps(map, trusted_->map(), context(), "the trusted mapping"));
     const auto known = std::find(forms_.begin(), forms_.end(), form);
     costs_.form[i] = static_cast<int>(known - forms_.begin());
     if (known == forms_.end()) forms_.push_back(form);
@@ -138,7 +147,7 @@ class MapTuner {
   }
 
   bool Passes(int i) {
-    const Support support = mappings_[i].mapping->Supports(*geometry_, context().backend->kind());
+    const Support support = mappings_[i].mapping->Supports(*geometry_);
     if (!support.ok) return false;
     const absl::Status status = CheckMap(i);
     if (!status.ok()) Reject(i, status);
@@ -167,7 +176,7 @@ class MapTuner {
     }
   }
 
-  absl::Status TuneShapes(bool transposed, LayoutCache& maps, std::vector<ShapeCosts>& costs) {
+  absl::Status TuneShapes(bool transposed, PreparedMaps& maps, std::vector<ShapeCosts>& costs) {
     dataflows_.resize(group_.shapes.size());
     for (size_t i = 0; i < group_.shapes.size(); ++i) {
       const ShapeGroup& shape = group_.shapes[i];
@@ -175,12 +184,12 @@ class MapTuner {
       const std::string& layer = setup_.graph.node(shape.layers[0]).name;
       absl::StatusOr<std::vector<TimedDataflow>> timed =
           TuneShape(setup_, shape, layer, maps, rejected_);
-      if (!timed.ok()) return At(absl::StrCat("layer '", layer, "'"), timed.status());
+      if (!timed.ok()) return StatusAt(absl::StrCat("layer '", layer, "'"), timed.status());
       ShapeCosts& shape_costs = costs.emplace_back();
       shape_costs.layers = static_cast<int64_t>(shape.layers.size());
       for (const TimedDataflow& candidate : *timed) {
         shape_costs.candidates.push_back(
-            {PositionOf(candidate.layout, layouts_), candidate.ms, candidate.plan_ms});
+            {PositionOf(candidate.reading, readings_), candidate.ms, candidate.plan_ms});
       }
       dataflows_[i] = *std::move(timed);
       VOXCONV_RETURN_IF_ERROR(step_());
@@ -190,7 +199,7 @@ class MapTuner {
 
   absl::Status TuneTransposed() {
     VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                             context().backend->TransposeKernelMap(trusted_->pairs(), context()));
+                             context().backend->map_ops().Transpose(trusted_->map(), context()));
     transposed_.emplace(std::move(map), context());
     return TuneShapes(/*transposed=*/true, *transposed_, costs_.transposed);
   }
@@ -228,52 +237,47 @@ class MapTuner {
   }
 
   absl::Status MeasureConversions() {
-    Backend& backend = *context().backend;
     for (int form = 0; form < static_cast<int>(forms_.size()); ++form) {
-      costs_.convert_ms.emplace_back(layouts_.size(), kNoTime);
+      costs_.convert_ms.emplace_back(readings_.size(), kNoTime);
       costs_.transpose_ms.push_back(kNoTime);
       const int mapping = Representative(form);
       if (mapping < 0) continue;
-      for (size_t layout = 0; layout < layouts_.size(); ++layout) {
-        const LayoutRequest& request = layouts_[layout];
-        costs_.convert_ms[form][layout] =
-            request == forms_[form].layout
-                ? 0
-                : TimeFresh(mapping, absl::StrCat(node_.name, "/convert"),
-                            [&](const KernelMap& map) {
-                              return backend.ConvertKernelMap(map, request, context()).status();
-                            });
+      for (size_t i = 0; i < readings_.size(); ++i) {
+        if (IsEmittedAs(readings_[i], forms_[form])) {
+          costs_.convert_ms[form][i] = 0;
+          continue;
+        }
+        costs_.convert_ms[form][i] = TimeFresh(
+            mapping, absl::StrCat(node_.name, "/convert"),
+            [&](const KernelMap& map) { return readings_[i].Make(map, context()).status(); });
       }
       if (!HasTransposed()) continue;
       costs_.transpose_ms[form] =
           TimeFresh(mapping, absl::StrCat(node_.name, "/transpose"), [&](const KernelMap& map) {
-            return backend.TransposeKernelMap(map, context()).status();
+            return context().backend->map_ops().Transpose(map, context()).status();
           });
     }
     MeasureTransposedConversions();
     return step_();
   }
 
-  // A transposed map is canonical pairs, whatever it was made from.
+  // Of the transposed map as pairs. A mapping whose map is a table that nobody has counted has a
+  // transposed table instead, whose costs are taken to be the same.
   void MeasureTransposedConversions() {
-    costs_.convert_transposed_ms.assign(layouts_.size(), kNoTime);
+    costs_.convert_transposed_ms.assign(readings_.size(), kNoTime);
     if (!HasTransposed()) return;
     RaceOptions options = setup_.race;
     options.repeats = std::min(options.repeats, kConversionRepeats);
-    for (size_t layout = 0; layout < layouts_.size(); ++layout) {
-      const LayoutRequest& request = layouts_[layout];
-      double& ms = costs_.convert_transposed_ms[layout];
-      if (request == transposed_->pairs().layout()) {
-        ms = 0;
+    for (size_t i = 0; i < readings_.size(); ++i) {
+      const MapReading& reading = readings_[i];
+      if (IsEmittedAs(reading, FormOf(transposed_->map()))) {
+        costs_.convert_transposed_ms[i] = 0;
         continue;
       }
       const Contestant contestant{absl::StrCat(node_.name, "/convert transposed"), [&] {
-                                    return context()
-                                        .backend
-                                        ->ConvertKernelMap(transposed_->pairs(), request, context())
-                                        .status();
+                                    return reading.Make(transposed_->map(), context()).status();
                                   }};
-      ms = Race({contestant}, options, setup_.stopwatch)[0].ms;
+      costs_.convert_transposed_ms[i] = Race({contestant}, options, setup_.stopwatch)[0].ms;
     }
   }
 
@@ -286,9 +290,9 @@ class MapTuner {
   const std::function<absl::Status()>& step_;
   std::vector<Rejected>& rejected_;
   std::optional<ConvGeometry> geometry_;
-  std::optional<LayoutCache> trusted_, transposed_;
-  std::vector<MapForm> forms_;
-  std::vector<LayoutRequest> layouts_;
+  std::optional<PreparedMaps> trusted_, transposed_;
+  std::vector<EmittedForm> forms_;
+  std::vector<MapReading> readings_;
   MapCosts costs_;
   std::vector<std::vector<TimedDataflow>> dataflows_;
 };
@@ -297,7 +301,7 @@ class MapTuner {
 bool Serves(const Mapping& mapping, const SearchSetup& setup, const IndexGroup& group) {
   return std::any_of(group.maps.begin(), group.maps.end(), [&](const MapGroup& map) {
     const auto geometry = ConvGeometry::Create(setup.graph.node(map.node).geometry);
-    return geometry.ok() && mapping.Supports(*geometry, setup.context.backend->kind()).ok;
+    return geometry.ok() && mapping.Supports(*geometry).ok;
   });
 }
 
@@ -327,7 +331,8 @@ absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup&
   std::vector<NamedMapping> mappings;
   IndexTimes times;
   for (const std::string& spec : setup.candidates.mappings) {
-    VOXCONV_ASSIGN_OR_RETURN(auto mapping, setup.registry.mappings().Create(spec));
+    VOXCONV_ASSIGN_OR_RETURN(auto mapping,
+                             setup.registry.mappings().Create(spec, setup.context.backend->kind()));
     if (!Serves(*mapping, setup, group)) continue;
     times.mappings.push_back(spec);
     mappings.push_back({spec, std::move(mapping)});

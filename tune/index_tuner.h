@@ -1,4 +1,4 @@
-// The mapping candidates over one coordinate set, and the dataflow candidates of the layers there.
+// Times the mapping candidates over one coordinate set, and the dataflow candidates of its layers.
 #ifndef VOXCONV_TUNE_INDEX_TUNER_H_
 #define VOXCONV_TUNE_INDEX_TUNER_H_
 
@@ -13,7 +13,7 @@
 
 namespace voxconv::tune {
 
-// What was measured of a group, by position in IndexGroup.
+// The times of a group. Entries have the order of IndexGroup.
 struct IndexTimes {
   std::vector<std::string> mappings;
   IndexCosts costs;
@@ -21,7 +21,8 @@ struct IndexTimes {
   std::vector<std::vector<std::vector<TimedDataflow>>> dataflows;
 };
 
-// `coordinates`: the sets of the network. `step` is called after each map's queries and each shape.
+// Measures one group. `coordinates`: all sets of the network. `step` is called after the queries of
+// each map and after each shape; its error ends the search. Candidates that fail go to `rejected`.
 absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup& group,
                                      absl::Span<const CoordinateSetPtr> coordinates,
                                      const std::function<absl::Status()>& step,

@@ -21,15 +21,14 @@ absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(const NetworkSetup& se
 }
 
 absl::StatusOr<std::vector<float>> OutputOf(NetworkRunner& runner, const NetworkSetup& setup) {
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult result,
-                           runner.Run(setup.coordinates, setup.features.view()));
-  return result.features.ToHost(setup.context);
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner.Run(setup.input.view()));
+  return result.output.features().ToHost(setup.context);
 }
 
 absl::Status CheckOutput(NetworkRunner& runner, const NetworkSetup& setup,
                          const reference::Fp64Array& expected) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, OutputOf(runner, setup));
-  const double bound = verify::NetworkBound(setup.graph, setup.config.dtype);
+  const double bound = verify::NetworkBound(setup.graph, setup.config.precision);
   return verify::CompareOutputs(output, expected, bound, "the first plan").status();
 }
 
@@ -60,7 +59,7 @@ absl::StatusOr<std::vector<NetworkTime>> TimeNetworks(const NetworkSetup& setup,
     runners.push_back(*std::move(runner));
     plan_of.push_back(i);
     contestants.push_back({plans[i].name, [runner = runners.back().get(), &setup] {
-                             return runner->Run(setup.coordinates, setup.features.view()).status();
+                             return runner->Run(setup.input.view()).status();
                            }});
   }
   const std::vector<Finish> finishes = Race(contestants, setup.race, setup.stopwatch);

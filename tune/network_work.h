@@ -1,5 +1,5 @@
-// Whole networks as work to time: for the threshold of the heuristic planner, and for what a plan
-// is worth in the end.
+// Times whole networks, to find the threshold of the heuristic planner, and to compare a tuned plan
+// with others.
 #ifndef VOXCONV_TUNE_NETWORK_WORK_H_
 #define VOXCONV_TUNE_NETWORK_WORK_H_
 
@@ -16,13 +16,12 @@
 
 namespace voxconv::tune {
 
-// The network, with values for its parameters, and the input that all plans run on. References and
-// pointers must outlive what is made from it.
+// The network, whose parameters have values, and the input that all plans run on. What the
+// references and pointers refer to must outlive the setup and all that is made of it.
 struct NetworkSetup {
   const NetworkGraph& graph;
   const Registry& registry;
-  CoordinateSetPtr coordinates;
-  const Tensor& features;
+  const SparseTensor& input;
   RunConfig config;  // its planner is not used
   ExecutionContext context;
   Stopwatch stopwatch;
@@ -36,12 +35,12 @@ struct NamedPlan {
 
 struct NetworkTime {
   std::string name;
-  double ms = 0;         // of the whole network, maps included; infinite where it was rejected
-  std::string rejected;  // why
+  double ms = 0;         // of the whole network, maps included; infinite if it was rejected
+  std::string rejected;  // the reason
 };
 
-// One entry a plan. Outputs are held against those of the first plan before anything is timed; that
-// one must run.
+// Returns one entry for each plan. The first plan must run. The outputs of the others are compared
+// with its output before anything is timed.
 absl::StatusOr<std::vector<NetworkTime>> TimeNetworks(const NetworkSetup& setup,
                                                       const std::vector<NamedPlan>& plans);
 
@@ -51,8 +50,9 @@ struct ThresholdResult {
   std::vector<NetworkTime> times;  // "threshold=64", ascending
 };
 
-// The threshold B of PCEngine's Algorithm 1 that gives the fastest network, of those that give
-// different plans; the smallest of equals. `config` has the specs to choose between.
+// Finds the threshold B of PCEngine's Algorithm 1 that gives the fastest network. Tries one
+// threshold for each different plan (ThresholdCandidates). Of equally fast ones it takes the
+// smallest. `config` has the specs to choose between.
 absl::StatusOr<ThresholdResult> TuneThreshold(const NetworkSetup& setup,
                                               HeuristicPlanner::Config config);
 

@@ -1,4 +1,4 @@
-// What a search found, as a plan file and as a table.
+// The result of a search as a plan file and as a table.
 #ifndef VOXCONV_TUNE_PLAN_RECORD_H_
 #define VOXCONV_TUNE_PLAN_RECORD_H_
 
@@ -20,16 +20,16 @@ std::vector<PlannedLayer> PlannedLayers(const NetworkGraph& graph,
 measure::Json Details(const NetworkGraph& graph, const SearchResult& result);
 measure::Json ToJson(const std::vector<NetworkTime>& times);
 
-// A line a layer: what was chosen, its time, and the runner-up with its time.
+// One line for each layer: the choice, its time, and the runner-up with its time.
 std::vector<std::vector<std::string>> LayerTable(const NetworkGraph& graph,
                                                  const SearchResult& result);
 
-// The one mapping and the one dataflow that, taken for all layers, have the least sum of times:
-// what choosing layer by layer is worth is measured against it. Empty specs where none ran
-// everywhere.
+// The mapping and the dataflow that have the least sum of times if all layers take them. Choosing
+// layer by layer is compared with this. A spec is empty if no plugin ran in all layers.
 LayerChoice BestForAll(const SearchResult& result);
 
-// Takes `choice`, which has run everywhere (BestForAll), for all maps and layers of the result.
+// Sets the choice of all maps and layers of the result to `choice`, which must have run in all of
+// them (BestForAll).
 void TakeForAll(const LayerChoice& choice, SearchResult& result);
 
 }  // namespace voxconv::tune

@@ -1,4 +1,4 @@
-// Timing several ways to do the same work, interleaved.
+// Times several ways to do the same work. Their runs are interleaved.
 #ifndef VOXCONV_TUNE_RACE_H_
 #define VOXCONV_TUNE_RACE_H_
 
@@ -15,37 +15,38 @@ namespace voxconv::tune {
 struct Contestant {
   std::string name;
   std::function<absl::Status()> run;  // queues the work once
-  // Before the runs of a round, not timed; may be empty.
+  // Called before the runs of a round. Not timed. May be empty.
   std::function<absl::Status()> prepare = nullptr;
   bool repeatable = true;  // whether `run` may follow itself without `prepare`
 };
 
-// Milliseconds of one run. Tests hand in times of their own.
+// Returns the milliseconds of one run. Tests give times of their own.
 using Stopwatch = std::function<absl::StatusOr<double>(const Contestant&)>;
 
-// Wall time, the stream synchronised at the end. Work that is too short for the clock and for the
-// cost of waiting is queued several times between two looks at it, as a network queues its layers;
-// work with `prepare` is timed alone. `context`'s backend must outlive the stopwatch.
+// Measures wall time, and synchronises the stream before it reads the clock. Work that is short
+// compared with the cost of waiting is queued several times before the clock is read, as a network
+// queues its layers. Work that is not `repeatable` is timed one run at a time. The context's
+// backend must outlive the stopwatch.
 Stopwatch WallStopwatch(const ExecutionContext& context);
 
 struct RaceOptions {
-  int repeats = 9;  // rounds, 1 or more; the median of them counts
-  // A contestant whose fastest run takes more than this times the leader's median (twice that after
-  // the first round, when one hiccup is all there is) drops out and keeps the median of the rounds
-  // that it ran.
+  int repeats = 9;  // rounds, at least 1; the result is their median
+  // A contestant drops out if its fastest run takes longer than this factor times the leader's
+  // median. After the first round the factor is twice that, because one run may have been
+  // disturbed. It then keeps the median of the rounds that it ran.
   double drop_factor = 1.5;
-  // Asked before each round after the first; true ends the race. May be empty.
+  // Called before each round but the first. True ends the race. May be empty.
   std::function<bool()> stop;
 };
 
 struct Finish {
-  double ms = 0;  // median; infinite where a run failed
+  double ms = 0;  // median; infinite if a run failed
   int rounds = 0;
   absl::Status status;  // of the run that failed
 };
 
-// One entry a contestant. Rounds run all of those left, each starting with another, so that drifts
-// and what one does to the next spread over all.
+// Returns one entry for each contestant. Each round runs all contestants that are left, and starts
+// with another one. Drifts, and effects of one run on the next, are thus spread over all.
 std::vector<Finish> Race(absl::Span<const Contestant> contestants, const RaceOptions& options,
                          const Stopwatch& stopwatch);
 

@@ -62,7 +62,7 @@ class Search {
     for (size_t id = 1; id < graph_.coordinates().size(); ++id) {
       VOXCONV_ASSIGN_OR_RETURN(ConvGeometry geometry,
                                ConvGeometry::Create(graph_.coordinates()[id].geometry));
-      const Support support = plugin.Supports(geometry, setup_.context.backend->kind());
+      const Support support = plugin.Supports(geometry);
       if (!support.ok) return absl::UnimplementedError(support.reason);
       geometries.push_back(std::move(geometry));
     }
@@ -79,9 +79,10 @@ class Search {
       chain = chain && recipes[id].from == static_cast<int>(id) - 1;
     }
     if (chain) {
-      VOXCONV_ASSIGN_OR_RETURN(
-          const std::vector<CoordinateSetPtr> made,
-          plugin.ComputeChain(*setup_.coordinates, geometries, setup_.context, {}));
+      VOXCONV_ASSIGN_OR_RETURN(auto pending,
+                               plugin.Begin(*setup_.coordinates, geometries, setup_.context));
+      VOXCONV_ASSIGN_OR_RETURN(const std::vector<CoordinateSetPtr> made,
+                               OutputCoords::Finish(std::move(pending), setup_.context));
       sets.insert(sets.end(), made.begin(), made.end());
       return sets;
     }
@@ -110,11 +111,13 @@ class Search {
 
   absl::Status TuneOutputCoords() {
     const PluginFamily<OutputCoords>& family = setup_.registry.output_coords();
-    VOXCONV_ASSIGN_OR_RETURN(const auto trusted, family.Create(setup_.trusted.output_coords));
+    const BackendKind backend = setup_.context.backend->kind();
+    VOXCONV_ASSIGN_OR_RETURN(const auto trusted,
+                             family.Create(setup_.trusted.output_coords, backend));
     VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(*trusted));
     std::vector<std::pair<std::string, std::unique_ptr<const OutputCoords>>> entries;
     for (const std::string& spec : setup_.candidates.output_coords) {
-      VOXCONV_ASSIGN_OR_RETURN(auto plugin, family.Create(spec));
+      VOXCONV_ASSIGN_OR_RETURN(auto plugin, family.Create(spec, backend));
       const absl::Status same = CheckOutputCoords(*plugin);
       if (same.ok()) {
         entries.emplace_back(spec, std::move(plugin));
@@ -205,10 +208,6 @@ class Search {
 
 absl::StatusOr<SearchResult> MeasuredSearch(const SearchSetup& setup) {
   return Search(setup).Run();
-}
-
-absl::Status At(const std::string& place, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(place, ": ", status.message()));
 }
 
 }  // namespace voxconv::tune

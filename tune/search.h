@@ -1,5 +1,5 @@
-// Measured search: for every layer of a network on one input, the mapping and dataflow that make
-// it fastest, checked before they are timed.
+// Measured search. For every layer of a network on one input, it finds the mapping and the dataflow
+// that make it fastest. Candidates are checked before they are timed.
 #ifndef VOXCONV_TUNE_SEARCH_H_
 #define VOXCONV_TUNE_SEARCH_H_
 
@@ -17,25 +17,19 @@
 
 namespace voxconv::tune {
 
-// What candidates are held against on the whole input; themselves held against the fp64 reference
-// on a crop of it.
-struct TrustedSpecs {
-  std::string mapping = "hash";
-  std::string dataflow = "gather_gemm_scatter";
-  std::string output_coords = "sort_unique";
-};
-
 // References must outlive the search.
 struct SearchSetup {
   const NetworkGraph& graph;
   const Registry& registry;
   CoordinateSetPtr coordinates;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   Candidates candidates;
   ExecutionContext context;
   Stopwatch stopwatch;
   RaceOptions race = {};
-  TrustedSpecs trusted = {};
+  // Outputs of candidates on the whole input are compared with those of these plugins, which are
+  // themselves checked against the fp64 reference on a crop (measure::Defaults).
+  LayerChoice trusted;
   // Called after each part of the work; may be empty. RaceOptions::stop ends the search.
   std::function<void(int64_t done, int64_t total)> progress = nullptr;
 };
@@ -45,7 +39,7 @@ struct Timed {
   double ms = 0;
 };
 
-// What failed its check or could not run, and why.
+// A candidate that failed its check or could not run.
 struct Rejected {
   std::string where;  // a layer
   std::string spec;
@@ -55,9 +49,10 @@ struct Rejected {
 struct TunedLayer {
   int node = 0;
   LayerChoice choice;
-  double ms = 0;              // of the dataflow with its epilogue, its map in the right layout
+  double ms = 0;              // of the dataflow with its epilogue, its map prepared
   std::vector<Timed> others;  // the other candidates, fastest first. The first may be faster than
-                              // the choice, which then shares its map's layout with more layers.
+                              // the choice, which then shares its prepared map with more
+                              // layers.
 };
 
 struct TunedMap {
@@ -77,13 +72,10 @@ struct SearchResult {
   double ms = 0;  // output coordinates, maps, conversions and these layers
 };
 
-// kInternal where a trusted plugin fails its own check; kUnimplemented where a layer has no
-// candidate that runs; kAborted when stopped. The candidate order, hence which of two equally fast
-// ones is taken, is fixed.
+// Searches. The order of candidates is fixed, and of equally fast ones the first is taken.
+// kInternal if a trusted plugin fails its own check. kUnimplemented if a layer has no candidate
+// that runs. kAborted if RaceOptions::stop ended the search.
 absl::StatusOr<SearchResult> MeasuredSearch(const SearchSetup& setup);
-
-// `status` with the place before its message.
-absl::Status At(const std::string& place, const absl::Status& status);
 
 }  // namespace voxconv::tune
 

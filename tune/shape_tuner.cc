@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/convolution.h"
+#include "core/map_ops.h"
 #include "verify/gate.h"
 
 namespace voxconv::tune {
@@ -17,10 +19,14 @@ constexpr int kPlanRepeats = 3;
 class ShapeTuner {
  public:
   ShapeTuner(const SearchSetup& setup, const ShapeGroup& group, const std::string& layer,
-             LayoutCache& maps, std::vector<Rejected>& rejected)
+             PreparedMaps& maps, std::vector<Rejected>& rejected)
       : setup_(setup),
         family_(setup.registry.dataflows()),
-        shape_{group.c_in, group.c_out, setup.dtype},
+        shape_{.c_in = group.c_in,
+               .c_out = group.c_out,
+               .num_offsets = maps.map().num_offsets(),
+               .symmetric = maps.map().symmetric(),
+               .types = ConvTypes::Of(setup.precision)},
         layer_(layer),
         maps_(maps),
         rejected_(rejected) {}
@@ -30,7 +36,7 @@ class ShapeTuner {
     std::vector<Entry> entries;
     for (const std::string& spec : setup_.candidates.dataflows) Enter(spec, entries);
     RaceAll(entries);
-    for (const OptionGrid& grid : setup_.candidates.grids) Refine(grid);
+    for (const DataflowGrid& grid : setup_.candidates.grids) Refine(grid);
     if (timed_.empty()) {
       return absl::UnimplementedError(
           absl::StrCat("no dataflow candidate runs (", last_refusal_, ")"));
@@ -41,62 +47,62 @@ class ShapeTuner {
  private:
   struct Entry {
     std::string spec;
-    std::unique_ptr<const Dataflow> dataflow;
-    std::shared_ptr<const KernelMap> map;
+    MapReading reading;
+    std::shared_ptr<const PreparedMap> map;
     std::unique_ptr<DataflowPlan> plan;
   };
 
   const ExecutionContext& context() const { return setup_.context; }
+  BackendKind backend() const { return context().backend->kind(); }
 
   absl::Status MakeTrustedOutput() {
-    const KernelMap& pairs = maps_.pairs();
-    reduction_ = pairs.num_offsets() * shape_.c_in;
-    VOXCONV_ASSIGN_OR_RETURN(
-        data_, LayerData::Create(pairs.num_inputs(), pairs.num_offsets(), shape_, context()));
-    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, family_.Create(setup_.trusted.dataflow));
-    const Support support = dataflow->Supports(shape_, context().backend->kind());
+    VOXCONV_ASSIGN_OR_RETURN(data_, LayerData::Create(maps_.map().num_inputs(), shape_, context()));
+    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                             family_.Create(setup_.trusted.dataflow, backend()));
+    const Support support = dataflow->Supports(Pass::kForward, shape_);
     if (!support.ok) {
       return absl::UnimplementedError(
           absl::StrCat("dataflow '", setup_.trusted.dataflow, "': ", support.reason));
     }
-    VOXCONV_ASSIGN_OR_RETURN(const auto map,
-                             maps_.Get(dataflow->RequiredLayout(pairs.num_offsets())));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
-                             data_.Output(*dataflow, *map, workspace_, context()));
+                             data_.Output(*dataflow, maps_.map(), workspace_, context()));
     trusted_ = output;
-    trusted_precision_ = Precision(*dataflow);
+    trusted_precision_ = RunPrecisionOf(*dataflow);
     return absl::OkStatus();
   }
 
-  verify::RunPrecision Precision(const Dataflow& dataflow) const {
-    return verify::PrecisionOf(dataflow, shape_.dtype, context().backend->kind(),
-                               /*with_epilogue=*/true);
+  verify::RunPrecision RunPrecisionOf(const Dataflow& dataflow) const {
+    return verify::RunPrecisionOf(dataflow, shape_, /*with_epilogue=*/true);
   }
 
   absl::Status Compare(const std::vector<float>& output, const Dataflow& dataflow) const {
-    const double bound = verify::DifferenceBound(trusted_precision_, Precision(dataflow),
-                                                 reduction_, /*same_operands=*/true);
+    const double bound =
+        verify::DifferenceBound(trusted_precision_, RunPrecisionOf(dataflow),
+                                shape_.num_offsets * shape_.c_in, /*same_operands=*/true);
     return verify::CompareOutputs(output, trusted_, bound, "the trusted dataflow").status();
   }
 
   // Adds the candidate if it supports the shape and passes its check.
   void Enter(const std::string& spec, std::vector<Entry>& entries) {
-    absl::StatusOr<std::unique_ptr<const Dataflow>> dataflow = family_.Create(spec);
+    const absl::StatusOr<PluginSpec> parsed = ParsePluginSpec(spec);
+    if (!parsed.ok()) return Reject(spec, parsed.status());
+    absl::StatusOr<std::shared_ptr<const Dataflow>> dataflow = family_.Create(spec, backend());
     if (!dataflow.ok()) return Reject(spec, dataflow.status());
-    const Support support = (*dataflow)->Supports(shape_, context().backend->kind());
+    const Support support = (*dataflow)->Supports(Pass::kForward, shape_);
     if (!support.ok) {
       last_refusal_ = support.reason;
       return;
     }
-    const auto map = maps_.Get((*dataflow)->RequiredLayout(maps_.pairs().num_offsets()));
-    if (!map.ok()) return Reject(spec, map.status());
-    const auto output = data_.Output(**dataflow, **map, workspace_, context());
+    const auto output = data_.Output(**dataflow, maps_.map(), workspace_, context());
     if (!output.ok()) return Reject(spec, output.status());
     const absl::Status same = Compare(*output, **dataflow);
     if (!same.ok()) return Reject(spec, same);
-    auto plan = (*dataflow)->Plan(**map, shape_, context());
+    const MapReading reading = MapReading::Of(parsed->name, *dataflow, shape_);
+    const auto map = maps_.Get(reading);
+    if (!map.ok()) return Reject(spec, map.status());
+    auto plan = (*dataflow)->Plan(Pass::kForward, **map, shape_, context());
     if (!plan.ok()) return Reject(spec, plan.status());
-    entries.push_back({spec, *std::move(dataflow), *map, *std::move(plan)});
+    entries.push_back({spec, reading, *map, *std::move(plan)});
   }
 
   void Reject(const std::string& spec, const absl::Status& why) {
@@ -113,11 +119,14 @@ class ShapeTuner {
       const std::string name = absl::StrCat(layer_, "/", entry.spec);
       runs.push_back({name, [this, &entry] {
                         return data_
-                            .Run(*entry.dataflow, *entry.plan, *entry.map, workspace_, context())
+                            .Run(*entry.reading.dataflow, *entry.plan, *entry.map, workspace_,
+                                 context())
                             .status();
                       }});
       plans.push_back({absl::StrCat(name, "/plan"), [this, &entry] {
-                         return entry.dataflow->Plan(*entry.map, shape_, context()).status();
+                         return entry.reading.dataflow
+                             ->Plan(Pass::kForward, *entry.map, shape_, context())
+                             .status();
                        }});
     }
     RaceOptions plan_options = setup_.race;
@@ -129,7 +138,7 @@ class ShapeTuner {
         Reject(entries[i].spec, finishes[i].status);
         continue;
       }
-      Remember({entries[i].spec, entries[i].map->layout(), finishes[i].ms, planned[i].ms});
+      Remember({entries[i].spec, entries[i].reading, finishes[i].ms, planned[i].ms});
     }
   }
 
@@ -142,14 +151,15 @@ class ShapeTuner {
     timed_.push_back(std::move(timed));
   }
 
-  void Refine(const OptionGrid& grid) {
+  void Refine(const DataflowGrid& grid) {
     double fastest = kNoTime;
     const TimedDataflow* base = nullptr;
     std::vector<std::string> specs;
     for (const TimedDataflow& timed : timed_) {
       fastest = std::min(fastest, timed.ms);
       if (base != nullptr && base->ms <= timed.ms) continue;
-      std::vector<std::string> more = Expand(grid, timed.spec, shape_.c_in, shape_.c_out, family_);
+      std::vector<std::string> more =
+          Expand(grid, timed.spec, shape_.c_in, shape_.c_out, family_, backend());
       if (more.empty()) continue;
       base = &timed;
       specs = std::move(more);
@@ -169,9 +179,8 @@ class ShapeTuner {
   const PluginFamily<Dataflow>& family_;
   const ConvShape shape_;
   const std::string& layer_;
-  LayoutCache& maps_;
+  PreparedMaps& maps_;
   std::vector<Rejected>& rejected_;
-  int64_t reduction_ = 0;
   LayerData data_;
   reference::Fp64Array trusted_;
   verify::RunPrecision trusted_precision_;
@@ -182,24 +191,35 @@ class ShapeTuner {
 
 }  // namespace
 
-LayoutCache::LayoutCache(KernelMap pairs, const ExecutionContext& context) : context_(context) {
-  const LayoutRequest layout = pairs.layout();
-  maps_.emplace_back(layout, std::make_shared<const KernelMap>(std::move(pairs)));
+MapReading MapReading::Of(const std::string& plugin, std::shared_ptr<const Dataflow> dataflow,
+                          const ConvShape& shape) {
+  MapReading reading;
+  reading.need = dataflow->NeededMap(Pass::kForward, shape);
+  if (!reading.need.layout.empty()) reading.plugin = plugin;
+  reading.dataflow = std::move(dataflow);
+  reading.shape = shape;
+  return reading;
 }
 
-absl::StatusOr<std::shared_ptr<const KernelMap>> LayoutCache::Get(const LayoutRequest& request) {
-  for (const auto& [layout, map] : maps_) {
-    if (layout == request) return map;
+absl::StatusOr<std::shared_ptr<const PreparedMap>> MapReading::Make(
+    const KernelMap& map, const ExecutionContext& context) const {
+  if (dataflow != nullptr) return PrepareMap(*dataflow, Pass::kForward, shape, map, context);
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap made, context.backend->map_ops().To(need.form, map, context));
+  return std::make_shared<const PreparedMap>(std::move(made));
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedMap>> PreparedMaps::Get(const MapReading& reading) {
+  for (const auto& [known, map] : made_) {
+    if (known.Same(reading)) return map;
   }
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           context_.backend->ConvertKernelMap(pairs(), request, context_));
-  maps_.emplace_back(request, std::make_shared<const KernelMap>(std::move(map)));
-  return maps_.back().second;
+  VOXCONV_ASSIGN_OR_RETURN(auto map, reading.Make(map_, context_));
+  made_.emplace_back(reading, map);
+  return map;
 }
 
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
                                                      const ShapeGroup& shape,
-                                                     const std::string& layer, LayoutCache& maps,
+                                                     const std::string& layer, PreparedMaps& maps,
                                                      std::vector<Rejected>& rejected) {
   return ShapeTuner(setup, shape, layer, maps, rejected).Run();
 }

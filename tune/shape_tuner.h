@@ -1,4 +1,4 @@
-// The dataflow candidates of one shape, checked and timed.
+// Checks and times the dataflow candidates of one shape.
 #ifndef VOXCONV_TUNE_SHAPE_TUNER_H_
 #define VOXCONV_TUNE_SHAPE_TUNER_H_
 
@@ -15,30 +15,52 @@
 
 namespace voxconv::tune {
 
-// One kernel map in as many layouts as are asked for.
-class LayoutCache {
+// What a layer reads of a map, and how that is made. Readings that are Same share one prepared map.
+struct MapReading {
+  // What `dataflow`, whose plugin is called `plugin`, reads in the forward pass of a layer of this
+  // shape.
+  static MapReading Of(const std::string& plugin, std::shared_ptr<const Dataflow> dataflow,
+                       const ConvShape& shape);
+  // The map as pairs, as a pooling reads it.
+  static MapReading Pairs() { return {}; }
+
+  bool Same(const MapReading& other) const { return plugin == other.plugin && need == other.need; }
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Make(const KernelMap& map,
+                                                          const ExecutionContext& context) const;
+
+  std::string plugin;  // whose layout it is; empty: a form, which all plugins share
+  MapNeed need;
+  std::shared_ptr<const Dataflow> dataflow;  // null if only the form is needed
+  ConvShape shape;
+};
+
+// One kernel map, and the prepared maps of all readings that were asked for. Owns them.
+class PreparedMaps {
  public:
-  LayoutCache(KernelMap pairs, const ExecutionContext& context);
-  absl::StatusOr<std::shared_ptr<const KernelMap>> Get(const LayoutRequest& request);
-  const KernelMap& pairs() const { return *maps_[0].second; }
+  PreparedMaps(KernelMap map, const ExecutionContext& context)
+      : context_(context), map_(std::move(map)) {}
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Get(const MapReading& reading);
+  const KernelMap& map() const { return map_; }
 
  private:
   ExecutionContext context_;
-  std::vector<std::pair<LayoutRequest, std::shared_ptr<const KernelMap>>> maps_;
+  KernelMap map_;
+  std::vector<std::pair<MapReading, std::shared_ptr<const PreparedMap>>> made_;
 };
 
 struct TimedDataflow {
   std::string spec;
-  LayoutRequest layout;
+  MapReading reading;
   double ms = kNoTime;
   double plan_ms = 0;  // of the plan that all layers of the shape share
 };
 
-// Tries the candidates of `setup`, then its grids from the best of their plugin so far. `layer`
-// names the shape in messages. Those that fail their check go to `rejected` and are not timed.
+// Tries the candidates of `setup`, and then its grids around the best candidate of their plugin.
+// `layer` names the shape in messages. Candidates that fail their check go to `rejected` and are
+// not timed.
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
                                                      const ShapeGroup& shape,
-                                                     const std::string& layer, LayoutCache& maps,
+                                                     const std::string& layer, PreparedMaps& maps,
                                                      std::vector<Rejected>& rejected);
 
 }  // namespace voxconv::tune

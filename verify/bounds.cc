@@ -21,9 +21,9 @@ constexpr double kTruncationUnit = 0x1p-23;
 constexpr double kTypicalDeviations = 2;
 
 // Half the smallest subnormal.
-double StorageUnderflow(DType dtype) {
-  if (dtype == DType::kF16) return 0x1p-25;
-  return dtype == DType::kBF16 ? 0x1p-134 : 0x1p-150;
+double StorageUnderflow(Precision precision) {
+  if (precision == Precision::kF16) return 0x1p-25;
+  return precision == Precision::kBF16 ? 0x1p-134 : 0x1p-150;
 }
 
 float ToTf32(float value) {
@@ -37,8 +37,8 @@ struct Additions {
   double unit, most, typical;
 };
 
-Additions AdditionsOf(DType dtype, int64_t pairs, int64_t c_in) {
-  if (dtype == DType::kF32) {
+Additions AdditionsOf(Precision precision, int64_t pairs, int64_t c_in) {
+  if (precision == Precision::kF32) {
     const auto n = static_cast<double>(pairs * (c_in + 1));
     return {kF32Unit, std::min(n, 1 + kDeviations * std::sqrt(n)),
             std::min(n, kTypicalDeviations * std::sqrt(n))};
@@ -50,18 +50,18 @@ Additions AdditionsOf(DType dtype, int64_t pairs, int64_t c_in) {
 
 }  // namespace
 
-std::vector<float> RoundedTo(DType dtype, std::vector<float> values) {
+std::vector<float> RoundedTo(Precision precision, std::vector<float> values) {
   for (float& value : values) {
-    switch (dtype) {
-      case DType::kF32:
+    switch (precision) {
+      case Precision::kF32:
         return values;
-      case DType::kTf32:
+      case Precision::kTf32:
         value = ToTf32(value);
         break;
-      case DType::kF16:
+      case Precision::kF16:
         value = HalfBitsToFloat(FloatToHalfBits(value));
         break;
-      case DType::kBF16:
+      case Precision::kBF16:
         value = Bf16BitsToFloat(FloatToBf16Bits(value));
         break;
     }
@@ -69,29 +69,30 @@ std::vector<float> RoundedTo(DType dtype, std::vector<float> values) {
   return values;
 }
 
-double StorageUnit(DType dtype) {
-  if (dtype == DType::kF16) return 0x1p-11;
-  return dtype == DType::kBF16 ? 0x1p-8 : 0;
+double StorageUnit(Precision precision) {
+  if (precision == Precision::kF16) return 0x1p-11;
+  return precision == Precision::kBF16 ? 0x1p-8 : 0;
 }
 
-Tolerance SumTolerance(DType dtype, const ExactSum& sum, int64_t c_in, bool rounds_partial_sums) {
-  const Additions additions = AdditionsOf(dtype, sum.pairs, c_in);
+Tolerance SumTolerance(Precision precision, const ExactSum& sum, int64_t c_in,
+                       bool rounds_partial_sums) {
+  const Additions additions = AdditionsOf(precision, sum.pairs, c_in);
   const double largest = std::min(sum.magnitude, kDeviations * sum.spread);
   Tolerance tolerance;
   tolerance.element = kSecondOrder * additions.unit * additions.most * largest;
   tolerance.typical = additions.unit * additions.typical * std::min(sum.magnitude, sum.spread);
   if (rounds_partial_sums) {
-    const double underflow = static_cast<double>(sum.pairs) * StorageUnderflow(dtype);
-    tolerance.element += kSecondOrder * StorageUnit(dtype) * sum.partial_magnitude + underflow;
-    tolerance.typical += StorageUnit(dtype) * sum.partial_spread + underflow;
+    const double underflow = static_cast<double>(sum.pairs) * StorageUnderflow(precision);
+    tolerance.element += kSecondOrder * StorageUnit(precision) * sum.partial_magnitude + underflow;
+    tolerance.typical += StorageUnit(precision) * sum.partial_spread + underflow;
   }
   return tolerance;
 }
 
-Tolerance StoredTolerance(DType dtype, double value, const Tolerance& before) {
-  const double unit = StorageUnit(dtype);
-  return {before.element + unit * (std::abs(value) + before.element) + StorageUnderflow(dtype),
-          before.typical + unit * std::abs(value) + StorageUnderflow(dtype)};
+Tolerance StoredTolerance(Precision precision, double value, const Tolerance& before) {
+  const double unit = StorageUnit(precision);
+  return {before.element + unit * (std::abs(value) + before.element) + StorageUnderflow(precision),
+          before.typical + unit * std::abs(value) + StorageUnderflow(precision)};
 }
 
 Tolerance AffineTolerance(double sum, double scale, double shift, double residual,
@@ -103,20 +104,20 @@ Tolerance AffineTolerance(double sum, double scale, double shift, double residua
           before.typical * std::abs(scale) + rounding};
 }
 
-double RelativeTolerance(DType dtype, int64_t reduction, int stores) {
+double RelativeTolerance(Precision precision, int64_t reduction, int stores) {
   // Rounding to nearest has errors of variance unit^2 / 3, of partial sums whose squares grow from
   // 0 to that of the output. In sequence, their root mean square is sqrt(n / 6) units, and less in
   // any other order; 2 sqrt(n) is allowed. Truncation costs half a unit in the mean, of partial
   // sums that grow likewise; all n are allowed, and half as many for the ends of blocks.
   const auto n = static_cast<double>(std::max<int64_t>(reduction, 1));
-  const double sum = dtype == DType::kF32 ? kF32Unit * kTypicalDeviations * std::sqrt(n)
-                                          : kTruncationUnit * 1.5 * n;
-  return sum + StorageUnit(dtype) * stores;
+  const double sum = precision == Precision::kF32 ? kF32Unit * kTypicalDeviations * std::sqrt(n)
+                                                  : kTruncationUnit * 1.5 * n;
+  return sum + StorageUnit(precision) * stores;
 }
 
-double OperandTolerance(DType dtype) {
+double OperandTolerance(Precision precision) {
   // Two operands a product.
-  return 2 * (dtype == DType::kTf32 ? 0x1p-10 : StorageUnit(dtype));
+  return 2 * (precision == Precision::kTf32 ? 0x1p-10 : StorageUnit(precision));
 }
 
 double Expected::NormBound() const {

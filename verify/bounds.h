@@ -1,12 +1,12 @@
 // How far an honest kernel may be from the exact sum, element by element. Derived, not tuned.
 //
-// All operands are representable in the case's dtype, and the reference multiplies the very same
+// All operands are representable in the case's precision, and the reference multiplies the same
 // numbers. Two 11-bit significands (f16, tf32) or 8-bit ones (bf16) have an exact product in f32.
 // Hence a kernel errs only where it adds in f32 and where it stores a result in 16 bits.
 //
-// Operands of tf32 need a word. A tensor core cuts the low 13 bits of an operand off, and our
-// kernels round them to nearest before. Both leave a number alone that has none of these bits. The
-// bound therefore holds for either, and for a kernel that multiplies in full f32.
+// In tf32, a tensor core cuts the low 13 bits of an operand off, and our kernels round the operand
+// to nearest before that. Neither changes a number whose low 13 bits are 0. Hence the bound holds
+// for both, and for a kernel that multiplies in full f32.
 //
 // ADDITIONS. An output sums n products t_i in any order, with M the largest |partial sum|. One
 // addition errs by at most unit * M:
@@ -39,50 +39,57 @@
 
 namespace voxconv::verify {
 
-// `values` as `dtype` holds them, widened: f16 and bf16 to nearest even, tf32 to nearest with ties
-// away from zero. f32 stays as it is.
-std::vector<float> RoundedTo(DType dtype, std::vector<float> values);
+constexpr double Square(double value) { return value * value; }
 
-// Relative error of storing in `dtype` what was computed in f32: 0 for f32 and tf32.
-double StorageUnit(DType dtype);
+// `values` as `precision` holds them, widened: f16 and bf16 to nearest even, tf32 to nearest with
+// ties away from zero. f32 stays as it is.
+std::vector<float> RoundedTo(Precision precision, std::vector<float> values);
 
-// The exact sum of one output element, and what its bound is made of.
+// The relative error of storing an f32 number as StorageOf(precision). 0 for f32 and tf32.
+double StorageUnit(Precision precision);
+
+// The exact sum of one output element, and the numbers that its bound depends on.
 struct ExactSum {
   double value = 0;
   double magnitude = 0;  // sum |x||w|
   double spread = 0;     // sqrt(sum x^2 w^2)
-  // sum |p| and sqrt(sum p^2) over the pairs' products p = x[p] . w[k]; needed where a kernel
-  // rounds these.
+  // sum |s| and sqrt(sum s^2) over the pairs' sums s = x[p] . w[k]. Needed if a kernel rounds
+  // these.
   double partial_magnitude = 0, partial_spread = 0;
   int64_t pairs = 0;  // of the output row
 };
 
-// Absolute errors of one element. No honest kernel passes `element`. `typical` is less than that:
-// about twice the root mean square or more, for the 2-norm over all elements.
+// Absolute errors of one element. The error of an honest kernel is at most `element`. `typical` is
+// less: about twice the root mean square of the error or more. It bounds the 2-norm over all
+// elements.
 struct Tolerance {
   double element = 0;
   double typical = 0;
 };
 
-// Of the f32 sum, before it is stored. `rounds_partial_sums`: x[p] . w[k] is stored in `dtype`.
-Tolerance SumTolerance(DType dtype, const ExactSum& sum, int64_t c_in, bool rounds_partial_sums);
+// The tolerance of the f32 sum before it is stored. `rounds_partial_sums`: each x[p] . w[k] is
+// rounded to StorageOf(precision) before it is added.
+Tolerance SumTolerance(Precision precision, const ExactSum& sum, int64_t c_in,
+                       bool rounds_partial_sums);
 
-// Of `value` that is known within `before` and stored in `dtype`.
-Tolerance StoredTolerance(DType dtype, double value, const Tolerance& before);
+// The tolerance of `value`, which is known within `before`, after it is stored as
+// StorageOf(precision).
+Tolerance StoredTolerance(Precision precision, double value, const Tolerance& before);
 
-// Of sum * scale + shift + residual, which are f32 but the residual, in f32.
+// The tolerance of sum * scale + shift + residual, computed in f32. `before` is that of the sum.
 Tolerance AffineTolerance(double sum, double scale, double shift, double residual,
                           const Tolerance& before);
 
-// The 2-norm of the error over that of the output, where no reference is at hand: for features and
-// weights with random signs, where the 2-norm of the output is about that of the spreads.
-// `reduction`: the most products of an output. `stores`: how often an output is rounded to the
-// dtype; the products of all pairs, which are about as large together as their sum, count as one.
-double RelativeTolerance(DType dtype, int64_t reduction, int stores = 1);
+// A bound on the 2-norm of the error divided by that of the output, for use without a reference.
+// Holds for features and weights with random signs; the 2-norm of the output is then about that of
+// the spreads. `reduction`: the most products that an output sums. `stores`: how often an output is
+// rounded to its dtype. Rounding the sums of all pairs counts as one store, because together they
+// are about as large as the output.
+double RelativeTolerance(Precision precision, int64_t reduction, int stores = 1);
 
-// The same of rounding features and weights to `dtype`, by truncation in tf32: for what is compared
-// with a run on other operands.
-double OperandTolerance(DType dtype);
+// The same of rounding features and weights to `precision`, by truncation in tf32: for what is
+// compared with a run on other operands.
+double OperandTolerance(Precision precision);
 
 // What an output must be: row-major [rows, channels].
 struct Expected {

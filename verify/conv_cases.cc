@@ -31,17 +31,23 @@ constexpr Channels kChannels[] = {{1, 3}, {3, 16}, {16, 33}, {33, 64}, {64, 1}};
 constexpr Channels kKernelChannels[] = {{24, 40}, {72, 136}, {256, 256}, {8, 24}, {16, 8}};
 // One past a full tile of the reduction, and of the output.
 constexpr Channels kOddChannels[] = {{257, 64}, {64, 257}};
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
-reference::ConvShape ShapeOf(const Problem& problem, const Channels& channels) {
+reference::ConvShape SizesOf(const Problem& problem, const Channels& channels) {
   return {static_cast<int64_t>(problem.inputs.size()), static_cast<int64_t>(problem.outputs.size()),
           channels.in, channels.out};
 }
 
-Operands OperandsOf(const Problem& problem, const Channels& channels, DType dtype, uint64_t seed) {
-  const reference::ConvShape shape = ShapeOf(problem, channels);
+ConvShape LayerShapeOf(const Problem& problem, const Channels& channels, Precision precision) {
+  return ShapeOfLayer(problem.geometry, channels.in, channels.out, precision);
+}
+
+Operands OperandsOf(const Problem& problem, const Channels& channels, Precision precision,
+                    uint64_t seed) {
+  const reference::ConvShape shape = SizesOf(problem, channels);
   return RoundedOperands(
-      shape, dtype, Values(shape.num_inputs * channels.in, seed),
+      shape, precision, Values(shape.num_inputs * channels.in, seed),
       Values(problem.geometry.num_offsets() * channels.in * channels.out, seed + 1));
 }
 
@@ -49,16 +55,18 @@ Operands OperandsOf(const Problem& problem, const Channels& channels, DType dtyp
 // each other, only the last is kept.
 class Oracle {
  public:
-  const ExactConvolution& Get(const Problem& problem, const Channels& channels, DType dtype) {
+  const ExactConvolution& Get(const Problem& problem, const Channels& channels,
+                              Precision precision) {
     constexpr int64_t kLarge = int64_t{1} << 12;  // products of channels
-    const std::string key = absl::StrCat(problem.id, "/", channels.name(), "/", ToString(dtype));
+    const std::string key =
+        absl::StrCat(problem.id, "/", channels.name(), "/", ToString(precision));
     if (channels.in * channels.out < kLarge) {
       auto [it, inserted] = small_.try_emplace(key);
-      if (inserted) it->second = Compute(problem, channels, dtype);
+      if (inserted) it->second = Compute(problem, channels, precision);
       return *it->second;
     }
     if (large_key_ != key) {
-      large_ = Compute(problem, channels, dtype);
+      large_ = Compute(problem, channels, precision);
       large_key_ = key;
     }
     return *large_;
@@ -66,9 +74,10 @@ class Oracle {
 
  private:
   static std::unique_ptr<const ExactConvolution> Compute(const Problem& problem,
-                                                         const Channels& channels, DType dtype) {
+                                                         const Channels& channels,
+                                                         Precision precision) {
     return std::make_unique<const ExactConvolution>(problem.map,
-                                                    OperandsOf(problem, channels, dtype, 11));
+                                                    OperandsOf(problem, channels, precision, 11));
   }
 
   absl::flat_hash_map<std::string, std::unique_ptr<const ExactConvolution>> small_;
@@ -90,12 +99,12 @@ struct ConvCase {
   std::string mapping, dataflow;
   Channels channels;
   const Problem* problem;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   bool epilogue = false;  // with scale, shift, residual and ReLU fused
 
   std::string id() const {
     return absl::StrCat("conv/", mapping, "/", dataflow, "/", channels.name(),
-                        dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(dtype)),
+                        precision == Precision::kF32 ? "" : absl::StrCat("-", ToString(precision)),
                         epilogue ? "-epilogue" : "", "/", problem->id);
   }
 };
@@ -104,7 +113,7 @@ HostEpilogue EpilogueOf(const ConvCase& test) {
   if (!test.epilogue) return {};
   const auto rows = static_cast<int64_t>(test.problem->outputs.size());
   return {Values(test.channels.out, 13), Values(test.channels.out, 14),
-          RoundedTo(test.dtype, Values(rows * test.channels.out, 15)), /*relu=*/true};
+          RoundedTo(test.precision, Values(rows * test.channels.out, 15)), /*relu=*/true};
 }
 
 // Fills `last`; a verdict other than passed ends the case.
@@ -116,10 +125,10 @@ Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap
   if (test.mapping == kReferenceMap) {
     map = UploadReferenceMap(*test.problem, context);
   } else {
-    const auto mapping = environment.registry->mappings().Create(test.mapping);
+    const auto mapping =
+        environment.registry->mappings().Create(test.mapping, environment.backend->kind());
     if (!mapping.ok()) return Outcome::From(mapping.status());
-    const Support support =
-        (*mapping)->Supports(test.problem->geometry, environment.backend->kind());
+    const Support support = (*mapping)->Supports(test.problem->geometry);
     if (!support.ok) return Outcome::Skipped(support.reason);
     map = QueryValidMap(**mapping, *test.problem, context);
   }
@@ -130,16 +139,16 @@ Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap
 
 Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& last,
                     const ConvCase& test) {
-  const auto dataflow = environment.registry->dataflows().Create(test.dataflow);
+  const auto dataflow =
+      environment.registry->dataflows().Create(test.dataflow, environment.backend->kind());
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
-  const BackendKind kind = environment.backend->kind();
-  const Support support =
-      (*dataflow)->Supports({test.channels.in, test.channels.out, test.dtype}, kind);
+  const Support support = (*dataflow)->Supports(
+      Pass::kForward, LayerShapeOf(*test.problem, test.channels, test.precision));
   if (!support.ok) return Outcome::Skipped(support.reason);
   Outcome prepared = PrepareMap(environment, test, last);
   if (prepared.verdict != Verdict::kPassed) return prepared;
   return Outcome::From(CheckConvolution(**dataflow, last.map,
-                                        oracle.Get(*test.problem, test.channels, test.dtype),
+                                        oracle.Get(*test.problem, test.channels, test.precision),
                                         ContextOf(*environment.backend), EpilogueOf(test)));
 }
 
@@ -157,9 +166,9 @@ Scene LargeScene() {
 
 Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec,
                          const Problem& problem) {
-  const auto mapping = environment.registry->mappings().Create(spec);
+  const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
-  const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
+  const Support support = (*mapping)->Supports(problem.geometry);
   if (!support.ok) return Outcome::Skipped(support.reason);
   for (Backend* backend : {environment.serial, environment.parallel}) {
     for (int i = 0; i < Repeats(backend->kind()); ++i) {
@@ -174,15 +183,15 @@ Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec
 }
 
 Outcome RunRepeatConvCase(const Environment& environment, const std::string& spec,
-                          const Channels& channels, DType dtype, const Problem& problem) {
-  const auto dataflow = environment.registry->dataflows().Create(spec);
+                          const Channels& channels, Precision precision, const Problem& problem) {
+  const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
-  if (!(*dataflow)->deterministic(environment.backend->kind()))
-    return Outcome::Skipped("does not claim to be deterministic");
-  const Support support =
-      (*dataflow)->Supports({channels.in, channels.out, dtype}, environment.backend->kind());
+  const ConvShape shape = LayerShapeOf(problem, channels, precision);
+  const Capability capability = (*dataflow)->CapabilityOf(Pass::kForward, shape);
+  if (!capability.deterministic) return Outcome::Skipped("does not claim to be deterministic");
+  const Support& support = capability.support;
   if (!support.ok) return Outcome::Skipped(support.reason);
-  const Operands operands = OperandsOf(problem, channels, dtype, 21);
+  const Operands operands = OperandsOf(problem, channels, precision, 21);
   std::vector<float> first;
   for (Backend* backend : {environment.serial, environment.parallel}) {
     const ExecutionContext context = ContextOf(*backend);
@@ -234,23 +243,27 @@ void AddChannelCases(Environment& environment, const std::vector<std::string>& d
   };
   std::vector<std::unique_ptr<const Dataflow>> plugins;
   for (const std::string& dataflow : dataflows) {
-    auto plugin = environment.registry->dataflows().Create(dataflow);
+    auto plugin = environment.registry->dataflows().Create(dataflow, environment.backend->kind());
     plugins.push_back(plugin.ok() ? *std::move(plugin) : nullptr);
   }
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
     for (const Channels& c : all) {
-      for (const DType dtype : kDTypes) {
+      for (const Precision precision : kPrecisions) {
         for (size_t i = 0; i < dataflows.size(); ++i) {
           const Dataflow* plugin = plugins[i].get();
-          const bool claimed = plugin != nullptr && claims([&] {
-                                 return plugin->Supports({c.in, c.out, dtype}, kind).ok;
-                               });
-          if (!is_cuda && dtype != DType::kF32 && !claimed) continue;
-          const bool with_mappings = dtype == DType::kF32 && narrow.contains(c);
-          if (!with_mappings) add({kReferenceMap, dataflows[i], c, problem, dtype});
-          if (claimed && claims([&] { return plugin->FusesEpilogue(kind); })) {
-            add({kReferenceMap, dataflows[i], c, problem, dtype, /*epilogue=*/true});
+          const bool claimed =
+              plugin != nullptr && claims([&] {
+                return plugin->Supports(Pass::kForward, LayerShapeOf(*problem, c, precision)).ok;
+              });
+          if (!is_cuda && precision != Precision::kF32 && !claimed) continue;
+          const bool with_mappings = precision == Precision::kF32 && narrow.contains(c);
+          if (!with_mappings) add({kReferenceMap, dataflows[i], c, problem, precision});
+          if (claimed && claims([&] {
+                return plugin->CapabilityOf(Pass::kForward, LayerShapeOf(*problem, c, precision))
+                    .fuses_epilogue;
+              })) {
+            add({kReferenceMap, dataflows[i], c, problem, precision, /*epilogue=*/true});
           }
         }
       }
@@ -268,10 +281,12 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
                        return RunConvCase(environment, *oracle, *last, test);
                      }});
   };
-  const std::vector<std::string> dataflows = environment.registry->dataflows().Variants();
+  const std::vector<std::string> dataflows =
+      environment.registry->dataflows().Variants(environment.backend->kind());
   // The map cases hold every variant's pairs against the oracle's, one by one; with dataflows each
   // way of working suffices.
-  for (const std::string& mapping : environment.registry->mappings().EnumVariants()) {
+  for (const std::string& mapping :
+       environment.registry->mappings().EnumVariants(environment.backend->kind())) {
     for (const std::string& kind : GeometryOfEachKind()) {
       const Problem* problem = environment.problems.Get(GeometryNamed(kind), Scenes()[1]);
       for (const std::string& dataflow : dataflows) {
@@ -287,9 +302,9 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
       if (problem == nullptr) continue;
       for (const std::string& dataflow : dataflows) {
         add({kReferenceMap, dataflow, kChannels[2], problem});
-        for (const DType dtype : kDTypes) {
-          if (is_cuda && dtype != DType::kF32) {
-            add({kReferenceMap, dataflow, kChannels[2], problem, dtype});
+        for (const Precision precision : kPrecisions) {
+          if (is_cuda && precision != Precision::kF32) {
+            add({kReferenceMap, dataflow, kChannels[2], problem, precision});
           }
         }
       }
@@ -306,27 +321,33 @@ void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {
     return *problems->Get(GeometryNamed(geometry), *scene);
   };
   for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
-    for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const std::string& spec :
+         environment.registry->mappings().Variants(environment.backend->kind())) {
       cases.push_back({absl::StrCat("repeat/map/", spec, "/", geometry, "/large"),
                        [&environment, problem_of, spec, geometry] {
                          return RunRepeatMapCase(environment, spec, problem_of(geometry));
                        }});
     }
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      const auto add = [&](const Channels& channels, DType dtype) {
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      const auto add = [&](const Channels& channels, Precision precision) {
         cases.push_back(
-            {absl::StrCat("repeat/conv/", spec, "/", channels.name(),
-                          dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(dtype)), "/",
-                          geometry, "/large"),
-             [&environment, problem_of, spec, channels, dtype, geometry] {
-               return RunRepeatConvCase(environment, spec, channels, dtype, problem_of(geometry));
+            {absl::StrCat(
+                 "repeat/conv/", spec, "/", channels.name(),
+                 precision == Precision::kF32 ? "" : absl::StrCat("-", ToString(precision)), "/",
+                 geometry, "/large"),
+             [&environment, problem_of, spec, channels, precision, geometry] {
+               return RunRepeatConvCase(environment, spec, channels, precision,
+                                        problem_of(geometry));
              }});
       };
       for (const Channels& channels : {Channels{3, 16}, Channels{16, 33}}) {
-        add(channels, DType::kF32);
+        add(channels, Precision::kF32);
       }
       if (environment.backend->kind() != BackendKind::kCuda) continue;
-      for (const DType dtype : {DType::kTf32, DType::kF16}) add({64, 64}, dtype);
+      for (const Precision precision : {Precision::kTf32, Precision::kF16}) {
+        add({64, 64}, precision);
+      }
     }
   }
 }

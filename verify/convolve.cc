@@ -2,18 +2,26 @@
 
 namespace voxconv::verify {
 
+ConvShape ShapeOf(const KernelMap& map, const Operands& operands) {
+  return {.c_in = operands.shape.c_in,
+          .c_out = operands.shape.c_out,
+          .num_offsets = map.num_offsets(),
+          .symmetric = map.symmetric(),
+          .types = ConvTypes::Of(operands.precision)};
+}
+
 absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap& map,
-                                       const TensorView& input, const TensorView& weights,
-                                       Workspace& workspace, const ExecutionContext& context,
-                                       const Epilogue& epilogue) {
+                                       const ConstTensorView& input, const ConstTensorView& weights,
+                                       Precision precision, Workspace& workspace,
+                                       const ExecutionContext& context, const Epilogue& epilogue) {
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
   const TensorView& view = output.view();
   // All bits set is NaN in every dtype.
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
-  VOXCONV_RETURN_IF_ERROR(
-      RunConvolutionOnto(dataflow, map, input, weights, view, workspace, context, epilogue));
+  VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, precision, view,
+                                             workspace, context, epilogue));
   return output;
 }
 
@@ -23,23 +31,24 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
                                             const HostEpilogue& epilogue) {
   const reference::ConvShape& shape = operands.shape;
   VOXCONV_ASSIGN_OR_RETURN(
-      const Tensor input,
-      Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context, operands.dtype));
+      const Tensor input, Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context,
+                                           StorageOf(operands.precision)));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor weights,
                            Tensor::FromHost(operands.weights, map.num_offsets() * shape.c_in,
-                                            shape.c_out, context, operands.dtype));
+                                            shape.c_out, context, StorageOf(operands.precision)));
   VOXCONV_ASSIGN_OR_RETURN(const Array<float> scale, CopyToBackend<float>(epilogue.scale, context));
   VOXCONV_ASSIGN_OR_RETURN(const Array<float> shift, CopyToBackend<float>(epilogue.shift, context));
   Tensor residual;
   if (!epilogue.residual.empty()) {
-    VOXCONV_ASSIGN_OR_RETURN(residual, Tensor::FromHost(epilogue.residual, shape.num_outputs,
-                                                        shape.c_out, context, operands.dtype));
+    VOXCONV_ASSIGN_OR_RETURN(
+        residual, Tensor::FromHost(epilogue.residual, shape.num_outputs, shape.c_out, context,
+                                   StorageOf(operands.precision)));
   }
   Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
       ConvolveOntoNan(
-          dataflow, map, input.view(), weights.view(), workspace, context,
+          dataflow, map, input.view(), weights.view(), operands.precision, workspace, context,
           {epilogue.scale.empty() ? nullptr : scale.data(),
            epilogue.shift.empty() ? nullptr : shift.data(), residual.view(), epilogue.relu}));
   return output.ToHost(context);
@@ -51,7 +60,7 @@ absl::Status CheckConvolution(const Dataflow& dataflow, const KernelMap& map,
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
                            Convolve(dataflow, map, exact.operands(), context, epilogue));
   return CheckOutput(output,
-                     exact.Expect(ExecutionOf(dataflow, context.backend->kind()), epilogue));
+                     exact.Expect(ExecutionOf(dataflow, ShapeOf(map, exact.operands())), epilogue));
 }
 
 }  // namespace voxconv::verify

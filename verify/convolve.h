@@ -10,20 +10,25 @@
 
 namespace voxconv::verify {
 
-// RunConvolution onto an output of NaN: an element that the dataflow leaves out shows.
+// The shape of the convolution of these operands over `map`.
+ConvShape ShapeOf(const KernelMap& map, const Operands& operands);
+
+// RunConvolution onto an output that is NaN before, so that an element that the dataflow does not
+// write is seen.
 absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap& map,
-                                       const TensorView& input, const TensorView& weights,
-                                       Workspace& workspace, const ExecutionContext& context,
+                                       const ConstTensorView& input, const ConstTensorView& weights,
+                                       Precision precision, Workspace& workspace,
+                                       const ExecutionContext& context,
                                        const Epilogue& epilogue = {});
 
-// The same with operands from the host and the output back there. `map` is in any layout.
+// The same with operands and output on the host. `map` has either form, in the backend's memory.
 // Synchronises the stream.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
                                             const Operands& operands,
                                             const ExecutionContext& context,
                                             const HostEpilogue& epilogue = {});
 
-// Convolve, and its output within the bounds of the exact one: CheckOutput.
+// Calls Convolve, and checks its output against the bounds of the exact one (CheckOutput).
 absl::Status CheckConvolution(const Dataflow& dataflow, const KernelMap& map,
                               const ExactConvolution& exact, const ExecutionContext& context,
                               const HostEpilogue& epilogue = {});

@@ -107,8 +107,8 @@ class Rows {
   ConvData data_;
 };
 
-Outcome RunMapCase(const Environment& environment, const std::string& spec, Rows& rows,
-                   const Row& row) {
+Outcome RunCoveringMapCase(const Environment& environment, const std::string& spec, Rows& rows,
+                           const Row& row) {
   const Problem& problem = rows.Get(row);
   return WithMapping(environment, spec, problem.geometry, [&](const Mapping& mapping) {
     const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
@@ -119,42 +119,46 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec, Rows
   });
 }
 
-Outcome RunConvCase(const Environment& environment, const std::string& spec, DType dtype,
+Outcome RunConvCase(const Environment& environment, const std::string& spec, Precision precision,
                     Rows& rows, const Row& row) {
-  return WithDataflow(
-      environment, spec, {row.c_in, row.c_out, dtype}, [&](const Dataflow& dataflow) {
-        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
-        if (!backend.ok()) return Outcome::From(backend.status());
-        const ExecutionContext context = ContextOf(**backend);
-        const absl::StatusOr<KernelMap> map = UploadReferenceMap(rows.Get(row), context);
-        if (!map.ok()) return Outcome::From(map.status());
-        const ConvData& data = rows.Data(row);
-        const auto output = Convolve(dataflow, *map, data, dtype, context);
-        if (!output.ok()) return Outcome::From(output.status());
-        return Outcome::From(CompareExactly(*output, data.output, data.c_out));
-      });
+  return WithDataflow(environment, spec, {row.c_in, row.c_out, precision}, rows.Get(row).geometry,
+                      [&](const Dataflow& dataflow) {
+                        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
+                        if (!backend.ok()) return Outcome::From(backend.status());
+                        const ExecutionContext context = ContextOf(**backend);
+                        const absl::StatusOr<KernelMap> map =
+                            UploadReferenceMap(rows.Get(row), context);
+                        if (!map.ok()) return Outcome::From(map.status());
+                        const ConvData& data = rows.Data(row);
+                        const auto output = Convolve(dataflow, *map, data, precision, context);
+                        if (!output.ok()) return Outcome::From(output.status());
+                        return Outcome::From(CompareExactly(*output, data.output, data.c_out));
+                      });
 }
 
 }  // namespace
 
 void AddCoveringCases(Environment& environment, std::vector<Case>& cases) {
   const auto rows = std::make_shared<Rows>(environment);
-  const std::vector<std::string> mappings = environment.registry->mappings().Variants();
-  const std::vector<std::string> dataflows = environment.registry->dataflows().EnumVariants();
+  const std::vector<std::string> mappings =
+      environment.registry->mappings().Variants(environment.backend->kind());
+  const std::vector<std::string> dataflows =
+      environment.registry->dataflows().EnumVariants(environment.backend->kind());
   for (int i = 0; i < kMaxChannels; ++i) {
     const Row row = RowOf(i);
     for (const std::string& spec : mappings) {
       if (i >= kMaxBatches * static_cast<int>(kKernels.size())) break;  // no map is new
       cases.push_back(
-          {absl::StrCat("cover/map/", spec, "/", row.name()),
-           [&environment, rows, spec, row] { return RunMapCase(environment, spec, *rows, row); }});
+          {absl::StrCat("cover/map/", spec, "/", row.name()), [&environment, rows, spec, row] {
+             return RunCoveringMapCase(environment, spec, *rows, row);
+           }});
     }
     for (const std::string& spec : dataflows) {
-      ForEachClaimedDType(environment, spec, row.c_in, row.c_out, [&](DType dtype) {
-        const std::string shape = ShapeName({row.c_in, row.c_out, dtype});
+      ForEachClaimedPrecision(environment, spec, row.c_in, row.c_out, [&](Precision precision) {
+        const std::string shape = ShapeName({row.c_in, row.c_out, precision});
         cases.push_back({absl::StrCat("cover/conv/", spec, "/", shape, "/", row.name()),
-                         [&environment, rows, spec, row, dtype] {
-                           return RunConvCase(environment, spec, dtype, *rows, row);
+                         [&environment, rows, spec, row, precision] {
+                           return RunConvCase(environment, spec, precision, *rows, row);
                          }});
       });
     }

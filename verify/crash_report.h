@@ -9,9 +9,9 @@
 
 namespace voxconv::verify {
 
-// While it lives, a signal that ends the program (a segmentation fault, a failed check) first
-// writes one line with the case's id to standard error; then it is dealt with as before. One at a
-// time.
+// While this object lives, a signal that ends the program (a segmentation fault, a failed check)
+// first writes one line with the case's id to standard error. Then the handler that was there
+// before gets the signal. Only one object may live at a time.
 class CrashReport {
  public:
   CrashReport();
@@ -19,7 +19,7 @@ class CrashReport {
   CrashReport(const CrashReport&) = delete;
   CrashReport& operator=(const CrashReport&) = delete;
 
-  // `id` must live until the next call, or until this ends.
+  // `id` must live until the next call, or until this object is destroyed.
   void SetCase(const std::string& id);
 
  private:

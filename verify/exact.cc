@@ -68,53 +68,61 @@ absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<
 }
 
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
-                                            const ConvData& data, DType dtype,
+                                            const ConvData& data, Precision precision,
                                             const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(
-      Tensor input, Tensor::FromHost(data.features, map.num_inputs(), data.c_in, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor weights,
-      Tensor::FromHost(data.weights, map.num_offsets() * data.c_in, data.c_out, context, dtype));
+      Tensor input,
+      Tensor::FromHost(data.features, map.num_inputs(), data.c_in, context, StorageOf(precision)));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor weights,
+                           Tensor::FromHost(data.weights, map.num_offsets() * data.c_in, data.c_out,
+                                            context, StorageOf(precision)));
   Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
-      ConvolveOntoNan(dataflow, map, input.view(), weights.view(), workspace, context));
+      ConvolveOntoNan(dataflow, map, input.view(), weights.view(), precision, workspace, context));
   return output.ToHost(context);
 }
 
-std::string ShapeName(const ConvShape& shape) {
-  return absl::StrCat(shape.c_in, "x", shape.c_out,
-                      shape.dtype == DType::kF32 ? "" : absl::StrCat("-", ToString(shape.dtype)));
+std::string ShapeName(const CaseShape& shape) {
+  return absl::StrCat(
+      shape.c_in, "x", shape.c_out,
+      shape.precision == Precision::kF32 ? "" : absl::StrCat("-", ToString(shape.precision)));
 }
 
 Outcome WithDataflow(const Environment& environment, const std::string& spec,
-                     const ConvShape& shape, const std::function<Outcome(const Dataflow&)>& run) {
-  const auto dataflow = environment.registry->dataflows().Create(spec);
+                     const CaseShape& shape, const ConvGeometry& geometry,
+                     const std::function<Outcome(const Dataflow&)>& run) {
+  const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
-  const Support support = (*dataflow)->Supports(shape, environment.backend->kind());
+  const Support support = (*dataflow)->Supports(
+      Pass::kForward, ShapeOfLayer(geometry, shape.c_in, shape.c_out, shape.precision));
   return support.ok ? run(**dataflow) : Outcome::Skipped(support.reason);
 }
 
 Outcome WithMapping(const Environment& environment, const std::string& spec,
                     const ConvGeometry& geometry,
                     const std::function<Outcome(const Mapping&)>& run) {
-  const auto mapping = environment.registry->mappings().Create(spec);
+  const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
-  const Support support = (*mapping)->Supports(geometry, environment.backend->kind());
+  const Support support = (*mapping)->Supports(geometry);
   return support.ok ? run(**mapping) : Outcome::Skipped(support.reason);
 }
 
-void ForEachClaimedDType(const Environment& environment, const std::string& spec, int64_t c_in,
-                         int64_t c_out, const std::function<void(DType)>& add) {
-  add(DType::kF32);
-  const auto dataflow = environment.registry->dataflows().Create(spec);
+void ForEachClaimedPrecision(const Environment& environment, const std::string& spec, int64_t c_in,
+                             int64_t c_out, const std::function<void(Precision)>& add) {
+  add(Precision::kF32);
+  const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
   if (!dataflow.ok()) return;  // the case of f32 says so
-  for (const DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
+  for (const Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
     // What throws here is told of by the cases of f32.
     const absl::StatusOr<bool> claimed = WithoutExceptions([&]() -> absl::StatusOr<bool> {
-      return (*dataflow)->Supports({c_in, c_out, dtype}, environment.backend->kind()).ok;
+      return (*dataflow)
+          ->Supports(
+              Pass::kForward,
+              {.c_in = c_in, .c_out = c_out, .num_offsets = 27, .types = ConvTypes::Of(precision)})
+          .ok;
     });
-    if (claimed.value_or(false)) add(dtype);
+    if (claimed.value_or(false)) add(precision);
   }
 }
 

@@ -1,5 +1,5 @@
-// Convolutions of small whole numbers. Every dtype holds their sums exactly, whatever the order of
-// summation, so that a dataflow is held to the reference bit by bit.
+// Convolutions of small whole numbers. Every dtype represents their sums exactly, in any order of
+// summation. A dataflow must therefore agree with the reference bit by bit.
 #ifndef VOXCONV_VERIFY_EXACT_H_
 #define VOXCONV_VERIFY_EXACT_H_
 
@@ -16,7 +16,7 @@
 
 namespace voxconv::verify {
 
-// What goes into one convolution and what must come out of it. Host memory, row-major.
+// The operands of one convolution and its expected output. Host memory, row-major.
 struct ConvData {
   int64_t c_in = 0, c_out = 0;
   std::vector<float> features;  // [N_in, C_in]
@@ -24,38 +24,48 @@ struct ConvData {
   std::vector<float> output;    // [N_out, C_out]
 };
 
-// Features and weights of -1 and 1. No output is past 256 in magnitude (checked), which is where
-// bf16 ends to hold all whole numbers. O(pairs * C_in * C_out).
+// Features and weights of -1 and 1. No output is above 256 in magnitude (checked), because bf16
+// does not represent all larger whole numbers. O(pairs * C_in * C_out).
 ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out);
 
 // The convolution of data.features with data.weights, in f32. O(pairs * C_in * C_out).
 std::vector<float> Sums(const Problem& problem, const ConvData& data);
 
-// kInternal names the first element that differs, and how many do. NaN equals NaN, and -0 equals 0.
+// Checks that all elements are equal. NaN equals NaN, and -0 equals 0. kInternal names the first
+// element that differs and says how many do.
 absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<float>& expected,
                             int64_t channels);
 
-// Runs `dataflow` onto an output of NaN. The result is widened to f32.
+// Runs the forward pass of `dataflow` in `precision` onto an output that is NaN before. Returns the
+// output on the host, widened to f32. Synchronises the stream.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
-                                            const ConvData& data, DType dtype,
+                                            const ConvData& data, Precision precision,
                                             const ExecutionContext& context);
 
-// "<C_in>x<C_out>", and the dtype where it is not f32: "16x24-bf16".
-std::string ShapeName(const ConvShape& shape);
+// The channels and the precision of a case.
+struct CaseShape {
+  int64_t c_in = 0, c_out = 0;
+  Precision precision = Precision::kF32;
+};
 
-// The dataflow `spec` where it runs `shape` on the environment's backend. Otherwise `run` is not
-// called: the outcome is a skip with the dataflow's reason, or a failure to make the dataflow.
+// "<C_in>x<C_out>", and the precision if it is not f32: "16x24-bf16".
+std::string ShapeName(const CaseShape& shape);
+
+// Makes the dataflow `spec` for the environment's backend and calls `run` with it. If the dataflow
+// does not support `shape` with `geometry`, the outcome is a skip with its reason. If it cannot be
+// made, the outcome is a failure.
 Outcome WithDataflow(const Environment& environment, const std::string& spec,
-                     const ConvShape& shape, const std::function<Outcome(const Dataflow&)>& run);
+                     const CaseShape& shape, const ConvGeometry& geometry,
+                     const std::function<Outcome(const Dataflow&)>& run);
 // The same for a mapping.
 Outcome WithMapping(const Environment& environment, const std::string& spec,
                     const ConvGeometry& geometry,
                     const std::function<Outcome(const Mapping&)>& run);
 
-// Calls `add` with f32 and with every other dtype that the dataflow `spec` claims for these
+// Calls `add` with f32, and with every other precision that the dataflow `spec` claims for these
 // channels on the environment's backend.
-void ForEachClaimedDType(const Environment& environment, const std::string& spec, int64_t c_in,
-                         int64_t c_out, const std::function<void(DType)>& add);
+void ForEachClaimedPrecision(const Environment& environment, const std::string& spec, int64_t c_in,
+                             int64_t c_out, const std::function<void(Precision)>& add);
 
 }  // namespace voxconv::verify
 

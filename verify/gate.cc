@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/map_ops.h"
 #include "reference_cpu/layers.h"
 #include "verify/convolve.h"
 #include "verify/matrix.h"
@@ -18,13 +19,11 @@ absl::StatusOr<CoordinateSetPtr> OutputsOf(const Problem& problem, const Coordin
   if (plugin == nullptr || geometry.keeps_coordinates() || geometry.kind() == ConvKind::kInverse) {
     return problem.MakeOutputs(inputs, context);
   }
-  const Support support = plugin->Supports(geometry, context.backend->kind());
+  const Support support = plugin->Supports(geometry);
   if (!support.ok) {
     return absl::UnimplementedError(absl::StrCat("output_coords: ", support.reason));
   }
-  VOXCONV_ASSIGN_OR_RETURN(
-      CoordinateSetPtr outputs,
-      NonNull(plugin->Compute(*inputs, geometry, context), "output_coords: Compute"));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, plugin->Compute(*inputs, geometry, context));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
                            CopyToHost(outputs->rows(), context));
   if (rows == problem.outputs) return outputs;
@@ -36,15 +35,11 @@ absl::StatusOr<CoordinateSetPtr> OutputsOf(const Problem& problem, const Coordin
 
 absl::StatusOr<reference::KernelMap> PairsOnHost(const KernelMap& map,
                                                  const ExecutionContext& context) {
-  if (map.layout() != LayoutRequest{}) {
-    VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs,
-                             context.backend->ConvertKernelMap(map, {}, context));
-    return PairsOnHost(pairs, context);
-  }
-  VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
-  reference::KernelMap host{.num_offsets = map.num_offsets(), .offset_ptr = map.offset_ptr()};
-  VOXCONV_ASSIGN_OR_RETURN(host.in, CopyToHost(map.As<PairList>().in, context));
-  VOXCONV_ASSIGN_OR_RETURN(host.out, CopyToHost(map.As<PairList>().out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs,
+                           context.backend->map_ops().To(MapForm::kPairs, map, context));
+  reference::KernelMap host{.num_offsets = pairs.num_offsets(), .offset_ptr = pairs.offset_ptr()};
+  VOXCONV_ASSIGN_OR_RETURN(host.in, CopyToHost(pairs.pairs().in.array(), context));
+  VOXCONV_ASSIGN_OR_RETURN(host.out, CopyToHost(pairs.pairs().out.array(), context));
   return host;
 }
 
@@ -92,19 +87,18 @@ absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
                                           " from that of ", whose, ", past ", bound));
 }
 
-RunPrecision PrecisionOf(const Dataflow& dataflow, DType dtype, BackendKind backend,
-                         bool with_epilogue) {
-  const Execution execution = ExecutionOf(dataflow, backend);
-  return {dtype, 1 + (execution.rounds_partial_sums ? 1 : 0) +
-                     (with_epilogue && execution.stores_before_epilogue ? 1 : 0)};
+RunPrecision RunPrecisionOf(const Dataflow& dataflow, const ConvShape& shape, bool with_epilogue) {
+  const Execution execution = ExecutionOf(dataflow, shape);
+  return {shape.types.precision, 1 + (execution.rounds_partial_sums ? 1 : 0) +
+                                     (with_epilogue && execution.stores_before_epilogue ? 1 : 0)};
 }
 
 double DifferenceBound(const RunPrecision& a, const RunPrecision& b, int64_t reduction,
                        bool same_operands) {
   double bound = 0;
   for (const RunPrecision* run : {&a, &b}) {
-    bound += RelativeTolerance(run->dtype, reduction, run->stores);
-    if (!same_operands) bound += OperandTolerance(run->dtype);
+    bound += RelativeTolerance(run->precision, reduction, run->stores);
+    if (!same_operands) bound += OperandTolerance(run->precision);
   }
   return bound;
 }
@@ -128,7 +122,7 @@ absl::StatusOr<CropReference> CropReference::Create(const GeometryParams& params
                                    shape.c_out};
   reference.exact_ = std::make_unique<const ExactConvolution>(
       problem.map,
-      RoundedOperands(sizes, shape.dtype, Values(sizes.num_inputs * shape.c_in, 1),
+      RoundedOperands(sizes, shape.types.precision, Values(sizes.num_inputs * shape.c_in, 1),
                       Values(problem.geometry.num_offsets() * shape.c_in * shape.c_out, 2)));
   return reference;
 }
@@ -154,7 +148,7 @@ absl::StatusOr<CropCheck> CheckOnCrop(const CropReference& reference, const Mapp
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
                            Convolve(dataflow, map, reference.exact().operands(), context));
   const Expected expected =
-      reference.exact().Expect(ExecutionOf(dataflow, context.backend->kind()));
+      reference.exact().Expect(ExecutionOf(dataflow, ShapeOf(map, reference.exact().operands())));
   VOXCONV_RETURN_IF_ERROR(CheckOutput(output, expected));
   return CropCheck{static_cast<int64_t>(problem.inputs.size()),
                    reference::RelativeError(output, expected.values), expected.NormBound()};

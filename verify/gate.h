@@ -1,4 +1,5 @@
-// What a mapping or dataflow must pass before it is timed, and what two runs may differ by.
+// The checks that a mapping or dataflow must pass before it is timed, and bounds on the difference
+// of two runs.
 #ifndef VOXCONV_VERIFY_GATE_H_
 #define VOXCONV_VERIFY_GATE_H_
 
@@ -18,12 +19,13 @@
 
 namespace voxconv::verify {
 
-// A map as canonical pairs on the host, whatever its layout. Synchronises the stream.
+// Copies a map of either form to the host, as canonical pairs. Synchronises the stream.
 absl::StatusOr<reference::KernelMap> PairsOnHost(const KernelMap& map,
                                                  const ExecutionContext& context);
 
-// Whether both hold the same pairs in the same order. kInternal names the first offset or pair that
-// differs; `whose` is the owner of the expected ones in its words, as in "the reference".
+// These check that both maps have the same pairs in the same order. kInternal names the first
+// offset or pair that differs. `whose` says in the message who made the expected map. Those that
+// take a context synchronise its stream.
 absl::Status CompareMaps(const reference::KernelMap& map, const reference::KernelMap& expected,
                          absl::string_view whose = "the reference");
 absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expected,
@@ -32,33 +34,34 @@ absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expec
 absl::Status CompareMaps(const KernelMap& map, const KernelMap& expected,
                          const ExecutionContext& context, absl::string_view whose);
 
-// The norm-wise difference of an output from the `expected` one. kInternal where it is past `bound`
-// or a NaN; `whose` is the expected output's owner.
+// The norm-wise difference of an output from the `expected` one. kInternal if it is above `bound`
+// or NaN. `whose` says in the message who made the expected output.
 absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
                                       const reference::Fp64Array& expected, double bound,
                                       absl::string_view whose);
 
 // One of two runs of a layer.
 struct RunPrecision {
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   int stores = 1;  // see RelativeTolerance
 };
-// `with_epilogue`: scale or shift follow the sum.
-RunPrecision PrecisionOf(const Dataflow& dataflow, DType dtype, BackendKind backend,
-                         bool with_epilogue = false);
+// The precision and the stores of `dataflow` for `shape`. `with_epilogue`: a scale or shift follows
+// the sum.
+RunPrecision RunPrecisionOf(const Dataflow& dataflow, const ConvShape& shape,
+                            bool with_epilogue = false);
 
-// On the norm-wise difference of the two, each off by its RelativeTolerance. `same_operands`:
-// features and weights were rounded to the same dtype before, so that none of the difference is
-// theirs.
+// A bound on the norm-wise difference of two runs, each of which is off by its RelativeTolerance.
+// `same_operands`: both runs have the same features and weights, rounded before, so that rounding
+// these adds no difference.
 double DifferenceBound(const RunPrecision& a, const RunPrecision& b, int64_t reduction,
                        bool same_operands);
 
-// A layer on a crop of voxels, and what the reference makes of it.
+// A layer on a crop of voxels, and its output by the reference.
 class CropReference {
  public:
-  // The layer on at most `limit` of `rows`, those nearest to the middle one. `params` names it from
-  // its fine side at tensor stride 1 (MakeProblem), which is where the rows are. Refuses what
-  // ConvGeometry refuses.
+  // The layer has the channels and the precision of `shape`. It runs on at most `limit` of `rows`,
+  // those nearest to the middle one. `rows` are the voxels of its fine side, at tensor stride 1,
+  // and `params` describes the layer from that side (MakeProblem). Errors of ConvGeometry::Create.
   static absl::StatusOr<CropReference> Create(const GeometryParams& params, const ConvShape& shape,
                                               absl::Span<const Coordinate> rows, int64_t limit);
 
@@ -76,18 +79,20 @@ struct CropCheck {
   double bound = 0;    // on it
 };
 
-// The mapping's map of the problem, pair by pair that of the reference. Output coordinates are
-// those of `output_coords`, row by row those of the reference; without it, the reference's are
-// taken.
+// The mapping's map of the problem, in the backend's memory. It is checked pair by pair against
+// that of the reference. `output_coords` computes the output coordinates, which are checked row by
+// row. If it is null, those of the reference are taken. kInternal says what differs. Synchronises
+// the stream.
 absl::StatusOr<KernelMap> CheckedMap(const Problem& problem, const Mapping& mapping,
                                      const OutputCoords* output_coords,
                                      const ExecutionContext& context);
 
-// The brute-force reference takes a second or less on as many voxels of a narrow layer.
+// For so many voxels of a narrow layer, the brute-force reference takes a second or less.
 inline constexpr int64_t kCropVoxels = 2000;
 
-// CheckedMap and CheckConvolution: output coordinates and kernel map exactly, every feature within
-// its bound (verify/bounds.h). kInternal says what differed; other codes are the plugins' refusals.
+// CheckedMap and CheckConvolution: output coordinates and kernel map must be exact, and every
+// feature within its bound (verify/bounds.h). kInternal says what differs. Other codes are the
+// refusals of the plugins.
 absl::StatusOr<CropCheck> CheckOnCrop(const CropReference& reference, const Mapping& mapping,
                                       const OutputCoords* output_coords, const Dataflow& dataflow,
                                       const ExecutionContext& context);

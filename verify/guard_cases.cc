@@ -23,13 +23,13 @@ constexpr uint8_t kStaleBytes[] = {0xff, 0x00, 0x4b};
 // A matrix with a margin before and after it.
 class GuardedMatrix {
  public:
-  // Rounded to `dtype`.
+  // Rounded to `precision`.
   static absl::StatusOr<GuardedMatrix> Create(const std::vector<float>& values, int64_t rows,
-                                              int64_t channels, DType dtype,
+                                              int64_t channels, Precision precision,
                                               const ExecutionContext& context) {
     Backend& backend = *context.backend;
-    VOXCONV_ASSIGN_OR_RETURN(Tensor tensor,
-                             Tensor::FromHost(values, rows, channels, context, dtype));
+    VOXCONV_ASSIGN_OR_RETURN(
+        Tensor tensor, Tensor::FromHost(values, rows, channels, context, StorageOf(precision)));
     GuardedMatrix matrix;
     matrix.view_ = tensor.view();
     const int64_t bytes = matrix.view_.bytes();
@@ -38,8 +38,9 @@ class GuardedMatrix {
     VOXCONV_RETURN_IF_ERROR(backend.FillBytes(matrix.buffer_.data(), kMarginByte,
                                               matrix.buffer_.bytes(), *context.stream));
     matrix.view_.data = static_cast<char*>(matrix.buffer_.data()) + kMargin;
-    VOXCONV_RETURN_IF_ERROR(backend.Copy(matrix.view_.data, matrix.view_.space, tensor.view().data,
-                                         tensor.view().space, bytes, *context.stream));
+    VOXCONV_RETURN_IF_ERROR(backend.Copy(matrix.view_.data, matrix.view_.device.space,
+                                         tensor.view().data, tensor.view().device.space, bytes,
+                                         *context.stream));
     VOXCONV_ASSIGN_OR_RETURN(matrix.before_, matrix.Bytes(context));
     return matrix;
   }
@@ -79,25 +80,27 @@ class GuardedMatrix {
 struct Guarded {
   GuardedMatrix input, weights, output;
   Workspace workspace;
+  Precision precision = Precision::kF32;
 
-  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data, DType dtype,
-                                        const ExecutionContext& context) {
+  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data,
+                                        Precision precision, const ExecutionContext& context) {
     Guarded guarded;
+    guarded.precision = precision;
     VOXCONV_ASSIGN_OR_RETURN(guarded.input, GuardedMatrix::Create(data.features, map.num_inputs(),
-                                                                  data.c_in, dtype, context));
+                                                                  data.c_in, precision, context));
     VOXCONV_ASSIGN_OR_RETURN(guarded.weights,
                              GuardedMatrix::Create(data.weights, map.num_offsets() * data.c_in,
-                                                   data.c_out, dtype, context));
+                                                   data.c_out, precision, context));
     VOXCONV_ASSIGN_OR_RETURN(
         guarded.output, GuardedMatrix::Create(std::vector<float>(map.num_outputs() * data.c_out),
-                                              map.num_outputs(), data.c_out, dtype, context));
+                                              map.num_outputs(), data.c_out, precision, context));
     return guarded;
   }
 
   absl::Status Run(const Dataflow& dataflow, const KernelMap& map,
                    const ExecutionContext& context) {
-    return RunConvolutionOnto(dataflow, map, input.view(), weights.view(), output.view(), workspace,
-                              context);
+    return RunConvolutionOnto(dataflow, map, input.view(), weights.view(), precision, output.view(),
+                              workspace, context);
   }
 
   // Fills the `bytes` of workspace that a run has booked, and the output. A grant of no more than
@@ -116,11 +119,12 @@ struct Guarded {
 };
 
 absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const Problem& problem,
-                          const ConvData& data, DType dtype, const ExecutionContext& context) {
+                          const ConvData& data, Precision precision,
+                          const ExecutionContext& context) {
   Profile profile;
   ExecutionContext counted = context;
   counted.profile = &profile;
-  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, dtype, context));
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, precision, context));
   VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, counted));
   for (const uint8_t stale : kStaleBytes) {
     VOXCONV_RETURN_IF_ERROR(guarded.Fill(stale, profile.counters.peak_workspace, context));
@@ -149,8 +153,8 @@ absl::Status CheckAtLeast(absl::string_view counter, int64_t value, int64_t leas
 // What holds for every dataflow: true_pairs is the map's number of pairs, every pair is multiplied,
 // and every output is written. Runs count alike.
 absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const ConvData& data,
-                           DType dtype, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, dtype, context));
+                           Precision precision, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, precision, context));
   Counters first;
   for (int run = 0; run < 2; ++run) {
     Profile profile;
@@ -178,15 +182,15 @@ absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const
 }
 
 Outcome RunCaseOf(const Environment& environment, bool counters, const std::string& spec,
-                  const ConvShape& shape, const Problem& problem) {
-  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+                  const CaseShape& shape, const Problem& problem) {
+  return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
     const ConvData data = WholeNumbers(problem, shape.c_in, shape.c_out);
-    return Outcome::From(counters
-                             ? CheckCounters(dataflow, *map, data, shape.dtype, context)
-                             : CheckGuarded(dataflow, *map, problem, data, shape.dtype, context));
+    return Outcome::From(
+        counters ? CheckCounters(dataflow, *map, data, shape.precision, context)
+                 : CheckGuarded(dataflow, *map, problem, data, shape.precision, context));
   });
 }
 
@@ -195,18 +199,20 @@ Outcome RunCaseOf(const Environment& environment, bool counters, const std::stri
 void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      for (const ConvShape& channels : {ConvShape{16, 24}, ConvShape{33, 17}}) {
-        ForEachClaimedDType(environment, spec, channels.c_in, channels.c_out, [&](DType dtype) {
-          const ConvShape shape{channels.c_in, channels.c_out, dtype};
-          const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
-          for (const bool counters : {false, true}) {
-            cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),
-                             [&environment, counters, spec, shape, problem] {
-                               return RunCaseOf(environment, counters, spec, shape, *problem);
-                             }});
-          }
-        });
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      for (const CaseShape& channels : {CaseShape{16, 24}, CaseShape{33, 17}}) {
+        ForEachClaimedPrecision(
+            environment, spec, channels.c_in, channels.c_out, [&](Precision precision) {
+              const CaseShape shape{channels.c_in, channels.c_out, precision};
+              const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
+              for (const bool counters : {false, true}) {
+                cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),
+                                 [&environment, counters, spec, shape, problem] {
+                                   return RunCaseOf(environment, counters, spec, shape, *problem);
+                                 }});
+              }
+            });
       }
     }
   }

@@ -12,7 +12,7 @@ namespace voxconv::verify {
 namespace {
 
 constexpr int kNumVoxels = (1 << 16) + 1;
-constexpr ConvShape kShape = {.c_in = 8, .c_out = 16};
+constexpr CaseShape kShape = {.c_in = 8, .c_out = 16};
 // 125 offsets with 1.6 million pairs, and fewer outputs than inputs.
 constexpr const char* kGeometries[] = {"submanifold_k5", "quantize_k3_s2"};
 
@@ -46,8 +46,8 @@ class LargeProblems {
   std::map<std::string, ConvData> data_;
 };
 
-Outcome RunMapCase(const Environment& environment, const std::string& spec,
-                   const Problem& problem) {
+Outcome RunLargeMapCase(const Environment& environment, const std::string& spec,
+                        const Problem& problem) {
   return WithMapping(environment, spec, problem.geometry, [&](const Mapping& mapping) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = QueryValidMap(mapping, problem, context);
@@ -56,14 +56,14 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
   });
 }
 
-Outcome RunConvCase(const Environment& environment, const std::string& spec, DType dtype,
+Outcome RunConvCase(const Environment& environment, const std::string& spec, Precision precision,
                     const Problem& problem, const ConvData& data) {
-  const ConvShape shape{data.c_in, data.c_out, dtype};
-  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+  const CaseShape shape{data.c_in, data.c_out, precision};
+  return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
-    const auto output = Convolve(dataflow, *map, data, dtype, context);
+    const auto output = Convolve(dataflow, *map, data, precision, context);
     if (!output.ok()) return Outcome::From(output.status());
     return Outcome::From(CompareExactly(*output, data.output, data.c_out));
   });
@@ -74,21 +74,24 @@ Outcome RunConvCase(const Environment& environment, const std::string& spec, DTy
 void AddLargeCases(Environment& environment, std::vector<Case>& cases) {
   const auto large = std::make_shared<LargeProblems>();
   for (const std::string geometry : kGeometries) {
-    for (const std::string& spec : environment.registry->mappings().Variants()) {
+    for (const std::string& spec :
+         environment.registry->mappings().Variants(environment.backend->kind())) {
       cases.push_back({absl::StrCat("exact/map/", spec, "/", geometry, "/large"),
                        [&environment, large, spec, geometry] {
-                         return RunMapCase(environment, spec, large->Get(geometry));
+                         return RunLargeMapCase(environment, spec, large->Get(geometry));
                        }});
     }
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      ForEachClaimedDType(environment, spec, kShape.c_in, kShape.c_out, [&](DType dtype) {
-        const std::string shape = ShapeName({kShape.c_in, kShape.c_out, dtype});
-        cases.push_back({absl::StrCat("exact/conv/", spec, "/", shape, "/", geometry, "/large"),
-                         [&environment, large, spec, geometry, dtype] {
-                           return RunConvCase(environment, spec, dtype, large->Get(geometry),
-                                              large->Data(geometry));
-                         }});
-      });
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      ForEachClaimedPrecision(
+          environment, spec, kShape.c_in, kShape.c_out, [&](Precision precision) {
+            const std::string shape = ShapeName({kShape.c_in, kShape.c_out, precision});
+            cases.push_back({absl::StrCat("exact/conv/", spec, "/", shape, "/", geometry, "/large"),
+                             [&environment, large, spec, geometry, precision] {
+                               return RunConvCase(environment, spec, precision,
+                                                  large->Get(geometry), large->Data(geometry));
+                             }});
+          });
     }
   }
 }

@@ -1,11 +1,14 @@
 // Output coordinates, kernel maps and their layouts: exact or wrong.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "core/map_ops.h"
 #include "verify/gate.h"
 #include "verify/matrix.h"
 
@@ -47,9 +50,10 @@ absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
 
 Outcome RunCoordsCase(const Environment& environment, const std::string& spec,
                       const Problem& problem) {
-  const auto plugin = environment.registry->output_coords().Create(spec);
+  const auto plugin =
+      environment.registry->output_coords().Create(spec, environment.backend->kind());
   if (!plugin.ok()) return Outcome::From(plugin.status());
-  const Support support = (*plugin)->Supports(problem.geometry, environment.backend->kind());
+  const Support support = (*plugin)->Supports(problem.geometry);
   if (!support.ok) return Outcome::Skipped(support.reason);
   return Outcome::From(CheckCoords(**plugin, problem, ContextOf(*environment.backend)));
 }
@@ -67,9 +71,9 @@ absl::Status CheckMap(const absl::StatusOr<KernelMap>& queried, const Problem& p
 
 Outcome RunMapCase(const Environment& environment, const std::string& spec,
                    const Problem& problem) {
-  const auto mapping = environment.registry->mappings().Create(spec);
+  const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
-  const Support support = (*mapping)->Supports(problem.geometry, environment.backend->kind());
+  const Support support = (*mapping)->Supports(problem.geometry);
   if (!support.ok) return Outcome::Skipped(support.reason);
   const ExecutionContext context = ContextOf(*environment.backend);
   return Outcome::From(CheckMap(QueryValidMap(**mapping, problem, context), problem, context),
@@ -81,8 +85,7 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
 absl::Status CheckReusedIndex(const Mapping& mapping, absl::Span<const Problem* const> problems,
                               const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problems[0]->MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
-                           NonNull(mapping.BuildIndex(*inputs, context), "mapping: BuildIndex"));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index, mapping.BuildIndex(*inputs, context));
   for (const Problem* problem : problems) {
     const absl::Status status =
         CheckMap(QueryValidMap(mapping, *index, inputs, *problem, context), *problem, context);
@@ -95,37 +98,82 @@ absl::Status CheckReusedIndex(const Mapping& mapping, absl::Span<const Problem* 
 
 Outcome RunReusedIndexCase(const Environment& environment, const std::string& spec,
                            const std::vector<const Problem*>& problems) {
-  const auto mapping = environment.registry->mappings().Create(spec);
+  const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
   std::vector<const Problem*> supported;
   Support support;
   for (const Problem* problem : problems) {
-    support = (*mapping)->Supports(problem->geometry, environment.backend->kind());
+    support = (*mapping)->Supports(problem->geometry);
     if (support.ok) supported.push_back(problem);
   }
   if (supported.empty()) return Outcome::Skipped(support.reason);
   return Outcome::From(CheckReusedIndex(**mapping, supported, ContextOf(*environment.backend)));
 }
 
-absl::Status CheckLayout(const LayoutRequest& request, const Problem& problem,
-                         const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, UploadReferenceMap(problem, context));
-  Backend& backend = *context.backend;
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, backend.ConvertKernelMap(pairs, request, context));
-  if (map.layout() != request) return absl::InternalError("the map has another layout");
+// A map in `form`, there and back. Transposing it twice gives the map back, whatever it starts
+// from.
+absl::Status CheckForm(MapForm form, const Problem& problem, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, UploadReferenceMap(problem, context));
+  MapOps& ops = context.backend->map_ops();
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, ops.To(form, pairs, context));
+  if (map.form() != form) return absl::InternalError("the map has another form");
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
   VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem.map, context));
-  // Transposing twice gives the map back, whatever layout it starts from.
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap once, backend.TransposeKernelMap(map, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap once, ops.Transpose(map, context));
   VOXCONV_RETURN_IF_ERROR(once.Validate(context));
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap twice, backend.TransposeKernelMap(once, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap twice, ops.Transpose(once, context));
   return CompareMaps(twice, problem.map, context);
+}
+
+// The layout that a dataflow makes of a map, by its own check and read back as pairs.
+absl::Status CheckLayout(const Dataflow& dataflow, const MapNeed& need, const Problem& problem,
+                         const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, UploadReferenceMap(problem, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                           context.backend->map_ops().To(need.form, pairs, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> prepared,
+                           dataflow.Prepare(map, need, context));
+  VOXCONV_RETURN_IF_ERROR(prepared->Validate(context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap read, prepared->ToPairs(context));
+  VOXCONV_RETURN_IF_ERROR(read.Validate(context));
+  return CompareMaps(read, problem.map, context);
+}
+
+Outcome RunLayoutCase(const Environment& environment, const std::string& spec,
+                      const Problem& problem) {
+  const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  const ConvShape shape = ShapeOfLayer(problem.geometry, 16, 16, Precision::kF32);
+  if (const Support support = (*dataflow)->Supports(Pass::kForward, shape); !support.ok) {
+    return Outcome::Skipped(support.reason);
+  }
+  return Outcome::From(CheckLayout(**dataflow, (*dataflow)->NeededMap(Pass::kForward, shape),
+                                   problem, ContextOf(*environment.backend)));
+}
+
+// A variant of each dataflow for each layout that it makes.
+std::vector<std::string> LayoutMakers(const Environment& environment) {
+  std::vector<std::string> specs;
+  std::set<std::pair<std::string, std::string>> known;
+  const BackendKind kind = environment.backend->kind();
+  for (const std::string& spec : environment.registry->dataflows().Variants(kind)) {
+    // What throws here is told of by the cases of the dataflow.
+    const absl::StatusOr<MapNeed> need = WithoutExceptions([&]() -> absl::StatusOr<MapNeed> {
+      VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                               environment.registry->dataflows().Create(spec, kind));
+      return dataflow->NeededMap(Pass::kForward, {.c_in = 16, .c_out = 16, .num_offsets = 27});
+    });
+    if (!need.ok() || need->layout.empty()) continue;
+    if (known.emplace(spec.substr(0, spec.find(':')), need->layout).second) specs.push_back(spec);
+  }
+  return specs;
 }
 
 }  // namespace
 
 void AddCoordsCases(Environment& environment, std::vector<Case>& cases) {
-  for (const std::string& spec : environment.registry->output_coords().Variants()) {
+  for (const std::string& spec :
+       environment.registry->output_coords().Variants(environment.backend->kind())) {
     for (const NamedGeometry& geometry : Geometries()) {
       const ConvKind kind = geometry.params.kind;
       if (kind != ConvKind::kStrided && kind != ConvKind::kTransposed) continue;
@@ -146,7 +194,8 @@ void AddMapCases(Environment& environment, std::vector<Case>& cases) {
   const Problem* near = environment.problems.Get(GeometryNamed("submanifold_k3"), reused);
   const Problem* strided = environment.problems.Get(GeometryNamed("quantize_k2_s2"), reused);
   VOXCONV_CHECK(near != nullptr && strided != nullptr && near->inputs == strided->inputs);
-  for (const std::string& spec : environment.registry->mappings().Variants()) {
+  for (const std::string& spec :
+       environment.registry->mappings().Variants(environment.backend->kind())) {
     for (const auto& problems : {std::vector{near, strided}, std::vector{strided, near}}) {
       cases.push_back({absl::StrCat("map/", spec, "/reused_index/", problems[1]->id),
                        [&environment, spec, problems] {
@@ -166,30 +215,22 @@ void AddMapCases(Environment& environment, std::vector<Case>& cases) {
 }
 
 void AddLayoutCases(Environment& environment, std::vector<Case>& cases) {
-  const std::vector<LayoutRequest> requests = {
-      {MapLayout::kPairs},
-      {MapLayout::kNeighbourTable},
-      {MapLayout::kDenseTables},
-      {MapLayout::kCodedCsr},
-      {MapLayout::kMaskSorted},
-      {MapLayout::kMaskSorted, MaskOrder::kMask},
-      {MapLayout::kMaskSorted, MaskOrder::kGray},
-      {MapLayout::kMaskSorted, MaskOrder::kGray, 2},
-      {MapLayout::kMaskSorted, MaskOrder::kRarest},
-      {MapLayout::kMaskSorted, MaskOrder::kRarest, 3},
-  };
-  for (const LayoutRequest& request : requests) {
-    for (const NamedGeometry& geometry : Geometries()) {
-      for (const Scene& scene : Scenes()) {
-        const Problem* problem = environment.problems.Get(geometry, scene);
-        if (problem == nullptr || problem->geometry.num_offsets() < request.splits) continue;
-        const std::string name = absl::StrCat(ToString(request.layout), "-",
-                                              ToString(request.mask_order), "-", request.splits);
+  const std::vector<std::string> makers = LayoutMakers(environment);
+  for (const NamedGeometry& geometry : Geometries()) {
+    for (const Scene& scene : Scenes()) {
+      const Problem* problem = environment.problems.Get(geometry, scene);
+      if (problem == nullptr) continue;
+      for (const MapForm form : {MapForm::kPairs, MapForm::kNeighbourTable}) {
+        cases.push_back({absl::StrCat("form/", ToString(form), "/", problem->id),
+                         [&environment, form, problem] {
+                           return Outcome::From(
+                               CheckForm(form, *problem, ContextOf(*environment.backend)));
+                         }});
+      }
+      for (const std::string& spec : makers) {
         cases.push_back(
-            {absl::StrCat("layout/", name, "/", problem->id), [&environment, request, problem] {
-               return Outcome::From(
-                   CheckLayout(request, *problem, ContextOf(*environment.backend)));
-             }});
+            {absl::StrCat("layout/conv/", spec, "/", problem->id),
+             [&environment, spec, problem] { return RunLayoutCase(environment, spec, *problem); }});
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/fnv.h"
+#include "core/map_ops.h"
 #include "core/random.h"
 
 namespace voxconv::verify {
@@ -41,7 +42,8 @@ constexpr uint64_t kQuickOneIn = 20;
 
 // "<suite>/map/<mapping>/..." and "<suite>/conv/<dataflow>/...".
 bool IsOfOnePlugin(absl::string_view suite) {
-  for (const absl::string_view s : {"repeat", "exact", "cover", "value", "guard", "counters"}) {
+  for (const absl::string_view s :
+       {"repeat", "exact", "cover", "value", "guard", "counters", "grad", "layout"}) {
     if (suite == s) return true;
   }
   return false;
@@ -70,9 +72,9 @@ bool IsSelected(const Case& test, const Selection& selection) {
 
 // One case for each plugin that has no others since nothing can be made of it.
 template <typename Plugin>
-void AddFactoryCases(const PluginFamily<Plugin>& family, absl::string_view prefix,
-                     std::vector<Case>& cases) {
-  for (const auto& [name, status] : family.Unusable()) {
+void AddFactoryCases(const PluginFamily<Plugin>& family, BackendKind backend,
+                     absl::string_view prefix, std::vector<Case>& cases) {
+  for (const auto& [name, status] : family.Unusable(backend)) {
     cases.push_back({absl::StrCat(prefix, "/", name, "/factory"),
                      [status = status] {
                        return absl::IsUnimplemented(status)
@@ -111,14 +113,16 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
   AddConvCases(environment, all);
   AddRepeatCases(environment, all);
   AddPoolCases(environment, all);
+  AddGradCases(environment, all);
   AddValueCases(environment, all);
   AddGuardCases(environment, all);
   AddStressCases(environment, all);
   AddCoveringCases(environment, all);
   AddLargeCases(environment, all);
-  AddFactoryCases(environment.registry->output_coords(), "coords", all);
-  AddFactoryCases(environment.registry->mappings(), "map", all);
-  AddFactoryCases(environment.registry->dataflows(), "conv/reference", all);
+  const BackendKind backend = environment.backend->kind();
+  AddFactoryCases(environment.registry->output_coords(), backend, "coords", all);
+  AddFactoryCases(environment.registry->mappings(), backend, "map", all);
+  AddFactoryCases(environment.registry->dataflows(), backend, "conv/reference", all);
   return SelectCases(std::move(all), selection);
 }
 
@@ -133,13 +137,12 @@ std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selectio
 std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend) {
   std::set<std::string> lines;
   const auto add_geometries = [&](const auto& family) {
-    for (const std::string& spec : family.Variants()) {
-      const auto plugin = family.Create(spec);
+    for (const std::string& spec : family.Variants(backend)) {
+      const auto plugin = family.Create(spec, backend);
       if (!plugin.ok()) continue;
       for (const NamedGeometry& named : Geometries()) {
         const ConvGeometry geometry = *ConvGeometry::Create(PlacedGeometry(named.params));
-        const Support support =
-            SupportOrException([&] { return (*plugin)->Supports(geometry, backend); });
+        const Support support = SupportOrException([&] { return (*plugin)->Supports(geometry); });
         if (!support.ok) {
           lines.insert(
               absl::StrCat(family.family(), " ", spec, " | ", named.name, " | ", support.reason));
@@ -148,16 +151,19 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
     }
   };
   add_geometries(registry.mappings());
-  for (const std::string& spec : registry.dataflows().Variants()) {
-    const auto dataflow = registry.dataflows().Create(spec);
+  for (const std::string& spec : registry.dataflows().Variants(backend)) {
+    const auto dataflow = registry.dataflows().Create(spec, backend);
     if (!dataflow.ok()) continue;
-    for (DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+    for (Precision precision :
+         {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
       const Support support = SupportOrException([&] {
-        return (*dataflow)->Supports({16, 16, dtype}, backend);
+        return (*dataflow)->Supports(
+            Pass::kForward,
+            {16, 16, /*num_offsets=*/27, /*symmetric=*/true, ConvTypes::Of(precision)});
       });
       if (!support.ok) {
         lines.insert(
-            absl::StrCat("dataflow ", spec, " | ", ToString(dtype), " | ", support.reason));
+            absl::StrCat("dataflow ", spec, " | ", ToString(precision), " | ", support.reason));
       }
     }
   }
@@ -173,11 +179,11 @@ std::vector<float> Values(int64_t count, uint64_t seed) {
 
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context) {
-  PairList pairs;
+  PairBuffers pairs;
   VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(problem.map.in, context));
   VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(problem.map.out, context));
-  KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr, {},
-                std::move(pairs));
+  KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.map.offset_ptr,
+                PairList(std::move(pairs)));
   map.set_identity_offset(problem.geometry.center());
   map.set_symmetric(problem.geometry.symmetric());
   return map;
@@ -186,8 +192,7 @@ absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
 absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,
                                         const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
-                           NonNull(mapping.BuildIndex(*inputs, context), "mapping: BuildIndex"));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index, mapping.BuildIndex(*inputs, context));
   return QueryValidMap(mapping, *index, inputs, problem, context);
 }
 
@@ -197,10 +202,8 @@ absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& 
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, problem.MakeOutputs(inputs, context));
   const MapProblem map_problem{*inputs, *outputs, problem.geometry};
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map, mapping.Query(index, map_problem, context));
-  VOXCONV_RETURN_IF_ERROR(CheckQueriedMap(map, map_problem));
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
-  if (map.layout() == LayoutRequest{}) return map;
-  return context.backend->ConvertKernelMap(map, {}, context);
+  return context.backend->map_ops().To(MapForm::kPairs, map, context);
 }
 
 }  // namespace voxconv::verify

@@ -14,8 +14,9 @@
 
 namespace voxconv::verify {
 
-// What the cases run on. `backend` has the default thread count of the session; `serial` and
-// `parallel` differ in the number of threads only, for the determinism cases.
+// What the cases run on. Nothing is owned but the problems. `backend` has the session's number of
+// threads. `serial` and `parallel`, for the cases on determinism, differ only in the number of
+// threads.
 struct Environment {
   const Registry* registry;
   Backend* backend;
@@ -36,7 +37,7 @@ struct Outcome {
   static Outcome From(const absl::Status& status) {
     return status.ok() ? Passed() : Failed(std::string(status.message()));
   }
-  // The same, but a refusal for lack of memory is a skip where the problem's bounds invite it.
+  // The same, except that a refusal for lack of memory is a skip if the problem has huge bounds.
   static Outcome From(const absl::Status& status, const Problem& problem) {
     if (problem.huge_bounds && absl::IsResourceExhausted(status)) {
       return Skipped("the index over the bounds of this scene is past the memory limit");
@@ -51,24 +52,25 @@ struct Case {
   bool always = false;  // also among the quick ones
 };
 
-// Runs the case. What plugins throw fails it, and its detail is one line.
+// Runs the case. An exception of a plugin fails the case. The detail is one line.
 Outcome RunCase(const Case& test);
 
 struct Selection {
-  // Only variants of this plugin, or the one variant of a spec with a colon ("hash:" is the default
-  // one); "" = all.
+  // "NAME": only variants of this plugin. "NAME:OPTIONS": only this variant; "NAME:" is the default
+  // one. "": all.
   std::string mapping;
   std::string dataflow;
-  std::string filter;  // an id, or part of one; "*" matches anything
-  bool quick = false;  // about one case in twenty, the same ones every time
+  std::string filter;  // an id or part of one; "*" matches any text
+  bool quick = false;  // about one case in twenty, the same cases every time
 };
 
 // Cases in a fixed order. `environment` must outlive them.
 //   coords/<output_coords>/<problem>     output coordinates, row by row
-//   map/<mapping>/<problem>              the canonical pairs, exactly; under the problem
-//   reused_index,
-//                                        of one index that is asked with two geometries
-//   layout/<layout>/<problem>            conversion there and back, Validate()
+//   map/<mapping>/<problem>              the canonical pairs, exactly; the problem `reused_index`
+//                                        queries one index with two geometries
+//   form/<form>/<problem>                a map in that form, there and back, and transposed
+//   layout/conv/<dataflow>/<problem>     the layout that a dataflow makes, read back as pairs
+//   grad/conv/<dataflow>/<channels>/input|weight|adjoint/<problem>   gradients
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, every element and
 //                                        norm-wise (verify/bounds.h); the mapping `reference`
 //                                        stands for the oracle's own map
@@ -79,11 +81,12 @@ struct Selection {
 //   guard/conv/<dataflow>/...            nothing is written but the output; nothing stale is read
 //   counters/conv/<dataflow>/...         what a run counts, against the map and the tensors
 //   pool/<mode>/<problem>                pooling and unpooling
-// A plugin whose factory refuses all its options has one case with the factory's words, skipped
-// where they are kUnimplemented: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/...
+// If the factory of a plugin refuses all variants, the plugin has one case with the factory's
+// message: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/... The case is skipped if
+// the error is kUnimplemented, and fails otherwise.
 std::vector<Case> MakeCases(Environment& environment, const Selection& selection);
 
-// Those of `cases` that are selected, in their order; the only one where the filter is its id.
+// The selected ones of `cases`, in their order. If the filter is the id of a case, only that case.
 std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selection);
 
 // One "<plugin spec> | <geometry kind or shape> | <reason>" line for each refusal, sorted: the
@@ -97,6 +100,7 @@ void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
 void AddConvCases(Environment& environment, std::vector<Case>& cases);
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
 void AddPoolCases(Environment& environment, std::vector<Case>& cases);
+void AddGradCases(Environment& environment, std::vector<Case>& cases);
 void AddLargeCases(Environment& environment, std::vector<Case>& cases);
 void AddCoveringCases(Environment& environment, std::vector<Case>& cases);
 void AddValueCases(Environment& environment, std::vector<Case>& cases);
@@ -110,9 +114,9 @@ std::vector<float> Values(int64_t count, uint64_t seed);
 absl::StatusOr<KernelMap> UploadReferenceMap(const Problem& problem,
                                              const ExecutionContext& context);
 
-// The mapping's map of the problem, as pairs. It is validated in the layout that the mapping emits
-// before anything else touches it.
-// The second one asks an index that was built of these inputs before.
+// The mapping's map of the problem, as pairs in the backend's memory. The map is validated in the
+// form that the mapping makes. Synchronises the stream. The second function queries an index that
+// was built over `inputs` before.
 absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const Problem& problem,
                                         const ExecutionContext& context);
 absl::StatusOr<KernelMap> QueryValidMap(const Mapping& mapping, const MapIndex& index,

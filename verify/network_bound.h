@@ -6,24 +6,25 @@
 
 namespace voxconv::verify {
 
-// On the norm-wise difference of two runs of `graph`, one in each dtype, for input where no
-// reference can be computed. It follows from the layers' bounds:
+// A bound on the norm-wise difference of two runs of `graph`, one in each precision, for inputs
+// that are too large for the reference. It follows from the layers' bounds:
 //
 //   e(layer)^2 = max over its inputs of e(input)^2 + b(layer)^2,   bound = e(output)
 //
-// b is the layer's RelativeTolerance in both dtypes, with two stores, and their OperandTolerance
-// where the dtypes differ or are tf32, whose operands are f32 until a product rounds them. Four
-// stores, the most that a dataflow does, have errors as large as two that point in one direction.
-// The squares of the layers' errors add up since they are independent. A relative error passes
-// through a layer as it is: weights with random signs scale errors like features, a ReLU cuts off
-// half of the squares of both, and a sum or concatenation has no larger relative error than the
-// worse of its parts. This holds for weights from InitializeParameters. NetworkLayers measures the
-// same on the reference; tests hold the two against each other.
-double NetworkBound(const NetworkGraph& graph, DType dtype_a, DType dtype_b);
+// b is the layer's RelativeTolerance in both precisions, with two stores. Four stores are the most
+// that a dataflow does; their errors are as large as two that point in one direction.
+// OperandTolerance is added if the precisions differ, and in tf32, where operands are f32 until a
+// product rounds them. The squares of the layers' errors are added, because the errors are
+// independent. A layer does not change a relative error: weights with random signs scale errors as
+// they scale features, a ReLU cuts off half of the squares of both, and the relative error of a sum
+// or concatenation is at most that of its worse part. This holds for weights from
+// InitializeParameters. NetworkLayers finds the same bound with the reference; tests compare the
+// two.
+double NetworkBound(const NetworkGraph& graph, Precision precision_a, Precision precision_b);
 
-// Of two runs in the same dtype.
-inline double NetworkBound(const NetworkGraph& graph, DType dtype) {
-  return NetworkBound(graph, dtype, dtype);
+// The same for two runs in one precision.
+inline double NetworkBound(const NetworkGraph& graph, Precision precision) {
+  return NetworkBound(graph, precision, precision);
 }
 
 }  // namespace voxconv::verify

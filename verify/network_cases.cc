@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "builtin/backends.h"
-#include "builtin/default_layers.h"
 #include "io/voxelize.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -48,17 +47,14 @@ Frame CropOf(const Frame& frame, int64_t channels, int64_t limit) {
 
 absl::StatusOr<Output> RunFrame(NetworkRunner& runner, const Frame& frame, Backend& backend) {
   const ExecutionContext context = ContextOf(backend);
-  const auto num_rows = static_cast<int64_t>(frame.rows.size());
-  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
-                           CoordinateSet::Create(frame.rows, {1, 1, 1}, context));
-  VOXCONV_ASSIGN_OR_RETURN(
-      const Tensor features,
-      Tensor::FromHost(frame.features, num_rows, runner.graph().in_channels(), context));
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner.Run(coordinates, features.view()));
+  VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
+                           SparseTensor::Create(frame.rows, {1, 1, 1}, frame.features,
+                                                runner.graph().in_channels(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner.Run(input.view()));
   Output output;
-  VOXCONV_ASSIGN_OR_RETURN(output.features, result.features.ToHost(context));
-  if (result.coordinates != nullptr) {
-    VOXCONV_ASSIGN_OR_RETURN(output.rows, CopyToHost(result.coordinates->rows(), context));
+  VOXCONV_ASSIGN_OR_RETURN(output.features, result.output.features().ToHost(context));
+  if (const CoordinateSetPtr& coordinates = result.output.coordinates()) {
+    VOXCONV_ASSIGN_OR_RETURN(output.rows, CopyToHost(coordinates->rows(), context));
   }
   return output;
 }
@@ -75,23 +71,29 @@ class NetworkCheck {
  public:
   // `graph` is as the model has it.
   NetworkCheck(Environment& environment, NetworkGraph graph, const NetworkRequest& request)
-      : environment_(environment), model_(std::move(graph)), dtype_(request.dtype) {
+      : environment_(environment),
+        model_(std::move(graph)),
+        precision_(request.precision),
+        on_cpu_(request.on_cpu),
+        output_coords_(request.output_coords) {
     frame_.rows = request.cloud.coords;
-    frame_.features = RoundedTo(dtype_, FeaturesWithChannels(request.cloud, model_.in_channels()));
+    frame_.features =
+        RoundedTo(precision_, FeaturesWithChannels(request.cloud, model_.in_channels()));
     crop_ = CropOf(frame_, model_.in_channels(), request.crop_voxels);
   }
 
   absl::Status Run(const std::string& mapping, const std::string& dataflow) {
     VOXCONV_RETURN_IF_ERROR(MakeExpectations());
     Backend& backend = *environment_.backend;
-    const LayerChoice choice{mapping, dataflow, DefaultLayerChoice(backend.kind()).output_coords};
+    const LayerChoice choice{mapping, dataflow, output_coords_};
     VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
-                             MakeRunner(choice, dtype_, backend));
+                             MakeRunner(choice, precision_, backend));
     const Registry& registry = *environment_.registry;
-    VOXCONV_ASSIGN_OR_RETURN(const auto maps, registry.mappings().Create(mapping));
+    VOXCONV_ASSIGN_OR_RETURN(const auto maps, registry.mappings().Create(mapping, backend.kind()));
     VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
-                             registry.output_coords().Create(choice.output_coords));
-    VOXCONV_ASSIGN_OR_RETURN(const auto convolutions, registry.dataflows().Create(dataflow));
+                             registry.output_coords().Create(choice.output_coords, backend.kind()));
+    VOXCONV_ASSIGN_OR_RETURN(const auto convolutions,
+                             registry.dataflows().Create(dataflow, backend.kind()));
     VOXCONV_RETURN_IF_ERROR(
         layers_->CheckConvolutions(*maps, *output_coords, *convolutions, ContextOf(backend)));
     VOXCONV_ASSIGN_OR_RETURN(const Output on_crop, RunFrame(*runner, crop_, backend));
@@ -109,10 +111,11 @@ class NetworkCheck {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(const LayerChoice& choice, DType dtype,
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(const LayerChoice& choice,
+                                                            Precision precision,
                                                             Backend& backend) const {
     const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice),
-                           .dtype = dtype,
+                           .precision = precision,
                            .fold_batch_norm = true,
                            .profile_stages = false};
     return NetworkRunner::Create(*graph_, config, *environment_.registry, backend);
@@ -120,14 +123,14 @@ class NetworkCheck {
 
   absl::Status MakeExpectations() {
     if (of_frame_.has_value()) return absl::OkStatus();
-    VOXCONV_ASSIGN_OR_RETURN(graph_, FoldedAndRounded(model_, dtype_));
-    VOXCONV_ASSIGN_OR_RETURN(layers_,
-                             NetworkLayers::Create(*graph_, dtype_, crop_.rows, crop_.features));
+    VOXCONV_ASSIGN_OR_RETURN(graph_, FoldedAndRounded(model_, precision_));
+    VOXCONV_ASSIGN_OR_RETURN(
+        layers_, NetworkLayers::Create(*graph_, precision_, crop_.rows, crop_.features));
     VOXCONV_RETURN_IF_ERROR(CheckFolding());
     VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu,
                              MakeBackend({.kind = BackendKind::kCpu}));
     VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
-                             MakeRunner(DefaultLayerChoice(BackendKind::kCpu), DType::kF32, *cpu));
+                             MakeRunner(on_cpu_, Precision::kF32, *cpu));
     VOXCONV_ASSIGN_OR_RETURN(Output output, RunFrame(*runner, frame_, *cpu));
     of_frame_ = {std::move(output.rows), {output.features.begin(), output.features.end()}};
     return absl::OkStatus();
@@ -138,7 +141,7 @@ class NetworkCheck {
   absl::Status CheckFolding() const {
     VOXCONV_ASSIGN_OR_RETURN(const ReferenceResult model,
                              RunReferenceNetwork(model_, crop_.rows, crop_.features));
-    VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph folded, FoldedAndRounded(model_, DType::kF32));
+    VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph folded, FoldedAndRounded(model_, Precision::kF32));
     VOXCONV_ASSIGN_OR_RETURN(const ReferenceResult result,
                              RunReferenceNetwork(folded, crop_.rows, crop_.features));
     const double error = reference::RelativeError(result.features, model.features);
@@ -162,7 +165,9 @@ class NetworkCheck {
 
   Environment& environment_;
   const NetworkGraph model_;
-  DType dtype_;
+  Precision precision_;
+  const LayerChoice on_cpu_;
+  const std::string output_coords_;
   Frame frame_, crop_;
   std::optional<NetworkGraph> graph_;  // FoldedAndRounded
   std::optional<NetworkLayers> layers_;
@@ -183,16 +188,17 @@ absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
                            MakeModel(request.network, {.width = request.width}));
   InitializeParameters(graph, /*seed=*/1);
   const std::string tail =
-      absl::StrCat(request.network, "/", ToString(request.dtype), "/", request.input);
+      absl::StrCat(request.network, "/", ToString(request.precision), "/", request.input);
   const auto check = std::make_shared<NetworkCheck>(environment, std::move(graph), request);
   const PluginFamily<Mapping>& mappings = environment.registry->mappings();
   std::vector<Case> cases = {{absl::StrCat("network/operators/", tail),
                               [check] { return OutcomeOf(check->RunOperators()); }}};
-  for (const std::string& mapping : mappings.EnumVariants()) {
+  for (const std::string& mapping : mappings.EnumVariants(environment.backend->kind())) {
     VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(mapping));
     const std::string roomy =
         WithRoom(mapping, mappings.entries().find(spec.name)->second.description);
-    for (const std::string& dataflow : environment.registry->dataflows().EnumVariants()) {
+    for (const std::string& dataflow :
+         environment.registry->dataflows().EnumVariants(environment.backend->kind())) {
       cases.push_back(
           {absl::StrCat("network/", mapping, "/", dataflow, "/", tail),
            [check, roomy, dataflow] { return OutcomeOf(check->Run(roomy, dataflow)); }});

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/voxelize.h"
+#include "networks/planner.h"
 #include "verify/matrix.h"
 
 namespace voxconv::verify {
@@ -15,24 +16,25 @@ namespace voxconv::verify {
 struct NetworkRequest {
   std::string network;  // networks/models.h
   double width = 1;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   std::string input;  // as ids name the cloud
   VoxelizedCloud cloud;
   // Of the cloud's voxels, those nearest to the middle one: what the fp64 reference computes.
   int64_t crop_voxels = 1000;
+  // What the CPU backend runs the whole cloud with, for the expected features.
+  LayerChoice on_cpu;
+  std::string output_coords;  // spec of the cases' output coordinates
 };
 
 // One case for each mapping and dataflow in each of their ways of working, and one for the layers
 // that the backend computes itself:
 //   network/<mapping>/<dataflow>/<network>/<dtype>/<input>
 //   network/operators/<network>/<dtype>/<input>
-// On a crop, each layer gets the reference's inputs of that layer and must give its output, every
-// element within its bound (verify/bounds.h). Then the network with folded batch norm runs as a
-// whole: on the crop it gives the reference's rows, and its features within
-// NetworkLayers::bound(); on the whole cloud, those of the CPU backend in f32 within
-// twice that.
-// The expectations are computed by the first case that runs. `environment` must outlive the cases.
-// Errors: of the network and its width.
+// On a crop, each layer gets the reference's inputs of that layer. Every element of its output must
+// be within its bound (verify/bounds.h). Then the whole network runs with folded batch norm. On the
+// crop it must give the reference's rows, and features within NetworkLayers::bound(). On the whole
+// cloud its features must be within twice that of those of the CPU backend in f32. The first case
+// that runs computes the expectations. `environment` must outlive the cases. Errors of MakeModel.
 absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
                                                    const NetworkRequest& request,
                                                    const Selection& selection);

@@ -20,12 +20,14 @@ namespace {
 
 // What a layer's error grows by at most where its output is stored four times, or where its output
 // in f32 is rounded to tf32 by truncation, whose errors do not cancel.
-double StoresFactor(DType dtype) { return StorageUnit(dtype) > 0 || dtype == DType::kTf32 ? 2 : 1; }
+double StoresFactor(Precision precision) {
+  return StorageUnit(precision) > 0 || precision == Precision::kTf32 ? 2 : 1;
+}
 
 // In tf32 the outputs of layers are f32. The next product rounds them: to nearest or by truncation,
 // by half a unit of 2^-10 in the mean.
-double OperandRounding(DType dtype, double value) {
-  return dtype == DType::kTf32 ? 0x1p-11 * std::abs(value) : 0;
+double OperandRounding(Precision precision, double value) {
+  return precision == Precision::kTf32 ? 0x1p-11 * std::abs(value) : 0;
 }
 
 // Of an element-wise layer in f32.
@@ -50,21 +52,21 @@ reference::KernelMap Identity(int64_t rows) {
 
 }  // namespace
 
-absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, DType dtype) {
+absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, Precision precision) {
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph folded, FoldBatchNorm(graph));
   for (const Node& node : folded.nodes()) {
     if (node.op != Op::kConv && node.op != Op::kLinear) continue;
     const Parameter& weights = folded.parameters()[node.parameters[0]];
     const std::string name = weights.name;
-    VOXCONV_RETURN_IF_ERROR(folded.SetParameter(name, RoundedTo(dtype, weights.values)));
+    VOXCONV_RETURN_IF_ERROR(folded.SetParameter(name, RoundedTo(precision, weights.values)));
   }
   return folded;
 }
 
-absl::StatusOr<NetworkLayers> NetworkLayers::Create(const NetworkGraph& graph, DType dtype,
+absl::StatusOr<NetworkLayers> NetworkLayers::Create(const NetworkGraph& graph, Precision precision,
                                                     absl::Span<const Coordinate> rows,
                                                     absl::Span<const float> features) {
-  NetworkLayers layers(graph, dtype);
+  NetworkLayers layers(graph, precision);
   layers.typical_.resize(graph.nodes().size());
   VOXCONV_ASSIGN_OR_RETURN(layers.result_, RunReferenceNetwork(graph, rows, features,
                                                                [&](const ReferenceLayer& layer,
@@ -80,13 +82,13 @@ absl::StatusOr<NetworkLayers> NetworkLayers::Create(const NetworkGraph& graph, D
   };
   VOXCONV_ASSIGN_OR_RETURN(const ReferenceResult disturbed,
                            RunReferenceNetwork(graph, rows, features, disturb));
-  layers.bound_ =
-      StoresFactor(dtype) * reference::RelativeError(disturbed.features, layers.result_.features);
+  layers.bound_ = StoresFactor(precision) *
+                  reference::RelativeError(disturbed.features, layers.result_.features);
   return layers;
 }
 
 std::vector<float> NetworkLayers::Rounded(absl::Span<const double> values) const {
-  return RoundedTo(dtype_, {values.begin(), values.end()});
+  return RoundedTo(precision_, {values.begin(), values.end()});
 }
 
 void NetworkLayers::Remember(const ReferenceLayer& layer, const std::vector<double>& output) {
@@ -95,15 +97,16 @@ void NetworkLayers::Remember(const ReferenceLayer& layer, const std::vector<doub
   if (node.op == Op::kConv || node.op == Op::kLinear) {
     RememberProduct(layer);
     typical = TypicalOf(products_.back().exact->Expect({}, products_.back().epilogue));
-    for (size_t i = 0; i < typical.size(); ++i) typical[i] += OperandRounding(dtype_, output[i]);
+    for (size_t i = 0; i < typical.size(); ++i)
+      typical[i] += OperandRounding(precision_, output[i]);
     return;
   }
   if (node.op == Op::kAdd || node.op == Op::kConcat) {
     pairs_.push_back({layer.node, Rounded(layer.inputs[0]), Rounded(layer.inputs[1])});
   }
   for (const double value : output) {
-    const double stored = StoredTolerance(dtype_, value, RoundingOf(value)).typical;
-    typical.push_back(node.op == Op::kConcat ? 0 : stored + OperandRounding(dtype_, value));
+    const double stored = StoredTolerance(precision_, value, RoundingOf(value)).typical;
+    typical.push_back(node.op == Op::kConcat ? 0 : stored + OperandRounding(precision_, value));
   }
 }
 
@@ -122,7 +125,7 @@ void NetworkLayers::RememberProduct(const ReferenceLayer& layer) {
   }
   product.exact = std::make_unique<const ExactConvolution>(
       product.problem != nullptr ? product.problem->map : *product.rows,
-      RoundedOperands(shape, dtype_, Rounded(layer.inputs[0]), parameter(0)));
+      RoundedOperands(shape, precision_, Rounded(layer.inputs[0]), parameter(0)));
   if (node.parameters.size() > 1) product.epilogue.shift = parameter(1);
   product.epilogue.relu = node.relu;
   products_.push_back(std::move(product));
@@ -185,17 +188,19 @@ absl::Status NetworkLayers::CheckProduct(const Product& product,
                                          const ExecutionContext& context) const {
   const Operands& operands = product.exact->operands();
   const reference::ConvShape& shape = operands.shape;
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor x, Tensor::FromHost(operands.features, shape.num_inputs,
-                                                            shape.c_in, context, dtype_));
   VOXCONV_ASSIGN_OR_RETURN(
-      const Tensor w, Tensor::FromHost(operands.weights, shape.c_in, shape.c_out, context, dtype_));
+      const Tensor x, Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context,
+                                       StorageOf(precision_)));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor w,
+      Tensor::FromHost(operands.weights, shape.c_in, shape.c_out, context, StorageOf(precision_)));
   VOXCONV_ASSIGN_OR_RETURN(const Array<float> bias,
                            CopyToBackend<float>(product.epilogue.shift, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor y,
-                           Tensor::Create(shape.num_outputs, shape.c_out, dtype_, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor y, Tensor::Create(shape.num_outputs, shape.c_out,
+                                                          StorageOf(precision_), context));
   TensorOps& ops = context.backend->tensor_ops();
   const float* shift = product.epilogue.shift.empty() ? nullptr : bias.data();
-  VOXCONV_RETURN_IF_ERROR(ops.Linear(x.view(), w.view(), shift, y.view(), context));
+  VOXCONV_RETURN_IF_ERROR(ops.Linear(x.view(), w.view(), shift, precision_, y.view(), context));
   if (product.epilogue.relu) {
     VOXCONV_RETURN_IF_ERROR(ops.ScaleShift(y.view(), nullptr, nullptr, true, y.view(), context));
   }
@@ -208,11 +213,12 @@ absl::Status NetworkLayers::CheckPair(const Pair& pair, const ExecutionContext& 
   const int64_t channels_a = graph_->InputChannels(node);
   const int64_t channels_b = graph_->node(node.inputs[1]).channels;
   const auto rows = static_cast<int64_t>(pair.a.size()) / channels_a;
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor a,
-                           Tensor::FromHost(pair.a, rows, channels_a, context, dtype_));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor b,
-                           Tensor::FromHost(pair.b, rows, channels_b, context, dtype_));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor y, Tensor::Create(rows, node.channels, dtype_, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor a, Tensor::FromHost(pair.a, rows, channels_a, context, StorageOf(precision_)));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor b, Tensor::FromHost(pair.b, rows, channels_b, context, StorageOf(precision_)));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor y,
+                           Tensor::Create(rows, node.channels, StorageOf(precision_), context));
   TensorOps& ops = context.backend->tensor_ops();
   Expected expected{.channels = node.channels};
   if (node.op == Op::kConcat) {
@@ -224,7 +230,7 @@ absl::Status NetworkLayers::CheckPair(const Pair& pair, const ExecutionContext& 
     expected.values = reference::Add(pair.a, pair.b);
     if (node.relu) expected.values = reference::Relu(expected.values);
     for (const double value : expected.values) {
-      expected.tolerances.push_back(StoredTolerance(dtype_, value, RoundingOf(value)));
+      expected.tolerances.push_back(StoredTolerance(precision_, value, RoundingOf(value)));
     }
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, y.ToHost(context));

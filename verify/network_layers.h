@@ -1,4 +1,4 @@
-// A network on the fp64 reference, as a test of each of its layers and of their chain.
+// Checks each layer of a network, and the network as a whole, against the fp64 reference.
 #ifndef VOXCONV_VERIFY_NETWORK_LAYERS_H_
 #define VOXCONV_VERIFY_NETWORK_LAYERS_H_
 
@@ -16,38 +16,42 @@
 
 namespace voxconv::verify {
 
-// The graph with folded batch norms and weights that `dtype` holds exactly: the same weights are
-// then multiplied by the reference and by any run in that dtype. Refuses what FoldBatchNorm does.
-absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, DType dtype);
+// The graph with folded batch norms, and with weights that are rounded to `precision`. The
+// reference and any run in that precision then multiply the same weights. Errors of FoldBatchNorm.
+absl::StatusOr<NetworkGraph> FoldedAndRounded(const NetworkGraph& graph, Precision precision);
 
-// Does each layer on the reference's inputs, so that no error hides behind those of other layers.
+// Runs each layer on the reference's inputs of that layer, so that the errors of other layers
+// cannot hide its own. Lies on the host.
 class NetworkLayers {
  public:
-  // Runs the reference twice on `features`, which must be representable in `dtype`; `graph` is
+  // Runs the reference twice on `features`, which must be representable in `precision`; `graph` is
   // FoldedAndRounded and must outlive the result. Errors of RunReferenceNetwork. Slow: for scenes
   // of some thousand voxels.
-  static absl::StatusOr<NetworkLayers> Create(const NetworkGraph& graph, DType dtype,
+  static absl::StatusOr<NetworkLayers> Create(const NetworkGraph& graph, Precision precision,
                                               absl::Span<const Coordinate> rows,
                                               absl::Span<const float> features);
 
   // The reference's output.
   const ReferenceResult& result() const { return result_; }
 
-  // On the norm-wise error of the whole network. Second run of the reference: every layer's output
-  // is off by the typical tolerances of its elements (verify/bounds.h), with random signs. What
-  // this does to the network's output is, to first order, sum J(l) e(l) over the layers l, with the
-  // Jacobian J(l) from there on: each error is amplified as the network amplifies it. Tolerances
-  // are twice the errors of an honest kernel or more. In tf32 an output is off by half a unit of
-  // 2^-10 besides, since the next product rounds it. In 16 bits and tf32 the bound is twice the
-  // outcome: a dataflow may store up to four times a layer, and errors of truncation do not cancel.
+  // A bound on the norm-wise error of the whole network. A second run of the reference gives it:
+  // there, every layer's output is off by the typical tolerances of its elements (verify/bounds.h),
+  // with random signs. To first order this changes the network's output by the sum of J(l) e(l)
+  // over the layers l. J(l) is the Jacobian of the layers behind l, so that each error is amplified
+  // as the network amplifies it. The tolerances are at least about twice the errors of an honest
+  // kernel. In tf32 an output is off by another half unit of 2^-10, because the next product rounds
+  // it. In tf32, f16 and bf16 the bound is twice the change, because a dataflow may store a layer
+  // up to four times, and because errors of truncation do not cancel.
   double bound() const { return bound_; }
 
-  // Every convolution with neighbours: its map by `mapping` and `output_coords`, pair by pair, and
-  // its output by `dataflow`, element by element. An error names the layer.
+  // Checks every convolution with neighbours: its map by `mapping` and `output_coords`, pair by
+  // pair, and its output by `dataflow`, element by element. An error names the layer. Synchronises
+  // the stream.
   absl::Status CheckConvolutions(const Mapping& mapping, const OutputCoords& output_coords,
                                  const Dataflow& dataflow, const ExecutionContext& context) const;
 
-  // Every layer that the backend computes itself: linear, 1x1x1 convolution, sum, concatenation.
+  // Checks every layer that the backend computes itself: linear, 1x1x1 convolution, sum and
+  // concatenation. An error names the layer. Synchronises the stream.
   absl::Status CheckOperators(const ExecutionContext& context) const;
 
  private:
@@ -65,7 +69,8 @@ class NetworkLayers {
     std::vector<float> a, b;
   };
 
-  NetworkLayers(const NetworkGraph& graph, DType dtype) : graph_(&graph), dtype_(dtype) {}
+  NetworkLayers(const NetworkGraph& graph, Precision precision)
+      : graph_(&graph), precision_(precision) {}
 
   void Remember(const ReferenceLayer& layer, const std::vector<double>& output);
   void RememberProduct(const ReferenceLayer& layer);
@@ -75,7 +80,7 @@ class NetworkLayers {
   std::vector<float> Rounded(absl::Span<const double> values) const;
 
   const NetworkGraph* graph_;
-  DType dtype_;
+  Precision precision_;
   ReferenceResult result_;
   double bound_ = 0;
   std::vector<std::unique_ptr<const Problem>> problems_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "verify/bounds.h"
+
 namespace voxconv::verify {
 namespace {
 
@@ -16,7 +18,6 @@ std::vector<double> Changed(const std::vector<float>& values, const Change& chan
 }
 
 double Absolute(double value) { return std::abs(value); }
-double Square(double value) { return value * value; }
 
 double ValueOr(const std::vector<float>& values, size_t i, double otherwise) {
   return values.empty() ? otherwise : values[i];
@@ -24,15 +25,16 @@ double ValueOr(const std::vector<float>& values, size_t i, double otherwise) {
 
 }  // namespace
 
-Execution ExecutionOf(const Dataflow& dataflow, BackendKind backend) {
-  return {.rounds_partial_sums = dataflow.RoundsPartialSums(backend),
-          .stores_before_epilogue = !dataflow.FusesEpilogue(backend)};
+Execution ExecutionOf(const Dataflow& dataflow, const ConvShape& shape) {
+  const Capability capability = dataflow.CapabilityOf(Pass::kForward, shape);
+  return {.rounds_partial_sums = capability.rounds_partial_sums,
+          .stores_before_epilogue = !capability.fuses_epilogue};
 }
 
-Operands RoundedOperands(const reference::ConvShape& shape, DType dtype,
+Operands RoundedOperands(const reference::ConvShape& shape, Precision precision,
                          std::vector<float> features, std::vector<float> weights) {
-  return {shape, dtype, RoundedTo(dtype, std::move(features)),
-          RoundedTo(dtype, std::move(weights))};
+  return {shape, precision, RoundedTo(precision, std::move(features)),
+          RoundedTo(precision, std::move(weights))};
 }
 
 ExactConvolution::ExactConvolution(const reference::KernelMap& map, Operands operands)
@@ -82,10 +84,10 @@ void ExactConvolution::Finish(const Execution& execution, const HostEpilogue& ep
     const double scale = ValueOr(epilogue.scale, c, 1), shift = ValueOr(epilogue.shift, c, 0),
                  residual = ValueOr(epilogue.residual, i, 0), affine = value * scale + shift;
     if (execution.stores_before_epilogue) {
-      tolerance = StoredTolerance(operands_.dtype, value, tolerance);
+      tolerance = StoredTolerance(operands_.precision, value, tolerance);
       tolerance = AffineTolerance(value, scale, shift, 0, tolerance);
       if (!epilogue.residual.empty()) {
-        tolerance = StoredTolerance(operands_.dtype, affine, tolerance);
+        tolerance = StoredTolerance(operands_.precision, affine, tolerance);
         tolerance = AffineTolerance(affine, 1, 0, residual, tolerance);
       }
     } else {
@@ -98,11 +100,12 @@ void ExactConvolution::Finish(const Execution& execution, const HostEpilogue& ep
     if (value < -tolerance.element) tolerance = {};
     value = std::max(value, 0.0);
   }
-  tolerance = StoredTolerance(operands_.dtype, value, tolerance);
+  tolerance = StoredTolerance(operands_.precision, value, tolerance);
 }
 
 Expected ExactConvolution::Expect(const Execution& execution, const HostEpilogue& epilogue) const {
-  const bool rounds_partials = execution.rounds_partial_sums && StorageUnit(operands_.dtype) > 0;
+  const bool rounds_partials =
+      execution.rounds_partial_sums && StorageUnit(operands_.precision) > 0;
   Partials partials;
   if (rounds_partials) {
     partials = SumPartials();
@@ -115,7 +118,7 @@ Expected ExactConvolution::Expect(const Execution& execution, const HostEpilogue
                        spreads_[i],         partials.magnitudes[i],
                        partials.spreads[i], pairs_[i / operands_.shape.c_out]};
     expected.tolerances[i] =
-        SumTolerance(operands_.dtype, sum, operands_.shape.c_in, rounds_partials);
+        SumTolerance(operands_.precision, sum, operands_.shape.c_in, rounds_partials);
     Finish(execution, epilogue, i, expected);
   }
   return expected;

@@ -1,4 +1,4 @@
-// What a convolution must give, computed in fp64 on operands that are rounded before.
+// The exact output of a convolution. Operands are rounded first, and the sums are fp64.
 #ifndef VOXCONV_VERIFY_ORACLE_H_
 #define VOXCONV_VERIFY_ORACLE_H_
 
@@ -13,44 +13,45 @@
 
 namespace voxconv::verify {
 
-// y = max(y * scale + shift + residual, 0), as core/dataflow.h has it. Empty vectors are left out.
+// The epilogue of core/dataflow.h with vectors on the host. An empty vector leaves its step out.
 struct HostEpilogue {
   std::vector<float> scale, shift;  // [C_out], f32
-  std::vector<float> residual;      // [N_out, C_out], as the dtype holds it
+  std::vector<float> residual;      // [N_out, C_out], representable in the output's dtype
   bool relu = false;
 
   bool affine() const { return !scale.empty() || !shift.empty() || !residual.empty(); }
 };
 
-// How a dataflow gets to its output, where the bound depends on it.
+// The steps of a dataflow that its bound depends on.
 struct Execution {
-  // It stores x[p] * weights[k] of every pair in the dtype of the features.
+  // Capability::rounds_partial_sums.
   bool rounds_partial_sums = false;
-  // The sum is stored in the dtype of the features before the epilogue, which stores once more.
+  // The sum is stored as the features are, and the epilogue stores once more.
   bool stores_before_epilogue = false;
 };
-Execution ExecutionOf(const Dataflow& dataflow, BackendKind backend);
+// The steps of `dataflow` in the forward pass for `shape`.
+Execution ExecutionOf(const Dataflow& dataflow, const ConvShape& shape);
 
-// Host operands of one convolution, representable in `dtype`.
+// Host operands of one convolution, representable in `precision`.
 struct Operands {
   reference::ConvShape shape;
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   std::vector<float> features, weights;  // [N_in, C_in], [K * C_in, C_out]
 };
-// Rounds both to `dtype`.
-Operands RoundedOperands(const reference::ConvShape& shape, DType dtype,
+// Rounds both to `precision`.
+Operands RoundedOperands(const reference::ConvShape& shape, Precision precision,
                          std::vector<float> features, std::vector<float> weights);
 
-// One convolution in fp64, with what its bounds are made of. O(pairs * C_in * C_out) three times
-// over.
+// One convolution in fp64, and the numbers that its bounds depend on. The constructor takes three
+// times O(pairs * C_in * C_out).
 class ExactConvolution {
  public:
-  // `map` must outlive what is made.
+  // `map` must outlive this object.
   ExactConvolution(const reference::KernelMap& map, Operands operands);
 
-  // What kernels must be given.
+  // The operands that kernels must be given.
   const Operands& operands() const { return operands_; }
-  // Before any epilogue.
+  // The output before any epilogue, [N_out, C_out].
   const std::vector<double>& values() const { return values_; }
 
   // The output and its tolerances.

@@ -1,4 +1,4 @@
-// The coordinates and geometries that the verify matrix is spanned by, with the oracle's answer.
+// The coordinates and geometries of the verify matrix, with the oracle's answers.
 #ifndef VOXCONV_VERIFY_PROBLEM_H_
 #define VOXCONV_VERIFY_PROBLEM_H_
 
@@ -20,9 +20,10 @@ namespace voxconv::verify {
 struct Scene {
   std::string name;
   std::vector<Coordinate> rows;
-  // Rows near the end of the coordinate range: only kinds whose outputs stay inside apply.
+  // Rows are near the end of the coordinate range. The scene then applies only to kinds of layers
+  // whose outputs stay in the range.
   bool at_range_edge = false;
-  // Bounds too large for an array over all cells: running out of memory is an answer here.
+  // The bounds are too large for an array over all cells. kResourceExhausted is an allowed answer.
   bool huge_bounds = false;
 };
 const std::vector<Scene>& Scenes();
@@ -34,11 +35,12 @@ struct NamedGeometry {
 const std::vector<NamedGeometry>& Geometries();
 // One of them (checked).
 const NamedGeometry& GeometryNamed(absl::string_view name);
-// One geometry of each kind and output rule: what the dataflows are multiplied with.
+// Names of one geometry of each kind and output rule. The cases of dataflows use these.
 std::vector<std::string> GeometryOfEachKind();
 
-// One scene under one geometry: what goes in and, by the reference, what must come out. For
-// inverse the scene is the output; for transposed its rows are scaled by the stride.
+// One scene under one geometry: the inputs, and the outputs and the map by the reference. The scene
+// is the input, except for inverse layers, where it is the output. For transposed layers its rows
+// are multiplied by the stride.
 struct Problem {
   std::string id;  // "<geometry>/<scene>"
   ConvGeometry geometry;
@@ -52,19 +54,20 @@ struct Problem {
                                                const ExecutionContext& context) const;
 };
 
-// A layer that is named from its fine side at tensor stride 1, with its inputs' tensor stride.
+// `geometry` describes a layer from its fine side at tensor stride 1. Returns it with the tensor
+// stride of its inputs.
 GeometryParams PlacedGeometry(GeometryParams geometry);
 
-// nullptr where the scene does not apply to the geometry.
+// Null if the scene does not apply to the geometry.
 std::unique_ptr<Problem> MakeProblem(const NamedGeometry& geometry, const Scene& scene);
 
 std::vector<reference::Coord> ToReference(const std::vector<Coordinate>& rows);
 std::vector<Coordinate> FromReference(absl::Span<const reference::Coord> rows);
 
-// At most `limit` of the rows, those nearest to the middle one: their numbers, ascending.
+// The indices, ascending, of at most `limit` rows: those nearest to the middle row.
 std::vector<int64_t> CropRows(absl::Span<const Coordinate> rows, int64_t limit);
 
-// Problems by id, made on first use.
+// Makes each problem on first use and owns it. Not thread-safe.
 class ProblemCache {
  public:
   // May be null (see MakeProblem).

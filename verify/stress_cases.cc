@@ -37,7 +37,7 @@ class Load {
   std::thread thread_;
 };
 
-Outcome RunMany(const Environment& environment, const Dataflow& dataflow, const ConvShape& shape,
+Outcome RunMany(const Environment& environment, const Dataflow& dataflow, const CaseShape& shape,
                 const Problem& problem) {
   // Values whose sums depend on their order.
   ConvData data{.c_in = shape.c_in, .c_out = shape.c_out};
@@ -54,7 +54,7 @@ Outcome RunMany(const Environment& environment, const Dataflow& dataflow, const 
     if (!spacer.ok()) return Outcome::From(spacer.status());
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
-    const auto output = Convolve(dataflow, *map, data, shape.dtype, context);
+    const auto output = Convolve(dataflow, *map, data, shape.precision, context);
     if (!output.ok()) return Outcome::From(output.status());
     if (first.empty()) first = *output;
     if (output->size() != first.size() ||
@@ -70,18 +70,24 @@ Outcome RunMany(const Environment& environment, const Dataflow& dataflow, const 
 
 void AddStressCases(Environment& environment, std::vector<Case>& cases) {
   const Problem* problem = environment.problems.Get(GeometryNamed("submanifold_k3"), Scenes()[1]);
-  for (const std::string& spec : environment.registry->dataflows().Variants()) {
-    ForEachClaimedDType(environment, spec, 16, 16, [&](DType dtype) {
-      const ConvShape shape{16, 16, dtype};
+  for (const std::string& spec :
+       environment.registry->dataflows().Variants(environment.backend->kind())) {
+    ForEachClaimedPrecision(environment, spec, 16, 16, [&](Precision precision) {
+      const CaseShape shape{16, 16, precision};
       cases.push_back(
           {absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/", problem->id, "/many"),
            [&environment, spec, shape, problem] {
-             return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
-               if (!dataflow.deterministic(environment.backend->kind())) {
-                 return Outcome::Skipped("does not claim to be deterministic");
-               }
-               return RunMany(environment, dataflow, shape, *problem);
-             });
+             return WithDataflow(
+                 environment, spec, shape, problem->geometry, [&](const Dataflow& dataflow) {
+                   if (!dataflow
+                            .CapabilityOf(Pass::kForward,
+                                          ShapeOfLayer(problem->geometry, shape.c_in, shape.c_out,
+                                                       shape.precision))
+                            .deterministic) {
+                     return Outcome::Skipped("does not claim to be deterministic");
+                   }
+                   return RunMany(environment, dataflow, shape, *problem);
+                 });
            }});
     });
   }

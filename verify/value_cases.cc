@@ -24,15 +24,15 @@ struct Scaled {
 
 // The class's smallest magnitude is the dtype's smallest one, or its largest sums, up to 2^8 times
 // that, come near the end of the range. tf32 is stored as f32, with 10 bits of mantissa.
-std::vector<Scaled> ScaledClasses(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
+std::vector<Scaled> ScaledClasses(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
       return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -149}};
-    case DType::kTf32:
+    case Precision::kTf32:
       return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -136}};
-    case DType::kF16:
+    case Precision::kF16:
       return {{"large", 7}, {"tiny", -14}, {"denormal", -24}};
-    case DType::kBF16:
+    case Precision::kBF16:
       return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -133}};
   }
   return {};
@@ -66,7 +66,7 @@ ConvData WithNonFinite(const Problem& problem, ConvData data, float value) {
 }
 
 ConvData DataOf(const std::string& value_class, int exponent, const Problem& problem,
-                const ConvShape& shape) {
+                const CaseShape& shape) {
   ConvData data = WholeNumbers(problem, shape.c_in, shape.c_out);
   if (value_class == "signed_zero") return WithSignedZeros(problem, std::move(data));
   if (value_class == "nan") {
@@ -88,16 +88,17 @@ std::vector<float> WithFlushed(std::vector<float> expected, const std::vector<fl
 }
 
 Outcome RunValueCase(const Environment& environment, const std::string& spec,
-                     const ConvShape& shape, const Scaled& values, const Problem& problem) {
-  return WithDataflow(environment, spec, shape, [&](const Dataflow& dataflow) {
+                     const CaseShape& shape, const Scaled& values, const Problem& problem) {
+  return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
     const ConvData data = DataOf(values.name, values.exponent, problem, shape);
-    const auto output = Convolve(dataflow, *map, data, shape.dtype, context);
+    const auto output = Convolve(dataflow, *map, data, shape.precision, context);
     if (!output.ok()) return Outcome::From(output.status());
-    const BackendKind kind = environment.backend->kind();
-    const bool may_flush = kind == BackendKind::kCuda && !dataflow.deterministic(kind);
+    const Capability capability = dataflow.CapabilityOf(
+        Pass::kForward, ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, shape.precision));
+    const bool may_flush = context.backend->asynchronous() && !capability.deterministic;
     return Outcome::From(CompareExactly(
         *output, may_flush ? WithFlushed(data.output, *output) : data.output, data.c_out));
   });
@@ -108,10 +109,11 @@ Outcome RunValueCase(const Environment& environment, const std::string& spec,
 void AddValueCases(Environment& environment, std::vector<Case>& cases) {
   for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec : environment.registry->dataflows().Variants()) {
-      ForEachClaimedDType(environment, spec, 16, 24, [&](DType dtype) {
-        const ConvShape shape{16, 24, dtype};
-        std::vector<Scaled> classes = ScaledClasses(dtype);
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
+        const CaseShape shape{16, 24, precision};
+        std::vector<Scaled> classes = ScaledClasses(precision);
         for (const char* name : {"signed_zero", "nan", "inf"}) classes.push_back({name, 0});
         for (const Scaled& values : classes) {
           cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/",

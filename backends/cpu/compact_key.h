@@ -10,13 +10,13 @@
 
 namespace voxconv {
 
-// Within one box, coordinates relative to its lower corner need only as many bits an axis as the
-// box is wide: about 30 for a LiDAR frame, so that a radix sort takes 3 passes and not 5 or 6.
-// Compact keys ascend as packed keys do.
+// Keys of the voxels in one box. They hold coordinates relative to the lower corner, in as many
+// bits as the box needs: about 30 for a LiDAR frame. A radix sort then takes 3 passes instead of 5
+// or 6. Compact keys have the same order as packed keys (core/coordinate_key.h).
 class CompactKeyFormat {
  public:
-  // For rows within `bounds` and batches below `num_batches`, all of which are bounds.lo modulo
-  // `tensor_stride`.
+  // For rows within `bounds` with batches below `num_batches`. On each axis all rows must be equal
+  // to bounds.lo modulo `tensor_stride`.
   CompactKeyFormat(const Box& bounds, const Int3& tensor_stride, int32_t num_batches)
       : lo_(bounds.lo) {
     int total = 0;
@@ -42,7 +42,7 @@ class CompactKeyFormat {
     return {static_cast<int32_t>(key >> batch_shift_), Axis(0, key), Axis(1, key), Axis(2, key)};
   }
 
-  // Pack is the union of these.
+  // The fields of a key. Pack joins them.
   uint64_t BatchTerm(int32_t batch) const { return static_cast<uint64_t>(batch) << batch_shift_; }
   uint64_t AxisTerm(int axis, int32_t value) const {
     return static_cast<uint64_t>(static_cast<uint32_t>(value - lo_[axis]) >> drop_[axis])

@@ -10,6 +10,7 @@
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu_map_ops.h"
 #include "backends/cpu/cpu_tensor_ops.h"
 #include "tbb/info.h"
 
@@ -144,6 +145,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
       arena_(threads_),
       pool_(std::make_unique<Pool>(options.memory_limit)),
       stream_(std::make_unique<CpuStream>()),
+      map_ops_(MakeCpuMapOps()),
       tensor_ops_(MakeCpuTensorOps()) {}
 
 CpuBackend::~CpuBackend() = default;
@@ -181,12 +183,13 @@ int64_t CpuBackend::BeginStage(Stage, Stream&) {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-void CpuBackend::EndStage(int64_t token, Stage stage, Stream&, Profile* profile) {
+void CpuBackend::EndStage(int64_t token, Stage stage, bool resumes, Stream&, Profile* profile) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const std::chrono::steady_clock::duration begin(token);
-  profile->AddTime(stage, std::chrono::duration<double, std::milli>(now - begin).count());
+  profile->AddTime(stage, std::chrono::duration<double, std::milli>(now - begin).count(), resumes);
 }
 
+MapOps& CpuBackend::map_ops() { return *map_ops_; }
 TensorOps& CpuBackend::tensor_ops() { return *tensor_ops_; }
 
 int64_t CpuBackend::BytesInUse() const { return pool_->in_use(); }
@@ -194,8 +197,9 @@ int64_t CpuBackend::PeakBytes() const { return pool_->peak(); }
 void CpuBackend::ResetPeak() { pool_->ResetPeak(); }
 
 CpuBackend& AsCpu(const ExecutionContext& context) {
-  VOXCONV_CHECK(context.backend->kind() == BackendKind::kCpu);
-  return static_cast<CpuBackend&>(*context.backend);
+  auto* backend = dynamic_cast<CpuBackend*>(context.backend);
+  VOXCONV_CHECK(backend != nullptr);
+  return *backend;
 }
 
 }  // namespace voxconv

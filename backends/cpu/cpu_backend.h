@@ -14,21 +14,24 @@
 namespace voxconv {
 
 struct CpuOptions {
-  int threads = 0;           // 0: all cores the process may use
-  int64_t memory_limit = 0;  // bytes this backend may hold at once; 0: no limit
+  int threads = 0;           // 0: all cores that the process may use
+  int64_t memory_limit = 0;  // the most bytes that live buffers may have at once; 0: no limit
 };
 
-// Work is done when a call returns, so streams are trivial. Thread-safe but for the stage clock,
-// which belongs to the thread that drives a run.
-class CpuBackend final : public Backend {
+// The backend in host memory. Work is done when the call that queues it returns. Freed memory is
+// kept for reuse until the backend is destroyed. Allocate may be called from any thread. Stages
+// belong to the thread that drives a run. A backend of another kind may derive from this class;
+// plugins that are written for the CPU then run on it too (PluginFamily::Share).
+class CpuBackend : public Backend {
  public:
-  // Refuses negative options and more than 1024 threads.
+  // kInvalidArgument for negative options and for more than 1024 threads.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options);
   ~CpuBackend() override;
 
   BackendKind kind() const override { return BackendKind::kCpu; }
   std::string DeviceName() const override;
-  MemorySpace memory_space() const override { return MemorySpace::kHost; }
+  Device device() const override { return {MemorySpace::kHost, 0}; }
+  bool asynchronous() const override { return false; }
   Stream& main_stream() override;
 
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
@@ -37,38 +40,35 @@ class CpuBackend final : public Backend {
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
 
   int64_t BeginStage(Stage stage, Stream& stream) override;
-  void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) override;
+  void EndStage(int64_t token, Stage stage, bool resumes, Stream& stream,
+                Profile* profile) override;
   absl::Status FlushStages() override { return absl::OkStatus(); }
 
-  absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map, const LayoutRequest& request,
-                                             const ExecutionContext& context) override;
-  absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
-                                               const ExecutionContext& context) override;
-  absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
-                                                  const ExecutionContext& context) override;
-  absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
-                                                  const ExecutionContext& context) override;
+  MapOps& map_ops() override;
   TensorOps& tensor_ops() override;
 
   int threads() const { return threads_; }
   tbb::task_arena& arena() { return arena_; }
-  // Bytes held by live buffers: now, and at most since the last ResetPeak.
+  // Bytes of live buffers: now, and the most since the last ResetPeak.
   int64_t BytesInUse() const;
   int64_t PeakBytes() const;
   void ResetPeak();
 
+ protected:
+  explicit CpuBackend(const CpuOptions& options);
+
  private:
   class Pool;
-  explicit CpuBackend(const CpuOptions& options);
 
   int threads_;
   tbb::task_arena arena_;
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<MapOps> map_ops_;
   std::unique_ptr<TensorOps> tensor_ops_;
 };
 
-// The backend of a context that runs on the CPU (checked).
+// The backend of a context that runs on the CPU, or on a backend that derives from it (checked).
 CpuBackend& AsCpu(const ExecutionContext& context);
 
 }  // namespace voxconv

@@ -13,7 +13,7 @@ namespace {
 // offset's pairs ascend by output row, so its part of the range is found by binary search.
 template <typename Visit>
 void VisitPairs(const KernelMap& map, int64_t begin, int64_t end, const Visit& visit) {
-  const PairList& pairs = map.As<PairList>();
+  const PairList& pairs = map.pairs();
   const int32_t* in = pairs.in.data();
   const int32_t* out = pairs.out.data();
   for (int k = 0; k < map.num_offsets(); ++k) {
@@ -23,7 +23,7 @@ void VisitPairs(const KernelMap& map, int64_t begin, int64_t end, const Visit& v
   }
 }
 
-void MaxPool(const KernelMap& map, const TensorView& x, const TensorView& y, int32_t* switches,
+void MaxPool(const KernelMap& map, const ConstTensorView& x, const TensorView& y, int32_t* switches,
              const ExecutionContext& context) {
   const int64_t channels = x.channels;
   ParallelRanges(context, y.rows, RowsPerTask(channels), [&](int64_t begin, int64_t end) {
@@ -47,7 +47,7 @@ void MaxPool(const KernelMap& map, const TensorView& x, const TensorView& y, int
   });
 }
 
-void SumPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
+void SumPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x, const TensorView& y,
              const ExecutionContext& context) {
   const int64_t channels = x.channels;
   ParallelRanges(context, y.rows, RowsPerTask(channels), [&](int64_t begin, int64_t end) {
@@ -76,7 +76,7 @@ void SumPool(const KernelMap& map, PoolMode mode, const TensorView& x, const Ten
 template <typename Visit>
 void VisitOffsets(const KernelMap& map, int64_t channels, const ExecutionContext& context,
                   const Visit& visit) {
-  const PairList& pairs = map.As<PairList>();
+  const PairList& pairs = map.pairs();
   for (int k = 0; k < map.num_offsets(); ++k) {
     const int64_t base = map.offset_ptr()[k];
     ParallelRanges(context, map.num_pairs(k), RowsPerTask(channels),
@@ -88,7 +88,7 @@ void VisitOffsets(const KernelMap& map, int64_t channels, const ExecutionContext
   }
 }
 
-void MaxUnpool(const KernelMap& map, const TensorView& x, const int32_t* switches,
+void MaxUnpool(const KernelMap& map, const ConstTensorView& x, const int32_t* switches,
                const TensorView& y, const ExecutionContext& context) {
   const int64_t channels = x.channels;
   VisitOffsets(map, channels, context, [&](int32_t p, int32_t q) {
@@ -99,7 +99,7 @@ void MaxUnpool(const KernelMap& map, const TensorView& x, const int32_t* switche
   });
 }
 
-absl::Status SumUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+absl::Status SumUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                        const TensorView& y, const ExecutionContext& context) {
   const int64_t channels = x.channels;
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> present, AllocateArray<int32_t>(x.rows, context));
@@ -122,9 +122,9 @@ absl::Status SumUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
 
 }  // namespace
 
-absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                     int32_t* switches, const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, BackendKind::kCpu));
+absl::Status CpuPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                     const TensorView& y, int32_t* switches, const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, *context.backend));
   if (mode == PoolMode::kMax) {
     MaxPool(map, x, y, switches, context);
   } else {
@@ -133,19 +133,19 @@ absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, c
   return absl::OkStatus();
 }
 
-absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                        const int32_t* switches, const TensorView& y,
                        const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, BackendKind::kCpu));
+  VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, *context.backend));
   VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(y.data, 0, y.bytes(), *context.stream));
   if (mode != PoolMode::kMax) return SumUnpool(map, mode, x, y, context);
   MaxUnpool(map, x, switches, y, context);
   return absl::OkStatus();
 }
 
-absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                            const TensorView& y, const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, BackendKind::kCpu));
+  VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, *context.backend));
   std::vector<int64_t> count(y.rows, 0);
   for (const Coordinate& row : rows.host()) {
     VOXCONV_RETURN_IF_ERROR(CheckSample(row.b, y.rows));

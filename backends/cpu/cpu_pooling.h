@@ -10,13 +10,14 @@
 
 namespace voxconv {
 
-// See TensorOps; all tensors are f32 host memory (refused otherwise).
-absl::Status CpuPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                     int32_t* switches, const ExecutionContext& context);
-absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+// See TensorOps. All tensors are f32 in host memory; others are refused. The work is done when the
+// call returns.
+absl::Status CpuPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                     const TensorView& y, int32_t* switches, const ExecutionContext& context);
+absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                        const int32_t* switches, const TensorView& y,
                        const ExecutionContext& context);
-absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                            const TensorView& y, const ExecutionContext& context);
 
 }  // namespace voxconv

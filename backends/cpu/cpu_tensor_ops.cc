@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu_pooling.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/sgemm.h"
+#include "backends/cpu/weight_gradient.h"
 #include "core/tensor_checks.h"
 
 namespace voxconv {
@@ -15,7 +16,7 @@ constexpr int64_t kMatmulRowsPerTask = 1024;
 
 // y[i] = f(x[i], channel) over all rows, in parallel.
 template <typename F>
-void ForEachElement(const TensorView& x, const TensorView& y, const ExecutionContext& context,
+void ForEachElement(const ConstTensorView& x, const TensorView& y, const ExecutionContext& context,
                     const F& f) {
   const int64_t channels = x.channels;
   ParallelRanges(context, x.rows, RowsPerTask(channels), [&](int64_t begin, int64_t end) {
@@ -40,9 +41,10 @@ void WithActivation(bool relu, const Run& run) {
 
 class CpuTensorOps final : public TensorOps {
  public:
-  absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
-                          const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, BackendKind::kCpu));
+  absl::Status ScaleShift(const ConstTensorView& x, const float* scale, const float* shift,
+                          bool relu, const TensorView& y,
+                          const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, *context.backend));
     WithActivation(relu, [&](const auto& activate) {
       if (scale != nullptr && shift != nullptr) {
         ForEachElement(x, y, context,
@@ -58,16 +60,16 @@ class CpuTensorOps final : public TensorOps {
     return absl::OkStatus();
   }
 
-  absl::Status Convert(const TensorView& x, const TensorView& y,
+  absl::Status Convert(const ConstTensorView& x, const TensorView& y,
                        const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, BackendKind::kCpu));
+    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, *context.backend));
     ForEachElement(x, y, context, [](float v, int64_t) { return v; });
     return absl::OkStatus();
   }
 
-  absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
-                   const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, BackendKind::kCpu));
+  absl::Status Add(const ConstTensorView& a, const ConstTensorView& b, bool relu,
+                   const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, *context.backend));
     WithActivation(relu, [&](const auto& activate) {
       const float *from_a = a.f32(), *from_b = b.f32();
       float* to = y.f32();
@@ -79,9 +81,9 @@ class CpuTensorOps final : public TensorOps {
     return absl::OkStatus();
   }
 
-  absl::Status Concat(const TensorView& a, const TensorView& b, const TensorView& y,
+  absl::Status Concat(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
                       const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, BackendKind::kCpu));
+    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, *context.backend));
     ParallelRanges(context, y.rows, RowsPerTask(y.channels), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         float* to = y.f32() + row * y.channels;
@@ -92,9 +94,10 @@ class CpuTensorOps final : public TensorOps {
     return absl::OkStatus();
   }
 
-  absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
-                      const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, y, BackendKind::kCpu));
+  absl::Status Linear(const ConstTensorView& x, const ConstTensorView& weights, const float* bias,
+                      Precision precision, const TensorView& y,
+                      const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, precision, y, *context.backend));
     if (bias == nullptr) {
       Sgemm(context, x.rows, y.channels, x.channels, x.f32(), weights.f32(), 0.0f, y.f32());
       return absl::OkStatus();
@@ -110,16 +113,40 @@ class CpuTensorOps final : public TensorOps {
     return absl::OkStatus();
   }
 
-  absl::Status Pool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                    int32_t* switches, const ExecutionContext& context) override {
+  absl::Status TransposeWeights(const ConstTensorView& weights, int num_offsets, bool reversed,
+                                const TensorView& transposed,
+                                const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(
+        CheckTransposeWeights(weights, num_offsets, transposed, *context.backend));
+    const int64_t c_in = transposed.channels, c_out = weights.channels;
+    ParallelRanges(context, num_offsets, 1, [&](int64_t k, int64_t) {
+      const float* from = weights.f32() + k * c_in * c_out;
+      float* to = transposed.f32() + (reversed ? num_offsets - 1 - k : k) * c_in * c_out;
+      for (int64_t ci = 0; ci < c_in; ++ci) {
+        for (int64_t co = 0; co < c_out; ++co) to[co * c_in + ci] = from[ci * c_out + co];
+      }
+    });
+    return absl::OkStatus();
+  }
+  absl::Status WeightGradient(const KernelMap& map, const ConstTensorView& x,
+                              const ConstTensorView& dy, Precision precision,
+                              const TensorView& gradient,
+                              const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckWeightGradient(map, x, dy, precision, gradient, *context.backend));
+    return CpuWeightGradient(map, x, dy, gradient, context);
+  }
+
+  absl::Status Pool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                    const TensorView& y, int32_t* switches,
+                    const ExecutionContext& context) override {
     return CpuPool(map, mode, x, y, switches, context);
   }
-  absl::Status Unpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+  absl::Status Unpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                       const int32_t* switches, const TensorView& y,
                       const ExecutionContext& context) override {
     return CpuUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                           const TensorView& y, const ExecutionContext& context) override {
     return CpuGlobalPool(rows, mode, x, y, context);
   }

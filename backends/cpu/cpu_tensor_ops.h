@@ -7,7 +7,8 @@
 
 namespace voxconv {
 
-// core/tensor_ops.h on the CPU backend's threads. Deterministic for any thread count.
+// See core/tensor_ops.h. Stateless. The contexts that it is called with must be of a CpuBackend.
+// Runs on the backend's threads. Results do not depend on the number of threads.
 std::unique_ptr<TensorOps> MakeCpuTensorOps();
 
 }  // namespace voxconv

@@ -14,8 +14,8 @@
 
 namespace voxconv {
 
-// Operands of any number of products; all host memory, row-major f32, not owned. The best
-// instruction set of the machine is chosen at run time.
+// The operands that several products share. Row-major f32 in host memory, not owned. The program
+// chooses the best instruction set of the machine at run time.
 struct IndirectGemmOperands {
   const float* input = nullptr;     // [*, c_in]
   const float* zero_row = nullptr;  // c_in zeros: the row of index -1
@@ -30,33 +30,36 @@ struct IndirectGemmOperands {
 // The rows of one product.
 struct IndirectGemmRows {
   int64_t count = 0;
-  const int32_t* in = nullptr;  // in[s * in_stride + i]: input row of step s and row i, -1 = zeros
+  const int32_t* in = nullptr;  // in[s * in_stride + i]: input row of step s and row i; -1: zeros
   int64_t in_stride = 0;
-  const int32_t* out = nullptr;  // [count]: output rows; equal ones only where all inputs are -1
+  const int32_t* out = nullptr;  // [count]: output rows; may repeat only if all their inputs are -1
 };
 
 enum class IndirectGemmMode { kOverwrite, kAccumulate };
 
-// output[out[i]] = (+=) the sum over steps s of input[in[s, i]] * W[steps[s]], where W[k] is the
-// k-th packed matrix. Every element is one chain of multiply-adds over (step, input channel) in
-// ascending order, whatever the number of rows: a row's result does not depend on which rows are
-// computed with it. Runs on the calling thread. O(count * steps * c_in * c_out).
+// Computes, for each i, the sum over steps s of input[in[s, i]] * W[steps[s]], where W[k] is the
+// k-th packed matrix. kOverwrite stores the sum in output[out[i]]; kAccumulate adds it. Each
+// element is one chain of multiply-adds over (step, input channel) in ascending order. Hence the
+// result of a row does not depend on the rows that are computed with it. Runs on the calling
+// thread. O(count * steps
+// * c_in * c_out).
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
                   const IndirectGemmRows& rows, IndirectGemmMode mode);
 
-// Asks for a row of the input ahead of its use.
+// Prefetches a row of the input, which is read soon.
 inline void PrefetchInputRow(const IndirectGemmOperands& operands, int64_t row) {
   constexpr int64_t kCacheLineFloats = 16;
   const float* at = operands.input + row * operands.c_in;
   for (int64_t c = 0; c < operands.c_in; c += kCacheLineFloats) hwy::Prefetch(at + c);
 }
 
-// Elements of one packed [c_in, c_out] matrix: c_out is padded to whole vectors.
+// Elements of one packed matrix [c_in, c_out]. c_out is padded to whole vectors.
 int64_t PackedWeightSize(int64_t c_in, int64_t c_out);
 
-// Rearranges the matrices of `weights` [matrices, c_in, c_out] into panels of the micro-kernel's
-// width, zero padded, one matrix after another. `packed` is aligned to 64 bytes. The format is
-// private to this process. Runs on the context's threads.
+// Rearranges the matrices of `weights`, [matrices, c_in, c_out], into panels of the micro-kernel's
+// width, padded with zeros, one matrix after the other. `packed` has matrices * PackedWeightSize
+// elements, aligned to 64 bytes. The format depends on the machine, so it must not be stored. Runs
+// on the context's threads. O(size of `packed`).
 void PackWeights(const float* weights, int64_t matrices, int64_t c_in, int64_t c_out, float* packed,
                  const ExecutionContext& context);
 

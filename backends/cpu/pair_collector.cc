@@ -39,26 +39,19 @@ struct Blocks {
   std::vector<int64_t> count;  // [offsets * per_offset], offset-major
 };
 
-KernelMap MakeMap(const MapProblem& problem, std::vector<int64_t> offset_ptr, PairList pairs) {
-  KernelMap map(problem.inputs.size(), problem.outputs.size(), std::move(offset_ptr), {},
-                std::move(pairs));
+KernelMap MakeMap(const MapProblem& problem, std::vector<int64_t> offset_ptr, PairBuffers pairs) {
+  KernelMap map(problem.inputs.size(), problem.outputs.size(), std::move(offset_ptr),
+                PairList(std::move(pairs)));
   map.set_identity_offset(problem.geometry.center());
   map.set_symmetric(problem.geometry.symmetric());
   return map;
-}
-
-absl::StatusOr<PairList> AllocatePairs(int64_t size, const ExecutionContext& context) {
-  PairList pairs;
-  VOXCONV_ASSIGN_OR_RETURN(pairs.in, AllocateArray<int32_t>(size, context));
-  VOXCONV_ASSIGN_OR_RETURN(pairs.out, AllocateArray<int32_t>(size, context));
-  return pairs;
 }
 
 // Scratch columns [rows] in the memory of found pairs that are packed already: one for each offset
 // but the centre of a symmetric map, whose half of the offsets left room for twice their number.
 class Columns {
  public:
-  Columns(PairList& found, int64_t probed, int64_t rows)
+  Columns(PairBuffers& found, int64_t probed, int64_t rows)
       : found_(found), probed_(probed), rows_(rows) {}
   int64_t rows() const { return rows_; }
   // Column i of 0 .. 2 probed - 1.
@@ -67,7 +60,7 @@ class Columns {
   }
 
  private:
-  PairList& found_;
+  PairBuffers& found_;
   int64_t probed_, rows_;
 };
 
@@ -102,8 +95,8 @@ std::vector<int64_t> OffsetPtr(const Blocks& blocks, const std::vector<int64_t>&
 // Packs the hits found at blocks.Slot() into `pairs`. With `mirror` those of offset k also become,
 // exchanged, those of K-1-k: right where pairs ascend on both sides.
 void PackBlocks(const Blocks& blocks, const std::vector<int64_t>& start,
-                const std::vector<int64_t>& offset_ptr, bool mirror, const PairList& found,
-                PairList& pairs, const ExecutionContext& context) {
+                const std::vector<int64_t>& offset_ptr, bool mirror, const PairBuffers& found,
+                PairBuffers& pairs, const ExecutionContext& context) {
   const int64_t last = static_cast<int64_t>(offset_ptr.size()) - 2;
   ParallelRanges(context, blocks.size(), 1, [&](int64_t i, int64_t) {
     const int64_t bytes = blocks.count[i] * static_cast<int64_t>(sizeof(int32_t));
@@ -120,7 +113,7 @@ void PackBlocks(const Blocks& blocks, const std::vector<int64_t>& start,
   });
 }
 
-void FillCenter(int64_t to, int64_t rows, PairList& pairs, const ExecutionContext& context) {
+void FillCenter(int64_t to, int64_t rows, PairBuffers& pairs, const ExecutionContext& context) {
   ParallelRanges(context, rows, kRowsPerBlock, [&](int64_t begin, int64_t end) {
     std::iota(pairs.in.data() + to + begin, pairs.in.data() + to + end, begin);
     std::iota(pairs.out.data() + to + begin, pairs.out.data() + to + end, begin);
@@ -129,7 +122,7 @@ void FillCenter(int64_t to, int64_t rows, PairList& pairs, const ExecutionContex
 
 // The offsets above the centre from those below, where inputs do not ascend with outputs.
 void MirrorUnordered(const std::vector<int64_t>& offset_ptr, const Columns& columns,
-                     PairList& pairs, const ExecutionContext& context) {
+                     PairBuffers& pairs, const ExecutionContext& context) {
   const int64_t last = static_cast<int64_t>(offset_ptr.size()) - 2;
   int32_t* in = pairs.in.data();
   int32_t* out = pairs.out.data();
@@ -144,7 +137,7 @@ void MirrorUnordered(const std::vector<int64_t>& offset_ptr, const Columns& colu
 // Replaces positions by the rows at them, and restores the order by output row. Leaves offset
 // `center` alone (-1: none): its pairs are not written yet.
 void NameRows(const PositionRows& rows, const std::vector<int64_t>& offset_ptr, int64_t center,
-              const Columns& columns, PairList& pairs, const ExecutionContext& context) {
+              const Columns& columns, PairBuffers& pairs, const ExecutionContext& context) {
   const auto replace = [&](absl::Span<const int32_t> row_at, int64_t size, int32_t* positions) {
     if (row_at.empty()) return;
     ParallelRanges(context, size, kRowsPerBlock, [&](int64_t begin, int64_t end) {
@@ -197,7 +190,7 @@ absl::StatusOr<KernelMap> CollectPairGroups(const MapProblem& problem, bool symm
   const int64_t num_rows = problem.outputs.size();
   const int num_offsets = problem.geometry.num_offsets();
   const int probed = NumProbedOffsets(problem.geometry, symmetric);
-  VOXCONV_ASSIGN_OR_RETURN(PairList found, AllocatePairs(probed * num_rows, context));
+  VOXCONV_ASSIGN_OR_RETURN(PairBuffers found, PairBuffers::Allocate(probed * num_rows, context));
 
   Blocks blocks(probed, num_rows);
   const int64_t num_tasks = static_cast<int64_t>(groups.size()) * blocks.per_offset;
@@ -218,7 +211,7 @@ absl::StatusOr<KernelMap> CollectPairGroups(const MapProblem& problem, bool symm
 
   const std::vector<int64_t> start = blocks.Starts();
   std::vector<int64_t> offset_ptr = OffsetPtr(blocks, start, num_offsets, probed);
-  VOXCONV_ASSIGN_OR_RETURN(PairList pairs, AllocatePairs(offset_ptr.back(), context));
+  VOXCONV_ASSIGN_OR_RETURN(PairBuffers pairs, PairBuffers::Allocate(offset_ptr.back(), context));
   const bool ascending = problem.inputs.sorted() || !rows.out.empty();
   PackBlocks(blocks, start, offset_ptr, symmetric && ascending, found, pairs, context);
   const Columns columns(found, probed, num_rows);
@@ -250,7 +243,7 @@ absl::StatusOr<KernelMap> CompactColumns(const MapProblem& problem, const Array<
   const std::vector<int64_t> start = blocks.Starts();
   std::vector<int64_t> offset_ptr(num_offsets + 1);
   for (int k = 0; k <= num_offsets; ++k) offset_ptr[k] = start[k * blocks.per_offset];
-  VOXCONV_ASSIGN_OR_RETURN(PairList pairs, AllocatePairs(offset_ptr.back(), context));
+  VOXCONV_ASSIGN_OR_RETURN(PairBuffers pairs, PairBuffers::Allocate(offset_ptr.back(), context));
   each_block([&](int64_t i, const int32_t* column, int64_t begin, int64_t end) {
     int64_t next = start[i];
     for (int64_t row = begin; row < end; ++row) {

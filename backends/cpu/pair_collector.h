@@ -13,34 +13,37 @@
 
 namespace voxconv {
 
-// Finds the pairs of offset k among output rows [begin, end): writes them to in[0..] and out[0..],
-// ascending by output row, and returns their number. There is room for end - begin pairs. Called
-// concurrently.
+// Finds the pairs of offset k among the output rows [begin, end). Writes them to `in` and `out`,
+// ascending by output row, and returns their number. Both have room for end - begin pairs. Called
+// from several threads at once.
 using PairProbe =
     absl::FunctionRef<int64_t(int k, int64_t begin, int64_t end, int32_t* in, int32_t* out)>;
 
-// Runs `probe` for all offsets and output rows in parallel and packs the pairs into the canonical
-// list. With `symmetric` (the geometry must be, checked) only offsets below the centre are probed:
-// the centre is the identity and offset K-1-k the transpose of k (TorchSparse 4.2.1). Records
-// counters.queries, one for each (offset, row) probed, and counters.true_pairs is left to the
-// dataflow. O(K N_out) work beside the probes', 8 bytes x K x N_out of scratch.
+// Runs `probe` for all offsets and output rows on the context's threads, and packs the pairs into
+// the canonical list. With `symmetric`, which the geometry must be (checked), it probes only
+// offsets below the centre: the centre is the identity, and the pairs of offset K-1-k are those of
+// k with inputs and outputs exchanged (TorchSparse 4.2.1). Sets the map's identity_offset and
+// symmetric. Adds one to Counters::queries for each (offset, row) that is probed. O(K * N_out)
+// besides the probes. Takes 8 * K * N_out bytes of temporary memory. kResourceExhausted if the
+// memory does not suffice.
 absl::StatusOr<KernelMap> CollectPairs(const MapProblem& problem, bool symmetric, PairProbe probe,
                                        const ExecutionContext& context);
 
-// Where the pairs of one offset among one range of output rows go: room for as many as the range
-// has rows.
+// Receives the pairs of one offset among one range of output rows. Has room for one pair for each
+// row of the range.
 struct PairSlot {
   int32_t* in = nullptr;
   int32_t* out = nullptr;
   int64_t count = 0;
 };
 
-// As PairProbe, for all offsets of a group in one pass: slots[i] is that of the group's i-th.
+// Does what PairProbe does, for all offsets of a group in one pass. slots[i] receives the pairs of
+// the group's i-th offset.
 using PairGroupProbe =
     absl::FunctionRef<void(int group, int64_t begin, int64_t end, absl::Span<PairSlot> slots)>;
 
-// For probes that walk both sides in another order than that of their rows and name positions in
-// it: the row at every position. Empty: positions are rows. Not owned.
+// For probes that go over rows in another order and name positions in that order: the row at each
+// position. Empty: positions are rows. Not owned.
 struct PositionRows {
   absl::Span<const int32_t> in, out;
 };
@@ -48,17 +51,19 @@ struct PositionRows {
 // How many offsets CollectPairs and CollectPairGroups probe: all, or those below the centre.
 int NumProbedOffsets(const ConvGeometry& geometry, bool symmetric);
 
-// CollectPairs where several offsets are found together. `groups` lists every probed offset
-// (0 .. NumProbedOffsets - 1) once. With `rows`, probes are given and name positions instead of
-// rows, in an order under which a symmetric geometry's pairs ascend on both sides (that of the
-// packed keys); the result is in rows all the same, at O(K N_out) for putting them in order.
+// CollectPairs for probes that find several offsets together. `groups` lists every probed offset
+// (0 .. NumProbedOffsets - 1) once. If `rows` is not empty, probes get and name positions instead
+// of rows. The positions must be in the order of the packed keys, so that the pairs of a symmetric
+// geometry ascend on both sides. The result has rows in any case. Putting them in order is O(K *
+// N_out).
 absl::StatusOr<KernelMap> CollectPairGroups(const MapProblem& problem, bool symmetric,
                                             absl::Span<const std::vector<int>> groups,
                                             PairGroupProbe probe, const PositionRows& rows,
                                             const ExecutionContext& context);
 
-// The canonical list of `columns` [K, N_out] (offset-major): input row or -1. For mappings that
-// find pairs in another order than by output row.
+// Packs `columns` into the canonical list, for mappings that do not find pairs in the order of
+// output rows. columns[k * N_out + q] is the input row of output row q under offset k, or -1. O(K *
+// N_out).
 absl::StatusOr<KernelMap> CompactColumns(const MapProblem& problem, const Array<int32_t>& columns,
                                          const ExecutionContext& context);
 

@@ -10,9 +10,10 @@
 
 namespace voxconv {
 
-// body(begin, end) for the ranges [0, grain), [grain, 2 grain), ... of [0, n). The ranges depend
-// on `grain` alone, never on the number of threads, so that whatever a body computes per range is
-// the same for any thread count. Ranges run in any order, concurrently; bodies must not throw.
+// Calls body(begin, end) for the ranges [0, grain), [grain, 2 * grain), ... of [0, n), on the
+// context's threads, and returns when all calls have returned. The ranges depend on `grain` alone,
+// so that what a body computes for a range does not depend on the number of threads. Calls run in
+// any order, and several at once. `body` must not throw.
 template <typename Body>
 void ParallelRanges(const ExecutionContext& context, int64_t n, int64_t grain, const Body& body) {
   CpuBackend& backend = AsCpu(context);
@@ -25,8 +26,8 @@ void ParallelRanges(const ExecutionContext& context, int64_t n, int64_t grain, c
   backend.arena().execute([&] { tbb::parallel_for(int64_t{0}, ranges, run); });
 }
 
-// Rows of `channels` floats that make one task: small enough for the L2 cache, large enough to
-// amortise its scheduling.
+// How many rows of `channels` floats make one task. Such a task fits the L2 cache, and is large
+// enough to hide the cost of scheduling it.
 inline int64_t RowsPerTask(int64_t channels) {
   constexpr int64_t kFloatsPerTask = 1 << 15;
   return std::max<int64_t>(1, kFloatsPerTask / std::max<int64_t>(1, channels));

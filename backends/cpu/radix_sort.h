@@ -9,12 +9,12 @@
 
 namespace voxconv {
 
-// Sorts `keys` ascending, unsigned. Only bits in which the keys differ cost anything, one pass for
-// each 11 of a contiguous range: compact the keys first (backends/cpu/compact_key.h) where that
-// saves passes; keys in order already cost one read. The result is the same for any number of
-// threads. O(passes * N), scratch of the arrays' own size and a quarter of a byte a key; the
-// arrays' memory may be exchanged for the scratch's. Fails only for lack of memory, and then leaves
-// the arrays as they were.
+// Sorts `keys` ascending, as unsigned numbers, on the context's threads. Takes one pass for each 11
+// bits of the range of bits in which the keys differ, so that compact keys
+// (backends/cpu/compact_key.h) save passes. Keys that are in order already cost one read. The
+// result does not depend on the number of threads. O(passes * N). Takes temporary memory of the
+// size of the arrays and a quarter of a byte for each key. The arrays may have other memory
+// afterwards. kResourceExhausted if the memory does not suffice; the arrays are then as they were.
 absl::Status RadixSort(Array<uint64_t>& keys, const ExecutionContext& context);
 
 // The same, carrying `values` along with their keys; stable. Sizes must agree (checked).

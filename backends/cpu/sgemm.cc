@@ -39,6 +39,19 @@ void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b
   }
 }
 
+void SgemmTransposedSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b,
+                           float beta, float* c) {
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    if (beta == 0) std::fill(c, c + m * n, 0.0f);
+    return;
+  }
+  UseOneBlasThread();
+  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n),
+              static_cast<int>(k), 1.0f, a, static_cast<int>(m), b, static_cast<int>(n), beta, c,
+              static_cast<int>(n));
+}
+
 void Sgemm(const ExecutionContext& context, int64_t m, int64_t n, int64_t k, const float* a,
            const float* b, float beta, float* c) {
   ParallelRanges(context, m, kRowsPerTask, [&](int64_t begin, int64_t end) {

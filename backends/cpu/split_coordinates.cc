@@ -1,10 +1,11 @@
-#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/split_coordinates.h"
+
 #include "backends/cpu/parallel.h"
 
 namespace voxconv {
 
-absl::StatusOr<Array<int32_t>> CpuBackend::SplitCoordinates(const Array<Coordinate>& rows,
-                                                            const ExecutionContext& context) {
+absl::StatusOr<Array<int32_t>> SplitCoordinatesCpu(const Array<Coordinate>& rows,
+                                                   const ExecutionContext& context) {
   constexpr int64_t kRowsPerTask = 65536;
   const int64_t size = rows.size();
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> planes, AllocateArray<int32_t>(4 * size, context));

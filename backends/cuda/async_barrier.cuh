@@ -1,5 +1,6 @@
 // Barriers in shared memory that count threads, copies and bytes (mbarrier), and copies of whole
-// tiles by the tensor memory accelerator (TMA); one PTX instruction each, compute capability 9.0.
+// tiles by the tensor memory accelerator (TMA). Each function is one PTX instruction. They need
+// compute capability 9.0.
 #ifndef VOXCONV_BACKENDS_CUDA_ASYNC_BARRIER_CUH_
 #define VOXCONV_BACKENDS_CUDA_ASYNC_BARRIER_CUH_
 
@@ -9,8 +10,9 @@
 
 namespace voxconv {
 
-// A phase ends after `arrivals` arrivals and all bytes announced; the first phase has parity 0.
-// Every thread sees the initial state after FenceBarriers and a barrier of the block.
+// Initialises a barrier. A phase ends after `arrivals` arrivals and all announced bytes. The first
+// phase has parity 0. All threads see the initial state after FenceBarriers and a barrier of the
+// block.
 __device__ __forceinline__ void InitBarrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals)
                : "memory");
@@ -21,16 +23,16 @@ __device__ __forceinline__ void FenceBarriers() {
 __device__ __forceinline__ void Arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
-// An arrival that lets the phase also wait for `bytes` of tile copies.
+// Arrives, and makes the phase also wait for `bytes` of tile copies.
 __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// An arrival once all asynchronous copies of this thread so far are done.
+// Arrives when all asynchronous copies that this thread has queued are done.
 __device__ __forceinline__ void ArriveAfterCopies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier) : "memory");
 }
-// Until the phase of parity `parity` has ended; the phase before the first counts as ended.
+// Waits until the phase of parity `parity` has ended. The phase before the first counts as ended.
 __device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   do {
@@ -46,7 +48,8 @@ __device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
   } while (done == 0);
 }
 
-// The box of `map` at element (x, y, z), x running fastest; its bytes count at `barrier`.
+// Copies the box of `map` at element (x, y, z) to shared memory. x runs fastest. The barrier counts
+// the bytes.
 __device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap& map, int x, int y, int z,
                                         uint32_t barrier) {
   asm volatile(

@@ -11,12 +11,13 @@
 
 namespace voxconv {
 
-// A call of the pool costs the host a microsecond or more, and a frame makes hundreds; a block that
-// was freed on a stream may serve later work there at once. Blocks come in sizes of few classes so
-// that frames of about as many voxels find those of the frame before.
+// Keeps the freed blocks of one stream, because later work of that stream may use them at once. A
+// call of the memory pool costs the host a microsecond or more, and a frame makes hundreds. Blocks
+// have few different sizes, so that a frame finds the blocks of an earlier frame with about as many
+// voxels. Not thread-safe. Does not own the blocks: its owner must call Clear.
 class BlockCache {
  public:
-  // What a block for `bytes` > 0 measures: up to an eighth more.
+  // The size of a block for `bytes` > 0 bytes: at least 512, and up to an eighth more than `bytes`.
   static int64_t BlockSize(int64_t bytes) {
     constexpr int64_t kLeast = 512;
     if (bytes <= kLeast) return kLeast;
@@ -28,7 +29,7 @@ class BlockCache {
     return (bytes + step - 1) / step * step;
   }
 
-  // A block of exactly this size, null where there is none.
+  // Takes out a block of exactly this size. Null if there is none.
   void* Take(int64_t size) {
     const auto found = blocks_.find(size);
     if (found == blocks_.end() || found->second.empty()) return nullptr;
@@ -44,7 +45,7 @@ class BlockCache {
     return bytes;
   }
 
-  // Hands every block to `release(block, size)`.
+  // Calls release(block, size) for every block and forgets the blocks.
   template <typename Release>
   void Clear(const Release& release) {
     for (const auto& [size, blocks] : blocks_) {

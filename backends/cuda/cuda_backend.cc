@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_check.h"
 #include "backends/cuda/cuda_gemm.h"
+#include "backends/cuda/cuda_map_ops.h"
 #include "backends/cuda/cuda_recording.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/cuda_tensor_ops.h"
@@ -17,7 +18,7 @@
 namespace voxconv {
 namespace {
 
-// For streams that collect launches: what copies and fills are known by.
+// What NoteLaunch calls copies and fills.
 constexpr char kCopied = 0, kFilled = 0;
 
 }  // namespace
@@ -48,8 +49,33 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptio
   }
   std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
   backend->several_devices_ = count > 1;
+  VOXCONV_RETURN_IF_ERROR(backend->CheckAdoptedStream());
   VOXCONV_RETURN_IF_ERROR(backend->Initialise());
   return backend;
+}
+
+absl::Status CudaBackend::CheckAdoptedStream() const {
+  if (options_.stream == nullptr) return absl::OkStatus();
+  if (options_.stream == cudaStreamLegacy) {
+    return absl::InvalidArgumentError(
+        "stream: the legacy default stream; allowed are streams made by cudaStreamCreate and "
+        "cudaStreamPerThread");
+  }
+#if CUDART_VERSION >= 12080
+  int device = 0;
+  VOXCONV_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  const cudaError_t error = cudaStreamGetDevice(options_.stream, &device);
+  if (error == cudaErrorCallRequiresNewerDriver) {  // an older driver cannot tell the device
+    (void)cudaGetLastError();
+    return absl::OkStatus();
+  }
+  VOXCONV_RETURN_IF_CUDA_ERROR(error);
+  if (device != options_.device) {
+    return absl::InvalidArgumentError(absl::StrCat("stream: a stream of device ", device,
+                                                   "; it must be of device ", options_.device));
+  }
+#endif
+  return absl::OkStatus();
 }
 
 absl::Status CudaBackend::Initialise() {
@@ -64,17 +90,19 @@ absl::Status CudaBackend::Initialise() {
   pool.allocType = cudaMemAllocationTypePinned;
   pool.location = {cudaMemLocationTypeDevice, options_.device};
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaMemPoolCreate(&pool_, &pool));
-  // Freed memory stays in the pool, unless it would count.
+  // Freed memory stays in the pool, unless it counts against a limit.
   uint64_t keep = options_.memory_limit > 0 ? 0 : UINT64_MAX;
   VOXCONV_RETURN_IF_CUDA_ERROR(
       cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
-  stream_ = std::make_unique<CudaStream>(*this);
+  stream_ = std::make_unique<CudaStream>(*this, options_.stream);
   VOXCONV_RETURN_IF_ERROR(stream_->Initialise());
+  map_ops_ = MakeCudaMapOps();
+  recorder_ = std::make_unique<CudaRecorder>(*this);
   tensor_ops_ = MakeCudaTensorOps();
-  // Page-locking memory may wait for the device, so it is done before a frame needs it: for the
-  // sizes of a chain's levels, 48 bytes each.
-  constexpr int64_t kHostScratch = 16384;
-  VOXCONV_RETURN_IF_ERROR(HostScratch(kHostScratch).status());
+  // Page-locking memory may wait for the device. Do it before a frame needs it. This much serves
+  // the sizes of a chain's levels, 48 bytes each.
+  constexpr int64_t kHostBytes = 16384;
+  VOXCONV_RETURN_IF_ERROR(HostBuffer(kHostBytes).status());
   VOXCONV_ASSIGN_OR_RETURN(gemm_, MakeCudaGemm());
   return absl::OkStatus();
 }
@@ -93,7 +121,6 @@ CudaBackend::~CudaBackend() {
   lanes_.clear();
   gemm_.reset();
   stream_.reset();
-  if (host_scratch_ != nullptr) cudaFreeHost(host_scratch_);
   if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
 }
 
@@ -155,7 +182,7 @@ cudaError_t CudaBackend::TakeFromPool(int64_t bytes, CudaStream& owner, void*& d
   const int64_t size = options_.reuse_blocks ? BlockCache::BlockSize(bytes) : bytes;
   const cudaError_t error = cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
   if (error != cudaErrorMemoryAllocation) return error;
-  // What is freed but not yet returned may be enough.
+  // Memory that was freed but has not returned to the pool yet may be enough.
   (void)cudaGetLastError();
   ReleaseCachedNow();
   return cudaMallocFromPoolAsync(&data, size, pool_, owner.get());
@@ -195,7 +222,7 @@ absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
   const cudaMemcpyKind kind = to_host ? from_host ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost
                               : from_host ? cudaMemcpyHostToDevice
                                           : cudaMemcpyDeviceToDevice;
-  // A replay would use the same host memory again.
+  // A replay would read or write the same host memory again.
   if (recording_ != nullptr && kind != cudaMemcpyDeviceToDevice) {
     return absl::FailedPreconditionError(
         "work that is recorded must not copy from or to host memory");
@@ -217,18 +244,6 @@ absl::Status CudaBackend::FillBytes(void* data, uint8_t value, int64_t bytes, St
   VOXCONV_RETURN_IF_CUDA_ERROR(
       cudaMemsetAsync(data, value, bytes, static_cast<CudaStream&>(stream).get()));
   return absl::OkStatus();
-}
-
-absl::StatusOr<void*> CudaBackend::HostScratch(int64_t bytes) {
-  if (bytes <= host_scratch_bytes_) return host_scratch_;
-  if (host_scratch_ != nullptr) {
-    ++synchronisations_;
-    cudaFreeHost(std::exchange(host_scratch_, nullptr));
-  }
-  host_scratch_bytes_ = 0;
-  VOXCONV_RETURN_IF_CUDA_ERROR(cudaMallocHost(&host_scratch_, bytes));
-  host_scratch_bytes_ = bytes;
-  return host_scratch_;
 }
 
 cudaEvent_t CudaBackend::TakeEvent() {
@@ -259,17 +274,18 @@ absl::StatusOr<cudaEvent_t> CudaBackend::TakeOrderEvent() {
 
 int64_t CudaBackend::BeginStage(Stage stage, Stream& stream) {
   nvtxRangePushA(ToString(stage).data());
-  stage_status_.Update(stream.Submit());  // times are of what is queued one by one
+  stage_status_.Update(stream.Submit());  // events of a graph have no times
   const cudaEvent_t event = TakeEvent();
   if (event != nullptr) cudaEventRecord(event, static_cast<CudaStream&>(stream).get());
-  pending_.push_back({event, nullptr, stage, nullptr});
+  pending_.push_back({event, nullptr, stage, false, nullptr});
   return static_cast<int64_t>(pending_.size()) - 1;
 }
 
-void CudaBackend::EndStage(int64_t token, Stage, Stream& stream, Profile* profile) {
+void CudaBackend::EndStage(int64_t token, Stage, bool resumes, Stream& stream, Profile* profile) {
   nvtxRangePop();
   stage_status_.Update(stream.Submit());
   PendingStage& pending = pending_[token];
+  pending.resumes = resumes;
   pending.profile = profile;
   pending.end = TakeEvent();
   if (pending.end != nullptr) {
@@ -288,7 +304,7 @@ absl::Status CudaBackend::FlushStages() {
       if (error != cudaSuccess) {
         status.Update(CudaError(error, "cudaEventElapsedTime", __FILE__, __LINE__));
       } else if (pending.profile != nullptr) {
-        pending.profile->AddTime(pending.stage, ms);
+        pending.profile->AddTime(pending.stage, ms, pending.resumes);
       }
     }
     if (pending.begin != nullptr) free_events_.push_back(pending.begin);
@@ -298,7 +314,11 @@ absl::Status CudaBackend::FlushStages() {
   return status;
 }
 
+MapOps& CudaBackend::map_ops() { return *map_ops_; }
+
 TensorOps& CudaBackend::tensor_ops() { return *tensor_ops_; }
+
+Recorder* CudaBackend::recorder() { return recorder_.get(); }
 
 CudaBackend& AsCuda(const ExecutionContext& context) {
   VOXCONV_CHECK(context.backend->kind() == BackendKind::kCuda);

@@ -1,5 +1,5 @@
-// The CUDA backend: one device, explicit streams, stream-ordered memory from a pool, stage times
-// from events, an NVTX range a stage.
+// The CUDA backend: one device, explicit streams, and stream-ordered memory from a pool. Stage
+// times come from events. Each stage is an NVTX range.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_
 
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/cuda/host_memory.h"
 #include "core/backend.h"
 
 namespace voxconv {
@@ -23,124 +24,129 @@ class CudaGemm;
 
 struct CudaOptions {
   int device = 0;
-  // Bytes of live buffers and of freed blocks that are kept for reuse, at once; 0: what the device
-  // has. Blocks measure up to an eighth more than their buffers.
+  // A stream of the device that somebody else owns. It becomes the main stream. The backend never
+  // destroys it, and waits for it when the backend is destroyed. It must outlive the backend. Its
+  // owner may queue work on it before and after any call of the backend, except between
+  // Stream::Collect and Stream::Submit. Null: the backend makes a main stream of its own.
+  cudaStream_t stream = nullptr;
+  // The most bytes that live buffers and freed blocks kept for reuse may have at once. 0: no limit
+  // but the device's memory. A block is up to an eighth larger than its buffer.
   int64_t memory_limit = 0;
-  // Freed blocks serve the next allocations of their stream without a call of the pool. Checkers of
-  // memory see less then: the environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns it off, and
-  // has cuBLASLt's products cleared first, whose stores some checkers do not see.
+  // A freed block serves the next allocation of its stream without a call to the pool. Memory
+  // checkers then see less. The environment variable VOXCONV_CUDA_REUSE_BLOCKS=0 turns this off. It
+  // also makes the backend clear the results of cuBLASLt before each product, because some checkers
+  // do not see what cuBLASLt stores.
   bool reuse_blocks = true;
-  // Streams collect launches where they are asked to, which needs reuse_blocks. The environment
+  // Streams keep launches back after Stream::Collect. This needs reuse_blocks. The environment
   // variable VOXCONV_CUDA_COLLECT_LAUNCHES=0 turns it off.
   bool collect_launches = true;
 };
 
-// In device memory, for kernels whose blocks take their work one piece after the other: how many
-// pieces were taken beyond one a block, how many blocks have finished, and how many have brought
-// their share of a piece. Zeros before a kernel and after it, which the kernel sees to; each stream
-// has one, because its kernels follow each other.
+// Counters in device memory for kernels whose blocks take pieces of work one after the other. All
+// are 0 before a kernel starts, and a kernel sets them back to 0 before it ends. Each stream has
+// one ticket, which suffices because the kernels of a stream follow each other.
 struct CudaTicket {
   static constexpr int kMaxShared = 1024;
-  uint32_t taken, finished;
-  uint32_t arrived[kMaxShared];
+  uint32_t taken;                // pieces that were taken, beyond the first of each block
+  uint32_t finished;             // blocks that have finished
+  uint32_t arrived[kMaxShared];  // blocks that have added their share to a piece
 };
 
-// Work is queued on the stream of the context; nothing uses the default stream. Not thread-safe:
-// one thread at a time drives a backend, and finds the backend's device current afterwards. Buffers
-// and streams must not outlive it.
+// Work is queued on the stream of the context. Nothing uses the default stream. Not thread-safe:
+// one thread at a time drives a backend. A call makes the backend's device current for the calling
+// thread, and leaves it current. Buffers and streams must not outlive the backend.
 class CudaBackend final : public Backend {
  public:
-  // Refuses: no device or driver, an index that is not there, a device older than every
-  // architecture this program was compiled for, a negative limit.
+  // kInvalidArgument for a negative limit, a device index that does not exist, and a stream of
+  // another device (from CUDA 12.8 on) or the legacy default stream, which cannot keep launches
+  // back. kUnavailable without a device or driver, and for a device that this program has no code
+  // for.
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
   ~CudaBackend() override;
 
   BackendKind kind() const override { return BackendKind::kCuda; }
   std::string DeviceName() const override;
-  MemorySpace memory_space() const override { return MemorySpace::kDevice; }
+  Device device() const override { return {MemorySpace::kDevice, options_.device}; }
+  bool asynchronous() const override { return true; }
   Stream& main_stream() override;
-  // A further stream; ordered with others by events alone.
+  // A further stream, which the caller owns. Only events order it with other streams.
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream();
-  // The index-th of the streams that StreamFork branches to, and an event of its own: made on first
-  // use, kept by the backend.
+  // A stream that StreamFork branches to, and its event. The backend makes the `index`-th one on
+  // first use, and owns it.
   struct SideStream {
     Stream* stream;
     cudaEvent_t event;
   };
   absl::StatusOr<SideStream> side_stream(int index);
 
-  // A block freed on this stream before, or cudaMallocFromPoolAsync: freed memory is kept for
-  // reuse. Released in order after the work that is queued on the allocating stream by then;
-  // whoever uses a buffer on another stream waits for that stream first.
+  // Memory that was freed on `stream` before, or memory from the pool. Freeing a buffer is ordered
+  // after the work that is queued on `stream` by then. Work on another stream that uses the buffer
+  // must be ordered before that by the caller.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
-  // To and from pageable host memory: `from` may be gone when this returns; `to` is filled after
-  // Synchronize.
+  // From pageable host memory: `from` may be gone when this function returns. To host memory: `to`
+  // is filled after Synchronize.
   absl::Status Copy(void* to, MemorySpace to_space, const void* from, MemorySpace from_space,
                     int64_t bytes, Stream& stream) override;
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
-  // Page-locked host memory, the backend's own and the caller's until the next call: a copy there
-  // does not hold the host up, and must have been waited for by then. The error of the driver's
-  // call where there is none to be had.
-  absl::StatusOr<void*> HostScratch(int64_t bytes);
+  // Page-locked host memory, so that a copy to it does not block the host. Freed memory serves
+  // later calls: the caller must have waited for its copies before it frees the buffer. Returns the
+  // driver's error if there is no memory.
+  absl::StatusOr<Buffer> HostBuffer(int64_t bytes) {
+    return host_memory_.Allocate(bytes, synchronisations_);
+  }
 
   int64_t BeginStage(Stage stage, Stream& stream) override;
-  void EndStage(int64_t token, Stage stage, Stream& stream, Profile* profile) override;
-  // Synchronises with the last stage.
+  void EndStage(int64_t token, Stage stage, bool resumes, Stream& stream,
+                Profile* profile) override;
+  // Blocks the host until the last stage has ended.
   absl::Status FlushStages() override;
 
-  // Synchronise where pairs must be counted first: from tables of unknown counts to any layout but
-  // a table.
-  absl::StatusOr<KernelMap> ConvertKernelMap(const KernelMap& map, const LayoutRequest& request,
-                                             const ExecutionContext& context) override;
-  absl::StatusOr<KernelMap> TransposeKernelMap(const KernelMap& map,
-                                               const ExecutionContext& context) override;
-  absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
-                                                  const ExecutionContext& context) override;
-  absl::StatusOr<Array<int32_t>> SplitCoordinates(const Array<Coordinate>& rows,
-                                                  const ExecutionContext& context) override;
-  // Of the main stream (checked), on streams of their own. A branch's work may use StreamFork.
+  // The context's stream must be the main stream (checked). Lanes have streams of their own. The
+  // work of a branch may use StreamFork.
   absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
-  // As a CUDA graph. Waits for all streams first. The work may use StreamFork, but no branches.
-  absl::StatusOr<std::unique_ptr<Recording>> Record(const ExecutionContext& context,
-                                                    const Work& work) override;
+  MapOps& map_ops() override;
   TensorOps& tensor_ops() override;
+  // Records CUDA graphs. Record waits for all streams first. The recorded work may use StreamFork.
+  // It must not open branches.
+  Recorder* recorder() override;
   int64_t synchronisations() const override { return synchronisations_; }
 
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
-  // Bytes of shared memory a block may opt into.
+  // The most bytes of shared memory that a block can have.
   int max_shared_memory() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
   // 10 * major + minor.
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
-  // CudaOptions::reuse_blocks is off: whoever has a library write memory clears that first, since
-  // checkers see the clearing and may not see the library's stores.
+  // Whether CudaOptions::reuse_blocks is off. Then code that lets a library write memory clears the
+  // memory first: memory checkers see the clearing, and may not see the library's stores.
   bool helps_checkers() const { return !options_.reuse_blocks; }
   CudaGemm& gemm() { return *gemm_; }
 
-  // Makes the backend's device the calling thread's: before any call of CUDA whose device is the
-  // current one.
+  // Makes the backend's device current for the calling thread. Needed before each CUDA call that
+  // works on the current device.
   void MakeCurrent() const {
     if (several_devices_) (void)cudaSetDevice(options_.device);
   }
-  // For whoever queues work on the stream: `what` is queued next, a kernel's address or another
-  // that stands for it. Streams that collect launches know by it what they have launched before.
+  // Must be called before work is queued on `stream` by a CUDA call. `what` identifies the work:
+  // the kernel's address, or any other address that stands for it. A stream that keeps launches
+  // back uses it to find the graph that it launched before. Makes the backend's device current.
   void NoteLaunch(Stream& stream, const void* what);
 
-  // The stream's, in device memory, which the stream owns. Never null.
+  // The ticket of `stream`, in device memory. The stream owns it. Never null.
   CudaTicket* ticket(Stream& stream);
 
-  // What has been found out about kernels on this device, by those who launch them
-  // (cuda_launch.h): those that may use all shared memory, whether they can start early, and
-  // resident blocks on a multiprocessor, 0 where nobody has asked yet.
+  // What cuda_launch.h has asked the driver about kernels: the kernels that were allowed to use all
+  // shared memory, whether a kernel can start early, and how many of its blocks a multiprocessor
+  // holds (0: not asked yet).
   std::set<const void*>& large_kernels() { return large_kernels_; }
   std::map<const void*, bool>& early_kernels() { return early_kernels_; }
   int& resident_blocks(const void* kernel, int threads, size_t shared_bytes) {
     return resident_blocks_[{kernel, threads, shared_bytes}];
   }
 
-  // Bytes held by live buffers: now, and at most since the last ResetPeak.
+  // Bytes of live buffers: now, and the most since the last ResetPeak.
   int64_t BytesInUse() const { return in_use_; }
   int64_t PeakBytes() const { return peak_; }
-  // Of freed blocks that are kept for reuse.
+  // Bytes of freed blocks that are kept for reuse.
   int64_t CachedBytes() const { return cached_; }
   void ResetPeak() { peak_ = in_use_; }
 
@@ -148,18 +154,21 @@ class CudaBackend final : public Backend {
   class CudaStream;
   class CudaBranches;
   class CudaRecording;
+  class CudaRecorder;
   struct PendingStage {
     cudaEvent_t begin, end;
     Stage stage;
+    bool resumes;
     Profile* profile;
   };
 
   explicit CudaBackend(const CudaOptions& options);
   absl::Status Initialise();
+  absl::Status CheckAdoptedStream() const;
   absl::Status Exhausted(int64_t bytes) const;
   cudaError_t TakeFromPool(int64_t bytes, CudaStream& owner, void*& data);
   void ReleaseCached();
-  // The same, and waits until the memory is there for other sizes.
+  // Also waits for all streams, so that the memory can serve other sizes.
   void ReleaseCachedNow();
   cudaEvent_t TakeEvent();
   absl::StatusOr<cudaEvent_t> TakeOrderEvent();
@@ -173,18 +182,19 @@ class CudaBackend final : public Backend {
   int64_t in_use_ = 0;
   int64_t peak_ = 0;
   int64_t cached_ = 0;                // bytes of freed blocks that streams keep
-  std::vector<CudaStream*> streams_;  // all there are
+  std::vector<CudaStream*> streams_;  // all streams that exist
   std::unique_ptr<CudaStream> stream_;
   std::vector<std::pair<std::unique_ptr<CudaStream>, cudaEvent_t>> side_streams_;
-  std::vector<std::unique_ptr<CudaStream>> lanes_;  // of branches
+  std::vector<std::unique_ptr<CudaStream>> lanes_;  // streams of branches
   bool branches_open_ = false;
   std::vector<cudaEvent_t> free_events_;
   std::vector<cudaEvent_t> free_order_events_;  // without times
   std::vector<PendingStage> pending_;
   absl::Status stage_status_;
   int64_t synchronisations_ = 0;
-  void* host_scratch_ = nullptr;
-  int64_t host_scratch_bytes_ = 0;
+  HostMemory host_memory_;
+  std::unique_ptr<MapOps> map_ops_;
+  std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<TensorOps> tensor_ops_;
   std::unique_ptr<CudaGemm> gemm_;
   std::set<const void*> large_kernels_;

@@ -12,15 +12,16 @@ namespace {
 
 constexpr int kMaxLanes = 8;
 
-// Lane 0 has a stream of its own: while its work runs layers of the trunk, these free what other
-// lanes have made, which those must hold.
+// Lane 0 shares its stream with no other lane. Work of lane 0 may run layers of the trunk, which
+// free memory of other lanes. The streams of those lanes must hold that memory meanwhile.
 constexpr int StreamOfLane(int lane) { return lane == 0 ? 0 : 1 + (lane - 1) % (kMaxLanes - 1); }
 
 }  // namespace
 
-// Lanes are streams that the backend keeps. A lane's memory is read on the main stream too, so that
-// a block freed outside of the lane's own work is not for work that only Follow orders after those
-// readers: lanes hold such blocks until then.
+// Lanes are streams that the backend keeps. The main stream reads memory of lanes too. A block that
+// is freed outside of its lane's own work may therefore still be read by the main stream, and later
+// work of the lane may not be ordered after that. So lanes hold such blocks until the next branches
+// are opened.
 class CudaBackend::CudaBranches final : public Branches {
  public:
   CudaBranches(CudaBackend& backend, const ExecutionContext& trunk)
@@ -30,7 +31,7 @@ class CudaBackend::CudaBranches final : public Branches {
   }
   ~CudaBranches() override {
     Join().IgnoreError();
-    // A wait is for what an event recorded before it: all of them may serve again.
+    // A wait refers to the last record before it, so the events can be used again.
     for (const Piece& piece : pieces_) backend_.free_order_events_.push_back(piece.end);
     if (fork_ != nullptr) backend_.free_order_events_.push_back(fork_);
     backend_.branches_open_ = false;
@@ -41,7 +42,7 @@ class CudaBackend::CudaBranches final : public Branches {
     VOXCONV_ASSIGN_OR_RETURN(fork_, backend_.TakeOrderEvent());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(fork_, CudaStreamOf(trunk_)));
     behind_.fill(true);
-    // No lane allocates before it has waited for the fork.
+    // Each lane waits for the fork before it allocates.
     for (const auto& lane : backend_.lanes_) lane->UseHeld();
     return absl::OkStatus();
   }
@@ -49,7 +50,7 @@ class CudaBackend::CudaBranches final : public Branches {
   absl::StatusOr<int> Run(int lane, const Work& work) override {
     VOXCONV_CHECK(lane >= 0);
     lane = StreamOfLane(lane);
-    // What work has queued that calls Run itself does not wait for the end of this.
+    // Where work of a lane calls Run: what it has queued so far need not wait for this piece.
     if (collecting_ != nullptr) VOXCONV_RETURN_IF_ERROR(collecting_->Submit());
     VOXCONV_ASSIGN_OR_RETURN(CudaStream* const stream, backend_.LaneStream(lane));
     if (behind_[lane]) {
@@ -71,9 +72,9 @@ class CudaBackend::CudaBranches final : public Branches {
     status.Update(stream->Submit());
     stream->Hold(true);
     collecting_ = outer;
-    // Also where the work failed: some of it may be queued.
+    // Also if the work failed, since a part of it may be queued.
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(end, stream->get()));
-    pieces_[number].joined = false;  // if so, by the work itself, before its end
+    pieces_[number].joined = false;  // the work may have called Join before its end
     VOXCONV_RETURN_IF_ERROR(status);
     return static_cast<int>(number);
   }
@@ -91,7 +92,7 @@ class CudaBackend::CudaBranches final : public Branches {
     VOXCONV_RETURN_IF_ERROR(backend_.stream_->Submit());
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(CudaStreamOf(trunk_), pieces_[number].end));
     if (collecting) VOXCONV_RETURN_IF_ERROR(backend_.stream_->Collect());
-    // With it, all that its lane did before.
+    // The trunk has then also waited for all earlier pieces of the lane.
     for (int i = 0; i <= number; ++i) {
       if (pieces_[i].lane == pieces_[number].lane) pieces_[i].joined = true;
     }
@@ -114,10 +115,11 @@ class CudaBackend::CudaBranches final : public Branches {
   CudaBackend& backend_;
   ExecutionContext trunk_;
   cudaEvent_t fork_ = nullptr;
-  CudaStream* collecting_ = nullptr;               // of the work that is being queued
-  std::array<bool, kMaxLanes> behind_{};           // lanes that have not waited for the fork
-  std::vector<cudaEvent_t> followed_;              // ends of pieces
-  std::array<size_t, kMaxLanes> next_followed_{};  // by lane: the first it has not waited for
+  CudaStream* collecting_ = nullptr;      // the stream of the work that is being queued
+  std::array<bool, kMaxLanes> behind_{};  // the lane has not waited for the fork yet
+  std::vector<cudaEvent_t> followed_;     // ends of the pieces given to Follow
+  // By lane: the first entry of followed_ that the lane has not waited for yet.
+  std::array<size_t, kMaxLanes> next_followed_{};
   std::vector<Piece> pieces_;
 };
 

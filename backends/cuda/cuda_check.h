@@ -9,8 +9,9 @@
 
 namespace voxconv {
 
-// kResourceExhausted for lack of memory, kInternal otherwise. Clears the error where it is not
-// sticky, so that the program can go on.
+// The status of a failed call: kResourceExhausted for lack of memory, kInternal otherwise. The
+// message gives the call and its place. Clears the runtime's last error, so that the program can go
+// on unless the error is sticky.
 absl::Status CudaError(cudaError_t error, const char* call, const char* file, int line);
 absl::Status CublasError(cublasStatus_t status, const char* call, const char* file, int line);
 

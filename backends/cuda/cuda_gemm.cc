@@ -22,21 +22,21 @@ cudaDataType_t CudaType(DType dtype) {
       return CUDA_R_16F;
     case DType::kBF16:
       return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
+    case DType::kF32:
+      break;
   }
+  return CUDA_R_32F;
 }
 
-// The largest power of two that divides the address, up to what kernels can make use of.
-uint32_t AlignmentOf(const void* pointer) {
-  constexpr uintptr_t kMost = 256;
-  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | kMost;
+// The largest power of two up to `most`, a power of two itself, that divides the address.
+uint32_t AlignmentOf(const void* pointer, uintptr_t most) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | most;
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
-// Row counts change with every frame, a heuristic's answer hardly: it is asked about a number of
-// rows a little larger, of four leading bits of its own and as even as the true one, which kernels
-// that move several rows at once care about.
+// The number of rows changes with every frame, and the heuristic's answer hardly does. So the
+// heuristic is asked about the number rounded up to its four leading bits. What is asked about is
+// as even as the true number, since kernels may move several rows at once.
 int64_t RowBucket(int64_t m) {
   constexpr int64_t kEvenness = 8;
   const int shift = static_cast<int>(std::bit_width(static_cast<uint64_t>(m))) - 4;
@@ -52,17 +52,27 @@ absl::Status CheckArgs(const GemmArgs& args) {
         "gemm: m ", args.m, ", n ", args.n, ", k ", args.k, ", batch ", args.batch,
         "; none may be negative, and there are at most ", INT32_MAX, " products in a batch"));
   }
-  if (args.lda < args.k || args.ldb < args.n || args.ldc < args.n) {
+  const int64_t a_length = args.transpose_a ? args.m : args.k;
+  if (args.lda < a_length || args.ldb < args.n || args.ldc < args.n) {
     return absl::InvalidArgumentError(absl::StrCat("gemm: row lengths ", args.lda, ", ", args.ldb,
-                                                   ", ", args.ldc, "; a, b and c need ", args.k,
+                                                   ", ", args.ldc, "; a, b and c need ", a_length,
                                                    ", ", args.n, ", ", args.n, " at least"));
   }
-  if (CudaType(args.c_dtype) != CUDA_R_32F && args.c_dtype != args.dtype) {
+  const DType operands = StorageOf(args.precision);
+  if (args.c_dtype != DType::kF32 && args.c_dtype != operands) {
     return absl::InvalidArgumentError(absl::StrCat("gemm: c of ", ToString(args.c_dtype),
-                                                   " for operands of ", ToString(args.dtype),
+                                                   " for operands of ", ToString(operands),
                                                    "; allowed are these and f32"));
   }
   return absl::OkStatus();
+}
+
+// What the heuristic is asked about. m is the number of rows of features, and k is where A is
+// transposed.
+GemmArgs Rounded(GemmArgs args) {
+  int64_t& rows = args.transpose_a ? args.k : args.m;
+  rows = RowBucket(rows);
+  return args;
 }
 
 // The row-major product as cuBLASLt's column-major one: C' [n, m] = B' [n, k] A' [k, m], where a
@@ -72,14 +82,22 @@ struct Problem {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t a, b, c;
 
-  absl::Status Initialise(const GemmArgs& args, int64_t m) {
+  absl::Status Initialise(const GemmArgs& args) {
     const cublasComputeType_t compute =
-        args.dtype == DType::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        args.precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const DType operands = StorageOf(args.precision);
     VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmulDescInit(&operation, compute, CUDA_R_32F));
-    VOXCONV_RETURN_IF_ERROR(
-        Layout(args, args.dtype, args.k, m, std::max<int64_t>(1, args.lda), args.stride_a, a));
-    VOXCONV_RETURN_IF_ERROR(Layout(args, args.dtype, args.n, args.k, args.ldb, args.stride_b, b));
-    return Layout(args, args.c_dtype, args.n, m, args.ldc, args.stride_c, c);
+    int64_t a_rows = args.k, a_columns = args.m;
+    if (args.transpose_a) {
+      std::swap(a_rows, a_columns);
+      const cublasOperation_t transposed = CUBLAS_OP_T;  // A is cuBLASLt's B
+      VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmulDescSetAttribute(
+          &operation, CUBLASLT_MATMUL_DESC_TRANSB, &transposed, sizeof(transposed)));
+    }
+    VOXCONV_RETURN_IF_ERROR(Layout(args, operands, a_rows, a_columns,
+                                   std::max<int64_t>(1, args.lda), args.stride_a, a));
+    VOXCONV_RETURN_IF_ERROR(Layout(args, operands, args.n, args.k, args.ldb, args.stride_b, b));
+    return Layout(args, args.c_dtype, args.n, args.m, args.ldc, args.stride_c, c);
   }
 
  private:
@@ -111,7 +129,7 @@ class CublasLtGemm final : public CudaGemm {
 
   absl::Status Run(const GemmArgs& given, const ExecutionContext& context) override {
     GemmArgs args = given;
-    if (args.lda == 0) args.lda = args.k;
+    if (args.lda == 0) args.lda = args.transpose_a ? args.m : args.k;
     if (args.ldb == 0) args.ldb = args.n;
     if (args.ldc == 0) args.ldc = args.n;
     VOXCONV_RETURN_IF_ERROR(CheckArgs(args));
@@ -121,21 +139,21 @@ class CublasLtGemm final : public CudaGemm {
 
  private:
   // All that the choice of an algorithm depends on.
-  using Key = std::array<int64_t, 16>;
+  using Key = std::array<int64_t, 17>;
   struct Choice {
     cublasLtMatmulAlgo_t algorithm;
     int64_t workspace;
   };
 
   absl::Status Multiply(const GemmArgs& args, const ExecutionContext& context) {
-    // Checkers do not see what cuBLASLt stores by TMA, and would call it undefined.
+    // Memory checkers do not see what cuBLASLt stores by TMA, and would call it undefined.
     if (args.beta == 0.0f && AsCuda(context).helps_checkers()) {
       VOXCONV_RETURN_IF_ERROR(Clear(args, context));
     }
-    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, RowBucket(args.m)));
+    VOXCONV_ASSIGN_OR_RETURN(const Choice* choice, Choose(args, Rounded(args)));
     VOXCONV_ASSIGN_OR_RETURN(cublasStatus_t status, Try(*choice, args, context));
-    // What was chosen for more rows may need more workspace for the true ones: kernels that share
-    // out the products of their last tiles do.
+    // An algorithm that was chosen for more rows may need more workspace for the true number. Those
+    // that split the products of their last tiles do.
     if (status == CUBLAS_STATUS_INVALID_VALUE) {
       VOXCONV_ASSIGN_OR_RETURN(const int64_t needed, WorkspaceFor(*choice, args));
       if (needed > kMaxWorkspace) {
@@ -144,9 +162,9 @@ class CublasLtGemm final : public CudaGemm {
         VOXCONV_ASSIGN_OR_RETURN(status, Try({choice->algorithm, needed}, args, context));
       }
     }
-    // Or it does not serve them at all.
+    // Or it does not support the true number at all.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
-      VOXCONV_ASSIGN_OR_RETURN(choice, Choose(args, args.m));
+      VOXCONV_ASSIGN_OR_RETURN(choice, Choose(args, args));
       VOXCONV_ASSIGN_OR_RETURN(status, Try(*choice, args, context));
     }
     VOXCONV_RETURN_IF_CUBLAS_ERROR(status);
@@ -159,11 +177,11 @@ class CublasLtGemm final : public CudaGemm {
                                      const ExecutionContext& context) {
     AsCuda(context).MakeCurrent();
     Problem problem;
-    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
-    // A call's own, so that products on several streams do not meet in it.
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args));
+    // Each call has its own, since products may run on several streams.
     VOXCONV_ASSIGN_OR_RETURN(Buffer workspace,
                              context.backend->Allocate(choice.workspace, *context.stream));
-    if (AsCuda(context).helps_checkers()) {  // likewise: partial sums
+    if (AsCuda(context).helps_checkers()) {  // partial sums are stored by TMA too
       VOXCONV_RETURN_IF_ERROR(
           context.backend->FillBytes(workspace.data(), 0, choice.workspace, *context.stream));
     }
@@ -175,10 +193,11 @@ class CublasLtGemm final : public CudaGemm {
                           static_cast<size_t>(choice.workspace), CudaStreamOf(context));
   }
 
-  // Bytes that the algorithm needs for the product; what it was chosen with where it is refused.
+  // Bytes of workspace that the algorithm needs for the product. If cuBLASLt refuses the product,
+  // the bytes that it was chosen with.
   absl::StatusOr<int64_t> WorkspaceFor(const Choice& choice, const GemmArgs& args) {
     Problem problem;
-    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, args.m));
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args));
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
         cublasLtMatmulAlgoCheck(handle_, &problem.operation, &problem.b, &problem.a, &problem.c,
@@ -187,16 +206,21 @@ class CublasLtGemm final : public CudaGemm {
                                            : choice.workspace;
   }
 
-  absl::StatusOr<const Choice*> Choose(const GemmArgs& args, int64_t rows) {
-    const uint32_t align_a = AlignmentOf(args.a), align_b = AlignmentOf(args.b),
-                   align_c = AlignmentOf(args.c);
-    const Key key = {rows,
+  // The algorithm for `asked`, which is `args` or Rounded(args).
+  absl::StatusOr<const Choice*> Choose(const GemmArgs& args, const GemmArgs& asked) {
+    // Kernels can make use of 256 bytes. Products with a transposed A read pieces that begin at any
+    // row, so that their alignment changes from product to product. A vector's is enough for them.
+    const uintptr_t most = args.transpose_a ? 16 : 256;
+    const uint32_t align_a = AlignmentOf(args.a, most), align_b = AlignmentOf(args.b, most),
+                   align_c = AlignmentOf(args.c, most);
+    const Key key = {asked.m,
                      args.n,
-                     args.k,
+                     asked.k,
+                     args.transpose_a,
                      args.lda,
                      args.ldb,
                      args.ldc,
-                     static_cast<int64_t>(args.dtype),
+                     static_cast<int64_t>(args.precision),
                      static_cast<int64_t>(args.c_dtype),
                      args.beta == 0,
                      args.batch,
@@ -207,14 +231,14 @@ class CublasLtGemm final : public CudaGemm {
                      align_b,
                      align_c};
     if (const auto it = choices_.find(key); it != choices_.end()) return &it->second;
-    return Ask(args, rows, {align_b, align_a, align_c}, key);
+    return Ask(args, asked, {align_b, align_a, align_c}, key);
   }
 
-  // `alignments`: of cuBLASLt's A, B, and C and D.
-  absl::StatusOr<const Choice*> Ask(const GemmArgs& args, int64_t rows,
+  // `alignments`: of cuBLASLt's A, of its B, and of its C and D.
+  absl::StatusOr<const Choice*> Ask(const GemmArgs& args, const GemmArgs& asked,
                                     const std::array<uint32_t, 3>& alignments, const Key& key) {
     Problem problem;
-    VOXCONV_RETURN_IF_ERROR(problem.Initialise(args, rows));
+    VOXCONV_RETURN_IF_ERROR(problem.Initialise(asked));
     cublasLtMatmulPreferenceOpaque_t preference;
     VOXCONV_RETURN_IF_CUBLAS_ERROR(cublasLtMatmulPreferenceInit(&preference));
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -222,7 +246,8 @@ class CublasLtGemm final : public CudaGemm {
           cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)));
       return absl::OkStatus();
     };
-    // Partial sums of a split k may meet in the workspace, in f32 and in order; not in C.
+    // Partial sums of a split k may be added in the workspace, in f32 and in order. They must not
+    // be added in C.
     const uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     VOXCONV_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
@@ -240,16 +265,16 @@ class CublasLtGemm final : public CudaGemm {
     if (count == 0) {
       return absl::UnimplementedError(absl::StrCat("gemm: cuBLASLt has no kernel for ", args.m,
                                                    " x ", args.n, " x ", args.k, " of ",
-                                                   ToString(args.dtype)));
+                                                   ToString(args.precision)));
     }
     const Choice choice{found.algo, static_cast<int64_t>(found.workspaceSize)};
     return &choices_.insert_or_assign(key, choice).first->second;
   }
 
-  // C = 0, without what lies between its rows and matrices.
+  // C = 0. Leaves what lies between its rows and between its matrices.
   absl::Status Clear(const GemmArgs& args, const ExecutionContext& context) {
     const int64_t element = SizeOf(args.c_dtype);
-    // Checkers follow a plain fill far faster than one with a pitch.
+    // Memory checkers follow a plain fill far faster than one with a pitch.
     if (args.ldc == args.n && (args.batch == 1 || args.stride_c == args.m * args.n)) {
       return context.backend->FillBytes(args.c, 0, args.batch * args.m * args.n * element,
                                         *context.stream);
@@ -267,10 +292,11 @@ class CublasLtGemm final : public CudaGemm {
   absl::Status ScaleOnly(GemmArgs args, const ExecutionContext& context) {
     if (args.beta == 1.0f) return absl::OkStatus();
     if (args.beta == 0.0f) return Clear(args, context);
-    // Plus a product of zeros with k = 1.
-    const int64_t bytes = std::max(args.m, args.n) * SizeOf(args.dtype);
+    // Adds a product of zeros with k = 1.
+    const int64_t bytes = std::max(args.m, args.n) * SizeOf(StorageOf(args.precision));
     VOXCONV_ASSIGN_OR_RETURN(Buffer zeros, context.backend->Allocate(bytes, *context.stream));
     VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(zeros.data(), 0, bytes, *context.stream));
+    args.transpose_a = false;
     args.k = args.lda = 1;
     args.ldb = args.n;
     args.a = args.b = zeros.data();

@@ -16,12 +16,13 @@
 
 namespace voxconv {
 
-// Blocks of `block` threads for one thread an item; the grid's x limit is 2^31 - 1 blocks.
+// The grid of blocks of `block` threads that has one thread for each item. There must be at most
+// 2^31 - 1 blocks.
 inline dim3 GridFor(int64_t items, int block) {
   return dim3(static_cast<unsigned>(CeilDiv(items, block)));
 }
 
-// Lets the kernel use all the shared memory that a block can have: asked of the driver once a
+// Lets the kernel use all the shared memory that a block can have. Asks the driver once for each
 // kernel.
 inline cudaError_t AllowLargeSharedMemory(const void* kernel, CudaBackend& cuda) {
   if (cuda.large_kernels().contains(kernel)) return cudaSuccess;
@@ -35,11 +36,12 @@ inline cudaError_t AllowLargeSharedMemory(const void* kernel, CudaBackend& cuda)
   return error;
 }
 
-// Dynamic shared memory. 48 KiB need no leave, of which kernels hold up to 8 statically.
+// Bytes of dynamic shared memory that a kernel may use without AllowLargeSharedMemory. The limit is
+// 48 KiB, of which our kernels use up to 8 KiB statically.
 constexpr size_t kSharedMemoryWithoutLeave = 40 * 1024;
 
-// Blocks of the kernel that a multiprocessor holds at once; asked of the driver once a kernel and
-// size.
+// How many blocks of the kernel a multiprocessor holds at once. Asks the driver once for each
+// kernel and size.
 inline absl::StatusOr<int> ResidentBlocks(const void* kernel, int threads, size_t shared_bytes,
                                           const ExecutionContext& context) {
   CudaBackend& cuda = AsCuda(context);
@@ -54,8 +56,8 @@ inline absl::StatusOr<int> ResidentBlocks(const void* kernel, int threads, size_
   return blocks;
 }
 
-// Whether the code that the device runs of the kernel knows how to wait for earlier kernels, that
-// is, was compiled for compute capability 9.0 or more; asked of the driver once a kernel.
+// Whether the kernel can start before the kernel in front of it has ended, and wait for it. This
+// needs code for compute capability 9.0 or more. Asks the driver once for each kernel.
 inline bool StartsEarly(const void* kernel, CudaBackend& cuda) {
   if (cuda.compute_capability() < 90) return false;
   const auto [known, inserted] = cuda.early_kernels().try_emplace(kernel, false);
@@ -67,12 +69,13 @@ inline bool StartsEarly(const void* kernel, CudaBackend& cuda) {
   return known->second;
 }
 
-// This thread of a one-dimensional grid.
+// The number of this thread in a one-dimensional grid.
 __device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-// Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. An empty grid
-// queues nothing. Raises the kernel's dynamic shared memory limit where it may need that.
-// `early`: the kernel is one of grid_dependency.cuh.
+// Queues kernel<<<grid, block, shared_bytes>>>(args...) on the context's stream. Does not
+// synchronise it. An empty grid queues nothing. Raises the kernel's limit of dynamic shared memory
+// if needed. Adds one to Counters::launches. `early`: the kernel calls the functions of
+// grid_dependency.cuh, so that it may start early. Returns the error of the launch.
 template <typename... Params, typename... Args>
 cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 block,
                          size_t shared_bytes, const ExecutionContext& context, Args&&... args) {
@@ -102,6 +105,7 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 
   return cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
 }
 
+// LaunchKernel, for functions that return a status.
 #define VOXCONV_LAUNCH(kernel, grid, block, shared_bytes, context, ...)                      \
   VOXCONV_RETURN_IF_CUDA_ERROR(::voxconv::LaunchKernel(kernel, /*early=*/false, grid, block, \
                                                        shared_bytes, context, __VA_ARGS__))
@@ -111,8 +115,10 @@ cudaError_t LaunchKernel(void (*kernel)(Params...), bool early, dim3 grid, dim3 
   VOXCONV_RETURN_IF_CUDA_ERROR(::voxconv::LaunchKernel(kernel, /*early=*/true, grid, block, \
                                                        shared_bytes, context, __VA_ARGS__))
 
-// Runs a CUB device algorithm: `call(temp, temp_bytes)` is made once for the size of its temporary
-// storage and once to queue the work; it must pass both on, and the context's stream.
+// Queues a CUB device algorithm on the context's stream. Calls `call(temp, temp_bytes)` twice:
+// first to learn the size of the temporary storage, then to queue the work. `call` must pass both
+// arguments and the context's stream on to CUB. Does not synchronise. kResourceExhausted if the
+// memory for the temporary storage does not suffice.
 template <typename Call>
 absl::Status RunCub(const ExecutionContext& context, const Call& call) {
   AsCuda(context).MakeCurrent();  // whose device the temporary storage is for

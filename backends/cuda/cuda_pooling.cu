@@ -1,7 +1,7 @@
-#include "backends/cuda/convert_kernel_map.h"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/cuda_pooling.h"
 #include "backends/cuda/device_tensor.h"
+#include "backends/cuda/map_table.h"
 
 namespace voxconv {
 namespace {
@@ -103,30 +103,30 @@ __global__ void UnpoolRows(const int32_t* in_table, int num_offsets, const int32
 
 }  // namespace
 
-absl::Status CudaPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                      int32_t* switches, const ExecutionContext& context) {
+absl::Status CudaPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                      const TensorView& y, int32_t* switches, const ExecutionContext& context) {
   if (y.rows == 0 || y.channels == 0) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(NeighbourTable table, PairsToTable(map, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> table, OutputTable(map, context));
   return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {
     const RowLaunch launch(y.rows, y.channels / V, context);
     const T* from = static_cast<const T*>(x.data);
     T* to = static_cast<T*>(y.data);
     if (mode == PoolMode::kMax) {
-      VOXCONV_LAUNCH((MaxPoolRows<T, V>), launch.grid, launch.block, 0, context, table.table.data(),
+      VOXCONV_LAUNCH((MaxPoolRows<T, V>), launch.grid, launch.block, 0, context, table.data(),
                      map.num_offsets(), from, y.rows, y.channels / V, to, switches);
     } else {
-      VOXCONV_LAUNCH((SumPoolRows<T, V>), launch.grid, launch.block, 0, context, table.table.data(),
+      VOXCONV_LAUNCH((SumPoolRows<T, V>), launch.grid, launch.block, 0, context, table.data(),
                      map.num_offsets(), mode, from, y.rows, y.channels / V, to);
     }
     return absl::OkStatus();
   });
 }
 
-absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                         const int32_t* switches, const TensorView& y,
                         const ExecutionContext& context) {
   if (y.rows == 0 || y.channels == 0) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> in_table, PairsToInputTable(map, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> in_table, InputTable(map, context));
   Array<int32_t> present;
   Divisor divisor{mode == PoolMode::kAverage ? static_cast<float>(map.num_offsets()) : 1.0f,
                   nullptr};
@@ -135,7 +135,7 @@ absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const TensorView& x
     VOXCONV_RETURN_IF_ERROR(
         context.backend->FillBytes(present.data(), 0, present.bytes(), *context.stream));
     VOXCONV_LAUNCH(CountPresent, GridFor(map.num_pairs(), kBlock), kBlock, 0, context,
-                   map.As<PairList>().out.data(), map.num_pairs(), present.data());
+                   map.pairs().out.data(), map.num_pairs(), present.data());
     divisor.each = present.data();
   }
   return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {

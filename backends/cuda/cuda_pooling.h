@@ -9,16 +9,16 @@
 
 namespace voxconv {
 
-// See TensorOps; the arguments have been checked (core/tensor_checks.h). Deterministic: every
-// output is the sum of one thread, or of partial sums in a fixed order. Pool and Unpool take
-// rows x K entries of temporary memory.
-absl::Status CudaPool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                      int32_t* switches, const ExecutionContext& context);
-absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+// See TensorOps. The arguments must have been checked (core/tensor_checks.h). Deterministic: every
+// output is the sum of one thread, or of partial sums in a fixed order. CudaPool takes 4 * N_out *
+// K bytes of temporary memory, CudaUnpool 4 * N_in * K.
+absl::Status CudaPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                      const TensorView& y, int32_t* switches, const ExecutionContext& context);
+absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                         const int32_t* switches, const TensorView& y,
                         const ExecutionContext& context);
-// Refuses a batch sample that y has no row for, and synchronises to find out.
-absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+// kInvalidArgument for a batch sample that y has no row for. Synchronises the stream to find out.
+absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context);
 
 }  // namespace voxconv

@@ -10,7 +10,7 @@ namespace voxconv {
 
 CudaBackend::CudaRecording::~CudaRecording() {
   static_cast<CudaStream*>(context_.stream)->SubmitForLater();
-  // Both take effect after the replays that are queued.
+  // Both take effect after the replays that are queued already.
   if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   for (auto& [owner, blocks] : freed_) {
     blocks.Clear([this](void* block, int64_t) { cudaFreeAsync(block, stream_); });
@@ -19,9 +19,9 @@ CudaBackend::CudaRecording::~CudaRecording() {
   if (memory_stream_ != nullptr) cudaStreamDestroy(memory_stream_);
 }
 
-absl::Status CudaBackend::CudaRecording::Record(const Work& work) {
+absl::Status CudaBackend::CudaRecording::Record(const Recorder::Work& work) {
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&memory_stream_, cudaStreamNonBlocking));
-  // Blocks that streams keep come to the recording through the pool, where they are done with.
+  // The blocks that streams keep go back to the pool. No work uses them after the waits.
   backend_.ReleaseCached();
   for (CudaStream* stream : backend_.streams_) VOXCONV_RETURN_IF_ERROR(stream->Synchronize());
   cudaGraph_t graph = nullptr;
@@ -37,17 +37,17 @@ absl::Status CudaBackend::CudaRecording::Record(const Work& work) {
   return absl::OkStatus();
 }
 
-absl::Status CudaBackend::CudaRecording::Capture(const Work& work, cudaGraph_t& graph) {
-  // Relaxed: memory comes from the pool meanwhile, by another stream.
+absl::Status CudaBackend::CudaRecording::Capture(const Recorder::Work& work, cudaGraph_t& graph) {
+  // Relaxed, because memory is taken from the pool meanwhile, on another stream.
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
   backend_.recording_ = this;
   ExecutionContext recorded = context_;
-  recorded.profile = nullptr;  // times are of runs
+  recorded.profile = nullptr;  // nothing runs, so there are no times
   absl::Status status = work(recorded);
   backend_.recording_ = nullptr;
   const auto end = [&]() -> absl::Status {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream_, &graph));
-    // Nobody else waits for the stream that the memory came from.
+    // No other code waits for the stream that the memory came from.
     ++backend_.synchronisations_;
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(memory_stream_));
     return absl::OkStatus();
@@ -86,10 +86,10 @@ void CudaBackend::CudaRecording::Free(void* data, int64_t bytes, CudaStream& own
   freed_[&owner].Put(data, BlockCache::BlockSize(bytes));
 }
 
-absl::StatusOr<std::unique_ptr<Recording>> CudaBackend::Record(const ExecutionContext& context,
-                                                               const Work& work) {
-  VOXCONV_CHECK(recording_ == nullptr && !branches_open_);
-  auto recording = std::make_unique<CudaRecording>(*this, context);
+absl::StatusOr<std::unique_ptr<Recording>> CudaBackend::CudaRecorder::Record(
+    const ExecutionContext& context, const Work& work) {
+  VOXCONV_CHECK(backend_.recording_ == nullptr && !backend_.branches_open_);
+  auto recording = std::make_unique<CudaRecording>(backend_, context);
   VOXCONV_RETURN_IF_ERROR(recording->Record(work));
   return recording;
 }

@@ -1,4 +1,4 @@
-// The streams of the CUDA backend and the memory that is freed on them.
+// The streams of the CUDA backend, and the memory that is freed on them.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
 
@@ -15,10 +15,13 @@
 
 namespace voxconv {
 
-// Owns the memory allocated on it in the sense that freeing is queued there.
+// One stream. It frees the buffers that were allocated on it, in the order of its work.
 class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
  public:
-  explicit CudaStream(CudaBackend& backend) : backend_(backend) {}
+  // Uses `adopted`, which somebody else owns. Null: makes a stream, and owns it.
+  explicit CudaStream(CudaBackend& backend, cudaStream_t adopted = nullptr)
+      : backend_(backend), stream_(adopted), owned_(adopted == nullptr) {}
+  // Waits for the stream's work.
   ~CudaStream() override {
     if (stream_ == nullptr) return;
     SubmitForLater();
@@ -27,12 +30,14 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     if (ticket_ != nullptr) cudaFreeAsync(ticket_, stream_);
     cudaStreamSynchronize(stream_);
     if (order_ != nullptr) cudaEventDestroy(order_);
-    cudaStreamDestroy(stream_);
+    if (owned_) cudaStreamDestroy(stream_);
   }
 
   absl::Status Initialise() {
     backend_.MakeCurrent();
-    VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    if (owned_) {
+      VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    }
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&order_, cudaEventDisableTiming));
     VOXCONV_RETURN_IF_CUDA_ERROR(
         cudaMallocFromPoolAsync(&ticket_, sizeof(CudaTicket), backend_.pool_, stream_));
@@ -59,12 +64,14 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     SubmitForLater();
     return std::exchange(lost_, absl::OkStatus());
   }
-  // For those who cannot return an error: the next Submit, Collect or Synchronize does.
+  // Submit for callers that cannot return an error. The next Submit, Collect or Synchronize returns
+  // it.
   void SubmitForLater() { lost_.Update(batch_.End()); }
-  // Frees what serves to launch together; it is made again when it is needed.
+  // Frees the graphs of earlier batches. They are made again when they are needed.
   void ReleaseGraphs() { batch_.Clear(); }
+  // Whether launches are kept back now.
   bool collecting() const { return batch_.open(); }
-  // `what` is queued next: its address, or any other that stands for it.
+  // See CudaBackend::NoteLaunch.
   void Note(const void* what) { batch_.Note(what); }
   void* native_handle() override { return stream_; }
   cudaStream_t get() const { return stream_; }
@@ -88,14 +95,14 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
       cache_.Put(data, size);
     }
     backend_.cached_ += size;
-    // Frames whose sizes drift leave blocks behind that nobody asks for again. Giving them back
-    // makes all streams wait for the main one, so not before they are more than an eighth of the
-    // device.
+    // When the sizes of frames drift, blocks are left that no later frame asks for. They go back to
+    // the pool only when they are more than an eighth of the device's memory, because all streams
+    // wait for the main stream then.
     const auto kept = static_cast<int64_t>(backend_.properties_.totalGlobalMem / 8);
     if (backend_.cached_ > std::max(kept, backend_.peak_)) backend_.ReleaseCached();
   }
 
-  // Null where no freed block fits.
+  // A freed block of the class of `bytes`, null if there is none.
   void* TakeCached(int64_t bytes) {
     if (!backend_.options_.reuse_blocks) return nullptr;
     const int64_t size = BlockCache::BlockSize(bytes);
@@ -103,7 +110,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     if (block != nullptr) backend_.cached_ -= size;
     return block;
   }
-  // Back to the pool, which can cut and join them.
+  // Gives the freed blocks back to the pool, which can cut and join them.
   void ReleaseCached() {
     SubmitForLater();
     FollowMainStream();
@@ -114,8 +121,9 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     });
   }
 
-  // While a stream holds, what is freed on it may still be read on another stream, and serves here
-  // again only after UseHeld: by then this stream must be made to wait for that one.
+  // While a stream holds, blocks that are freed on it may still be read by another stream. They are
+  // not used again before UseHeld. The caller of UseHeld makes this stream wait for the other one
+  // before it allocates.
   void Hold(bool holding) { holding_ = holding; }
   void UseHeld() {
     for (const auto& [block, size] : held_) cache_.Put(block, size);
@@ -123,9 +131,9 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
 
  private:
-  // What was allocated on a side stream or a lane is read on the main stream, perhaps only later:
-  // before it goes back to the pool, this stream has to come to that point. Errors here are those
-  // of earlier work and come back from the next Synchronize.
+  // The main stream may read memory that was allocated on a side stream or a lane, also later than
+  // this stream has come. So this stream waits for the main stream before the memory goes back to
+  // the pool. Errors of these calls are errors of earlier work, which the next Synchronize returns.
   void FollowMainStream() {
     CudaStream* main = backend_.stream_.get();
     if (main == nullptr || main == this || order_ == nullptr) return;
@@ -135,11 +143,12 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   }
 
   CudaBackend& backend_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_;
+  bool owned_;  // this object made stream_, and destroys it
   cudaEvent_t order_ = nullptr;
   void* ticket_ = nullptr;
   LaunchBatch batch_;
-  absl::Status lost_;  // the error of a SubmitForLater
+  absl::Status lost_;  // the error of SubmitForLater that has not been returned yet
   BlockCache cache_;
   bool holding_ = false;
   std::vector<std::pair<void*, int64_t>> held_;

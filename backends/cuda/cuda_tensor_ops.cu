@@ -7,6 +7,8 @@
 #include "backends/cuda/device_tensor.h"
 #include "backends/cuda/grid_dependency.cuh"
 #include "backends/cuda/narrow_linear.h"
+#include "backends/cuda/transpose_weights.h"
+#include "backends/cuda/weight_gradient.h"
 #include "core/tensor_checks.h"
 
 namespace voxconv {
@@ -56,7 +58,7 @@ __global__ void ConvertElements(const From* x, int64_t size, To* y) {
   if (i < size) y[i] = Narrow<To>(Widen(x[i]));
 }
 
-// Moves bits, whatever they mean; sizes in units.
+// Moves bits, whatever they mean. Sizes are in units.
 template <typename Unit>
 __global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_t b_units,
                            int64_t rows, Unit* y) {
@@ -71,7 +73,7 @@ __global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_
 }
 
 template <typename Unit>
-absl::Status ConcatUnits(const TensorView& a, const TensorView& b, const TensorView& y,
+absl::Status ConcatUnits(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
                          const ExecutionContext& context) {
   const int64_t elements = static_cast<int64_t>(sizeof(Unit)) / SizeOf(a.dtype);
   const RowLaunch launch(y.rows, y.channels / elements, context);
@@ -82,7 +84,7 @@ absl::Status ConcatUnits(const TensorView& a, const TensorView& b, const TensorV
   return absl::OkStatus();
 }
 
-// y = x + bias from sums in f32, so that the result is rounded once.
+// y = x + bias, from sums in f32, so that the result is rounded once.
 template <typename T>
 absl::Status AddBias(const Array<float>& sums, const float* bias, const TensorView& y,
                      const ExecutionContext& context) {
@@ -102,9 +104,10 @@ absl::Status AddBias(const Array<float>& sums, const float* bias, const TensorVi
 
 class CudaTensorOps final : public TensorOps {
  public:
-  absl::Status ScaleShift(const TensorView& x, const float* scale, const float* shift, bool relu,
-                          const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, BackendKind::kCuda));
+  absl::Status ScaleShift(const ConstTensorView& x, const float* scale, const float* shift,
+                          bool relu, const TensorView& y,
+                          const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, *context.backend));
     return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {
       const RowLaunch launch(x.rows, x.channels / V, context);
       VOXCONV_LAUNCH((ScaleShiftRows<T, T, V>), launch.grid, launch.block, 0, context,
@@ -114,9 +117,9 @@ class CudaTensorOps final : public TensorOps {
     });
   }
 
-  absl::Status Convert(const TensorView& x, const TensorView& y,
+  absl::Status Convert(const ConstTensorView& x, const TensorView& y,
                        const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, BackendKind::kCuda));
+    VOXCONV_RETURN_IF_ERROR(CheckConvert(x, y, *context.backend));
     const int64_t size = x.rows * x.channels;
     return WithStoredType(x.dtype, [&]<typename From>() {
       return WithStoredType(y.dtype, [&]<typename To>() {
@@ -128,9 +131,9 @@ class CudaTensorOps final : public TensorOps {
     });
   }
 
-  absl::Status Add(const TensorView& a, const TensorView& b, bool relu, const TensorView& y,
-                   const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, BackendKind::kCuda));
+  absl::Status Add(const ConstTensorView& a, const ConstTensorView& b, bool relu,
+                   const TensorView& y, const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckAdd(a, b, y, *context.backend));
     const int64_t size = a.rows * a.channels;
     return WithPack(a.dtype, size, {a.data, b.data, y.data}, [&]<typename T, int V>() {
       constexpr int kBlock = 256;
@@ -141,9 +144,9 @@ class CudaTensorOps final : public TensorOps {
     });
   }
 
-  absl::Status Concat(const TensorView& a, const TensorView& b, const TensorView& y,
+  absl::Status Concat(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
                       const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, BackendKind::kCuda));
+    VOXCONV_RETURN_IF_ERROR(CheckConcat(a, b, y, *context.backend));
     const int64_t element = SizeOf(a.dtype);
     const auto fits = [&](int64_t bytes) {
       return a.channels * element % bytes == 0 && b.channels * element % bytes == 0 &&
@@ -154,9 +157,10 @@ class CudaTensorOps final : public TensorOps {
     return ConcatUnits<uint16_t>(a, b, y, context);
   }
 
-  absl::Status Linear(const TensorView& x, const TensorView& weights, const float* bias,
-                      const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, y, BackendKind::kCuda));
+  absl::Status Linear(const ConstTensorView& x, const ConstTensorView& weights, const float* bias,
+                      Precision precision, const TensorView& y,
+                      const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, precision, y, *context.backend));
     if ((bias != nullptr || y.channels % 8 != 0) && TakesNarrowLinear(x, weights, y, context)) {
       return NarrowLinear(x, weights, bias, y, context);
     }
@@ -166,11 +170,11 @@ class CudaTensorOps final : public TensorOps {
                   .a = x.data,
                   .b = weights.data,
                   .c = y.data,
-                  .dtype = x.dtype,
+                  .precision = precision,
                   .c_dtype = x.dtype};
     CudaGemm& gemm = AsCuda(context).gemm();
     if (bias == nullptr) return gemm.Run(args, context);
-    if (x.dtype == DType::kF32 || x.dtype == DType::kTf32) {
+    if (x.dtype == DType::kF32) {
       VOXCONV_RETURN_IF_ERROR(gemm.Run(args, context));
       return ScaleShift(y, nullptr, bias, false, y, context);
     }
@@ -182,20 +186,37 @@ class CudaTensorOps final : public TensorOps {
                                   : AddBias<__nv_bfloat16>(sums, bias, y, context);
   }
 
-  absl::Status Pool(const KernelMap& map, PoolMode mode, const TensorView& x, const TensorView& y,
-                    int32_t* switches, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, BackendKind::kCuda));
+  absl::Status TransposeWeights(const ConstTensorView& weights, int num_offsets, bool reversed,
+                                const TensorView& transposed,
+                                const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(
+        CheckTransposeWeights(weights, num_offsets, transposed, *context.backend));
+    return CudaTransposeWeights(weights, num_offsets, reversed, transposed, context);
+  }
+
+  absl::Status WeightGradient(const KernelMap& map, const ConstTensorView& x,
+                              const ConstTensorView& dy, Precision precision,
+                              const TensorView& gradient,
+                              const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckWeightGradient(map, x, dy, precision, gradient, *context.backend));
+    return CudaWeightGradient(map, x, dy, precision, gradient, context);
+  }
+
+  absl::Status Pool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                    const TensorView& y, int32_t* switches,
+                    const ExecutionContext& context) override {
+    VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, *context.backend));
     return CudaPool(map, mode, x, y, switches, context);
   }
-  absl::Status Unpool(const KernelMap& map, PoolMode mode, const TensorView& x,
+  absl::Status Unpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                       const int32_t* switches, const TensorView& y,
                       const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, BackendKind::kCuda));
+    VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, *context.backend));
     return CudaUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                           const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, BackendKind::kCuda));
+    VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, *context.backend));
     return CudaGlobalPool(rows, mode, x, y, context);
   }
 };

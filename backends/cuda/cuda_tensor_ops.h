@@ -7,7 +7,7 @@
 
 namespace voxconv {
 
-// See core/tensor_ops.h. Stateless; the contexts it is called with must be of a CUDA backend.
+// See core/tensor_ops.h. Stateless. The contexts that it is called with must be of a CUDA backend.
 std::unique_ptr<TensorOps> MakeCudaTensorOps();
 
 }  // namespace voxconv

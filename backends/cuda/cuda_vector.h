@@ -16,7 +16,8 @@ namespace voxconv {
 
 inline uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// The largest power of two up to `limit` that divides every address and size in `multiples`.
+// The largest power of two, up to `limit` and 16, that divides every address and size in
+// `multiples`.
 inline int VectorBytes(int limit, std::initializer_list<uint64_t> multiples) {
   uint64_t bits = 16;
   for (const uint64_t value : multiples) bits |= value;
@@ -24,7 +25,7 @@ inline int VectorBytes(int limit, std::initializer_list<uint64_t> multiples) {
   return widest < limit ? widest : limit;
 }
 
-// Whether all addresses are multiples of `bytes`; null is.
+// Whether all addresses are multiples of `bytes`. Null counts as a multiple.
 inline bool Aligned(std::initializer_list<const void*> pointers, int64_t bytes) {
   return std::all_of(pointers.begin(), pointers.end(), [bytes](const void* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
@@ -49,14 +50,15 @@ template <>
 struct RawVectorOf<16> {
   using Type = uint4;
 };
-// kBytes of anything, loaded and stored by one instruction.
+// kBytes bytes of any type, which one instruction loads or stores.
 template <int kBytes>
 using RawVector = typename RawVectorOf<kBytes>::Type;
 
 template <int kValue>
 using Constant = std::integral_constant<int, kValue>;
 
-// body(Constant<bytes>) for 2, 4, 8 and 16 bytes; those below kLeast are not compiled.
+// Calls body(Constant<bytes>). `bytes` is 2, 4, 8 or 16, and at least kLeast (checked). No code is
+// compiled for 2 bytes if kLeast is more.
 template <int kLeast = 2, typename Body>
 absl::Status ForVectorBytes(int bytes, const Body& body) {
   VOXCONV_CHECK(bytes >= kLeast && bytes <= 16);

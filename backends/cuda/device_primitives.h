@@ -10,14 +10,17 @@
 
 namespace voxconv {
 
-// Bits that tell 0..count-1 apart; at least one.
+// How many bits the numbers 0 .. count - 1 need. At least one.
 constexpr int BitsFor(int64_t count) {
   return count <= 2 ? 1 : std::bit_width(static_cast<uint64_t>(count - 1));
 }
 
-// Sorts (key, value) by the low `bits` bits of the keys, stable and ascending: O(size * bits / 8).
-// All arrays have `size` entries of device memory and do not overlap. Temporary memory comes from
-// the context's backend.
+// The functions below queue work on the context's stream and do not synchronise it. Arrays are in
+// device memory. Temporary memory comes from the context's backend; kResourceExhausted if it does
+// not suffice.
+
+// Sorts pairs (key, value) by the low `bits` bits of the keys, ascending and stable. All arrays
+// have `size` entries and do not overlap. O(size * bits / 8).
 absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
@@ -28,10 +31,10 @@ absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int64_
                        int64_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
 
-// to[i] = i.
+// to[i] = i for i < size.
 absl::Status FillWithIndex(int32_t* to, int64_t size, const ExecutionContext& context);
 
-// sums[i] = counts[0] + ... + counts[i - 1], in 64 bits.
+// sums[i] = counts[0] + ... + counts[i - 1] for i < size, in 64 bits.
 absl::Status ExclusiveSum(const int32_t* counts, int64_t* sums, int64_t size,
                           const ExecutionContext& context);
 

@@ -17,7 +17,7 @@
 
 namespace voxconv {
 
-// V elements that are loaded and stored at once.
+// V elements that one instruction loads or stores.
 template <typename T, int V>
 struct alignas(sizeof(T) * V) Pack {
   T v[V];
@@ -43,7 +43,7 @@ __device__ inline __nv_bfloat16 Narrow<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-// A NaN stays one.
+// max(value, 0). A NaN stays a NaN.
 __device__ inline float Relu(float value) {
 #if __CUDA_ARCH__ >= 800
   float result;
@@ -54,12 +54,11 @@ __device__ inline float Relu(float value) {
 #endif
 }
 
-// Calls run.operator()<T>() for the stored type.
+// Calls run.operator()<T>() with the type T whose values are stored as `dtype`.
 template <typename Run>
 absl::Status WithStoredType(DType dtype, const Run& run) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kTf32:  // allows rounding to tf32, does not ask for it
       return run.template operator()<float>();
     case DType::kF16:
       return run.template operator()<__half>();
@@ -69,9 +68,9 @@ absl::Status WithStoredType(DType dtype, const Run& run) {
   return absl::InternalError("unknown dtype");
 }
 
-// Calls run.operator()<T, V>() for the stored type and the widest pack, of 16 bytes or of one
-// element, that all the `pointers` allow; `size` is what packs must divide, the channels or, where
-// they do not matter, all elements.
+// Calls run.operator()<T, V>() with the stored type T and packs of V elements. A pack has 16 bytes
+// if all `pointers` are aligned to 16 bytes and `size` elements fill whole packs. Otherwise it has
+// one element. `size` is the number of channels, or of all elements if a pack may span two rows.
 template <typename Run>
 absl::Status WithPack(DType dtype, int64_t size, std::initializer_list<const void*> pointers,
                       const Run& run) {
@@ -82,8 +81,8 @@ absl::Status WithPack(DType dtype, int64_t size, std::initializer_list<const voi
   });
 }
 
-// Threads for a matrix of `rows` by `packs`: threadIdx.x goes over the packs of a row,
-// threadIdx.y and blockIdx.x over the rows, each with strides.
+// Threads for a matrix of `rows` by `packs`. threadIdx.x goes over the packs of a row with stride
+// blockDim.x. threadIdx.y and blockIdx.x go over the rows (FirstRow, RowStride).
 struct RowLaunch {
   dim3 grid, block;
 

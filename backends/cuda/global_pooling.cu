@@ -123,7 +123,7 @@ absl::StatusOr<Array<unsigned long long>> CountRows(const Array<Coordinate>& row
 
 }  // namespace
 
-absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const TensorView& x,
+absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context) {
   const int64_t samples = y.rows, channels = y.channels;
   VOXCONV_ASSIGN_OR_RETURN(const Array<unsigned long long> counts,

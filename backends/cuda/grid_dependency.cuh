@@ -1,17 +1,18 @@
-// Kernels whose blocks take their places while the kernel before still runs (programmatic dependent
-// launch, compute capability 9.0 on). For .cu files.
+// Kernels whose blocks start while the kernel before still runs (programmatic dependent launch,
+// from compute capability 9.0 on). Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_GRID_DEPENDENCY_CUH_
 #define VOXCONV_BACKENDS_CUDA_GRID_DEPENDENCY_CUH_
 
 namespace voxconv {
 
-// Of kernels launched with VOXCONV_LAUNCH_EARLY, at their start; they do nothing in other launches
-// and on older devices. Before AwaitEarlierKernels a kernel stores nothing to global memory, and
-// reads there only what cannot be in the making: kernels before the last may still be running. At
-// least one thread of each grid must wait, since the kernels after it rely on that; threads that it
-// hands work to through shared memory need not.
+// Kernels launched with VOXCONV_LAUNCH_EARLY call these functions at their start. The functions do
+// nothing in other launches and on older devices. Before AwaitEarlierKernels a kernel stores
+// nothing to global memory, and reads there only what no running kernel can write. All earlier
+// kernels may still be running. At least one thread of each grid must wait, because the kernels
+// after it rely on that. A thread that gets its work from such a thread through shared memory need
+// not wait.
 
-// Lets the next kernel's blocks in as soon as there is room for them. By all threads.
+// Lets the next kernel's blocks start as soon as there is room for them. All threads must call it.
 __device__ __forceinline__ void LetNextKernelIn() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");

@@ -9,15 +9,15 @@
 namespace voxconv {
 namespace {
 
-// A network has some thirty batches. Whoever runs many networks in turn starts again at times.
+// A network has some thirty batches. With more graphs than this, all are freed and made again.
 constexpr size_t kMaxGraphs = 1024;
 
 }  // namespace
 
 absl::Status LaunchBatch::Begin(cudaStream_t stream) {
   VOXCONV_CHECK(!open());
-  // Relaxed: meanwhile other streams, and the loading of a kernel on its first use, may do what a
-  // stricter mode forbids the whole thread.
+  // Relaxed, because stricter modes forbid calls in the whole thread that other streams make
+  // meanwhile, and that loading a kernel makes on its first use.
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   stream_ = stream;
   signature_ = 0;

@@ -1,4 +1,4 @@
-// Launches that go to the device together.
+// Launches that go to the device together, as one CUDA graph.
 #ifndef VOXCONV_BACKENDS_CUDA_LAUNCH_BATCH_H_
 #define VOXCONV_BACKENDS_CUDA_LAUNCH_BATCH_H_
 
@@ -11,10 +11,11 @@
 
 namespace voxconv {
 
-// Between Begin and End what is queued on a stream is captured, and End launches it as one CUDA
-// graph: capturing a launch takes the host a fifth of queueing it. Graphs are kept by the kernels
-// they were made of, as instantiating one costs far more than giving it new arguments; those of one
-// batch are launched on one stream alone, so that none waits for another stream's use of it.
+// Begin starts to capture the work that is queued on a stream. End launches that work as one CUDA
+// graph. Capturing a launch costs the host a fifth of queueing it. Instantiating a graph costs far
+// more than giving it new arguments, so executable graphs are kept, and found again by the sequence
+// of kernels that they were made of. Each stream has a batch of its own, so that a graph never
+// waits for its use on another stream.
 class LaunchBatch {
  public:
   LaunchBatch() = default;
@@ -23,17 +24,19 @@ class LaunchBatch {
   LaunchBatch& operator=(const LaunchBatch&) = delete;
 
   bool open() const { return stream_ != nullptr; }
-  // None may be open (checked). Until End the host must not wait for the stream, nor take memory
-  // from a pool on it. The error of the runtime's call.
+  // The batch must not be open (checked). Until End, the host must not wait for the stream, and
+  // must not take memory from a pool on it. Returns the error of the runtime's call.
   absl::Status Begin(cudaStream_t stream);
-  // `what` distinguishes what is queued next, as the kernel's address does.
+  // Must be called before each piece of work is queued. `what` identifies the work, as the kernel's
+  // address does. Does nothing if the batch is not open.
   void Note(const void* what) {
     if (open()) signature_ = (signature_ ^ reinterpret_cast<uintptr_t>(what)) * kMix;
   }
-  // Queues what was captured, also after an error of the work, and does not wait; does nothing
-  // where none is open. The error of the runtime's call; then all of it is lost.
+  // Queues the captured work, also if a part of it failed. Does not synchronise. Does nothing if
+  // the batch is not open. Returns the error of the runtime's call; all of the captured work is
+  // lost then.
   absl::Status End();
-  // Frees the graphs; those under way end first.
+  // Frees the kept graphs. A graph that still runs is freed when it has ended.
   void Clear();
 
  private:
@@ -41,7 +44,7 @@ class LaunchBatch {
 
   absl::Status Launch(cudaGraph_t graph, cudaStream_t stream);
 
-  cudaStream_t stream_ = nullptr;  // while open
+  cudaStream_t stream_ = nullptr;  // null: not open
   uint64_t signature_ = 0;
   absl::flat_hash_map<uint64_t, cudaGraphExec_t> executables_;
 };

@@ -111,7 +111,7 @@ int64_t SharedBytes(int64_t c_in, int64_t c_out) {
 }
 
 template <typename Element, int kTiles>
-absl::Status Launch(const TensorView& x, const TensorView& weights, const float* bias,
+absl::Status Launch(const ConstTensorView& x, const ConstTensorView& weights, const float* bias,
                     const TensorView& y, const ExecutionContext& context) {
   if constexpr (kTiles < kMaxTiles) {
     if (weights.channels > kTiles * 8) {
@@ -131,8 +131,8 @@ absl::Status Launch(const TensorView& x, const TensorView& weights, const float*
 
 }  // namespace
 
-bool TakesNarrowLinear(const TensorView& x, const TensorView& weights, const TensorView& y,
-                       const ExecutionContext& context) {
+bool TakesNarrowLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                       const TensorView& y, const ExecutionContext& context) {
   constexpr int64_t kMaxShared = 48 << 10;  // what every device gives without being asked
   return (x.dtype == DType::kF16 || x.dtype == DType::kBF16) && weights.channels <= kMaxTiles * 8 &&
          x.channels % kVector == 0 && SharedBytes(x.channels, weights.channels) <= kMaxShared &&
@@ -140,8 +140,8 @@ bool TakesNarrowLinear(const TensorView& x, const TensorView& weights, const Ten
          AsCuda(context).compute_capability() >= 80;
 }
 
-absl::Status NarrowLinear(const TensorView& x, const TensorView& weights, const float* bias,
-                          const TensorView& y, const ExecutionContext& context) {
+absl::Status NarrowLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                          const float* bias, const TensorView& y, const ExecutionContext& context) {
   if (x.rows == 0 || weights.channels == 0) return absl::OkStatus();
   return x.dtype == DType::kF16 ? Launch<__half, 1>(x, weights, bias, y, context)
                                 : Launch<__nv_bfloat16, 1>(x, weights, bias, y, context);

@@ -8,18 +8,18 @@
 
 namespace voxconv {
 
-// Whether NarrowLinear takes it: f16 and bf16, at most 64 output channels, weights that fit into
-// shared memory, rows of `x` in whole vectors of 16 bytes, `y` at a multiple of 4, from compute
-// capability 8.0 on. cuBLASLt has no fast kernel where rows of the output are not whole vectors,
-// and rounds sums to 16 bits before a bias can be added.
-bool TakesNarrowLinear(const TensorView& x, const TensorView& weights, const TensorView& y,
-                       const ExecutionContext& context);
+// Whether NarrowLinear takes the product. It takes f16 and bf16, at most 64 output channels, and
+// weights that fit in shared memory, from compute capability 8.0 on. The rows of `x` must be whole
+// vectors of 16 bytes, and `y` must be at a multiple of 4 bytes. cuBLASLt has no fast kernel for
+// output rows that are not whole vectors. It also rounds sums to 16 bits before it can add a bias.
+bool TakesNarrowLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                       const TensorView& y, const ExecutionContext& context);
 
-// x [N, c_in], weights [c_in, c_out], y [N, c_out] of one dtype, `bias` [c_out] f32 or null, all in
-// device memory. Sums in f32, in a fixed order, rounded once. Queued on the context's stream, which
-// it does not wait for. O(N c_in c_out). The error of the launch.
-absl::Status NarrowLinear(const TensorView& x, const TensorView& weights, const float* bias,
-                          const TensorView& y, const ExecutionContext& context);
+// x [N, c_in], weights [c_in, c_out] and y [N, c_out] have one dtype. `bias` is [c_out] f32 or
+// null. All are in device memory. Sums are f32, in a fixed order, and rounded once. Queued on the
+// context's stream; does not synchronise it. O(N c_in c_out). Returns the error of the launch.
+absl::Status NarrowLinear(const ConstTensorView& x, const ConstTensorView& weights,
+                          const float* bias, const TensorView& y, const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -1,5 +1,5 @@
-// The map query of mappings that look up one input row for each output row and kernel offset: all
-// but the lookup itself. For .cu files.
+// The map query of mappings that look up one input row for each output row and kernel offset. The
+// mapping brings the lookup itself. Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_NEIGHBOUR_QUERY_CUH_
 #define VOXCONV_BACKENDS_CUDA_NEIGHBOUR_QUERY_CUH_
 
@@ -18,7 +18,7 @@
 
 namespace voxconv {
 
-// What a map query writes: see NeighbourTable.
+// The arrays that a map query writes, in device memory (see NeighbourTable).
 struct NeighbourArrays {
   Array<int32_t> table;   // [N_out, K]
   Array<uint32_t> masks;  // [N_out, ceil(K / 32)]
@@ -35,11 +35,11 @@ inline absl::StatusOr<NeighbourArrays> AllocateNeighbours(const MapProblem& prob
   return arrays;
 }
 
-// The map of filled arrays, its pairs not counted.
+// The map of filled arrays. Its pairs are not counted.
 inline KernelMap MakeNeighbourMap(const MapProblem& problem, NeighbourArrays arrays) {
   NeighbourTable table{std::move(arrays.table), std::move(arrays.masks)};
   KernelMap map(problem.inputs.size(), problem.outputs.size(), problem.geometry.num_offsets(),
-                {.layout = MapLayout::kNeighbourTable}, std::move(table));
+                std::move(table));
   map.set_identity_offset(problem.geometry.center());
   map.set_symmetric(problem.geometry.symmetric());
   return map;
@@ -48,12 +48,12 @@ inline KernelMap MakeNeighbourMap(const MapProblem& problem, NeighbourArrays arr
 namespace neighbour_query {
 
 constexpr int kThreads = 256;
-// Lookups of one block, about: a few a thread, so that staging is shared, and blocks enough to
-// keep all multiprocessors busy to the end.
+// The approximate number of lookups of one block. A thread has a few, so that they share the
+// staging. There are still enough blocks to keep all multiprocessors busy to the end.
 constexpr int kTileItems = 1024;
 constexpr int kMaxTileRows = 256;
-// Offsets of one launch: what fits a kernel's parameters, so that no launch waits for a copy. A
-// multiple of 32: no two launches share a word of masks.
+// The most offsets of one launch. They fit in a kernel's parameters, so that no launch waits for a
+// copy. The number is a multiple of 32, so that no two launches share a word of masks.
 constexpr int kMaxOffsets = 128;
 
 struct Offsets {
@@ -74,8 +74,8 @@ struct Args {
   bool symmetric;       // only offsets below the centre are probed; their pairs are mirrored
 };
 
-// Functors that look a key up with all lanes of a warp say so by kWholeWarp = true; they are
-// called by whole warps, with kEmptyKey on lanes that have nothing to look up.
+// A functor that looks up a key with all lanes of a warp declares kWholeWarp = true. Whole warps
+// then call it, with kEmptyKey on lanes that have nothing to look up.
 template <typename Lookup>
 constexpr bool WholeWarp() {
   if constexpr (requires { Lookup::kWholeWarp; }) {
@@ -91,7 +91,7 @@ struct Tile {
   uint64_t row_keys[kMaxTileRows];
   Int3 offset[kMaxOffsets];
   uint64_t delta[kMaxOffsets];
-  // Words of each row for the launch's offsets: tile_rows * ceil(count / 32) of them.
+  // The mask words of each row for the launch's offsets: tile_rows * ceil(count / 32) words.
   uint32_t masks[kMaxTileRows];
 };
 
@@ -109,7 +109,7 @@ __device__ void Stage(const Args& args, const Rows& outputs, const Offsets& offs
   for (int i = threadIdx.x; i < kMaxTileRows; i += kThreads) tile.masks[i] = 0;
 }
 
-// item / count, exact for the items of a tile.
+// Computes item / count. The result is exact for the items of a tile.
 __device__ inline int RowOf(const Args& args, int item) {
   return args.count == 1 ? item : static_cast<int>(__umulhi(item, args.reciprocal));
 }
@@ -119,7 +119,7 @@ __device__ int32_t Find(const Lookup& lookup, const Args& args, const Tile& tile
                         bool wanted) {
   const Coordinate q = tile.rows[row];
   const Int3 d = tile.offset[k];
-  // Both terms are below 2^18 in size: the sums fit.
+  // Both terms are below 2^18 in size, so the sums fit.
   const Coordinate position{q.b, q.x + d.x, q.y + d.y, q.z + d.z};
   wanted = wanted && (!args.check_range || InRange(Int3{position.x, position.y, position.z}));
   if constexpr (WholeWarp<Lookup>()) {
@@ -129,8 +129,9 @@ __device__ int32_t Find(const Lookup& lookup, const Args& args, const Tile& tile
   }
 }
 
-// Row p is the neighbour of row q under offset k, and so is q that of p under K-1-k. The table
-// holds -1 where nobody writes and every cell is written at most once; masks are united.
+// Writes a pair and its mirror. Row p is the neighbour of row q under offset k, and row q is that
+// of p under K-1-k. The table is cleared to -1, and every cell is written at most once. Masks are
+// combined by atomic or.
 __device__ inline void WriteBoth(const Args& args, int64_t q, int k, int32_t p) {
   const int mirrored = args.num_offsets - 1 - k;
   args.table[q * args.num_offsets + k] = p;
@@ -148,8 +149,8 @@ __device__ inline void WriteCentre(const Args& args, int64_t first_row, int num_
   }
 }
 
-// Threads take consecutive cells of the table, so that it is written in whole lines however few
-// offsets there are.
+// Neighbouring threads take neighbouring cells of the table. They thus write whole lines, even if
+// there are few offsets.
 template <typename Lookup, typename Rows>
 __global__ void __launch_bounds__(kThreads)
     QueryKernel(const Lookup lookup, const Rows outputs, const Args args, const Offsets offsets) {
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const int words = (args.count + 31) / 32;
   const int items = num_rows * args.count;
-  // Of the block's first row. Rows of a block times offsets are below 2^31.
+  // The cells of the block's first row. The rows of a block times the offsets are below 2^31.
   int32_t* const table = args.table + first_row * args.num_offsets + args.first;
   for (int base = 0; base < items; base += kThreads) {
     const int item = base + static_cast<int>(threadIdx.x);
@@ -199,11 +200,12 @@ __global__ void __launch_bounds__(kThreads)
 // The neighbour table and masks of `problem`, whose outputs are read from `outputs`:
 // InterleavedRows or PlanarRows. `lookup` is copied to the device and called there as
 //     int32_t operator()(const Coordinate& position, uint64_t key) const
-// for positions in the coordinate range, with their packed key: the input row there, or -1. (Of
-// `position` and `key` a lookup uses what it likes; the other costs nothing.) With `symmetric` (the
-// geometry must be, checked) only offsets below the centre are looked up: the centre is the
-// identity and offset K-1-k the transpose of k (TorchSparse 4.2.1). Deterministic. Records
-// counters.queries. One launch for each 128 offsets, and with `symmetric` two fills.
+// It returns the input row at a position in the coordinate range, or -1. `key` is the packed key of
+// `position`. An argument that a lookup does not use costs nothing. If `symmetric` is set, only
+// offsets below the centre are looked up. The centre is then the identity, and offset K-1-k is the
+// transpose of k (TorchSparse 4.2.1). The geometry must then be symmetric (checked). The result is
+// deterministic. This function records counters.queries. It queues one launch for every 128
+// offsets, and two fills if `symmetric` is set. It does not synchronise the stream.
 template <typename Lookup, typename Rows>
 absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const Rows& outputs,
                                           const MapProblem& problem, bool symmetric,
@@ -247,7 +249,7 @@ absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const Rows& outp
   return MakeNeighbourMap(problem, std::move(arrays));
 }
 
-// Reads the outputs' own rows.
+// As above, but reads the output rows of `problem` itself.
 template <typename Lookup>
 absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const MapProblem& problem,
                                           bool symmetric, const ExecutionContext& context) {

@@ -1,5 +1,6 @@
 #include "backends/cuda/coordinate_rows.cuh"
 #include "backends/cuda/cuda_launch.h"
+#include "backends/cuda/split_coordinates.h"
 
 namespace voxconv {
 namespace {
@@ -19,8 +20,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-absl::StatusOr<Array<int32_t>> CudaBackend::SplitCoordinates(const Array<Coordinate>& rows,
-                                                             const ExecutionContext& context) {
+absl::StatusOr<Array<int32_t>> SplitCoordinatesCuda(const Array<Coordinate>& rows,
+                                                    const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> planes, AllocateArray<int32_t>(4 * rows.size(), context));
   VOXCONV_LAUNCH(SplitKernel, GridFor(rows.size(), kThreads), kThreads, 0, context,
                  InterleavedRows{rows.data()}, rows.size(), planes.data());

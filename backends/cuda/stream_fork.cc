@@ -10,7 +10,7 @@ absl::Status StreamFork::Open(int branches) {
   if (branches > 1) VOXCONV_RETURN_IF_ERROR(trunk.stream->Submit());
   for (int i = 0; i + 1 < branches; ++i) {
     VOXCONV_ASSIGN_OR_RETURN(const CudaBackend::SideStream side, AsCuda(trunk).side_stream(i));
-    // A wait is for the event's last record before it: the event serves again in Join.
+    // A wait refers to the last record before it, so Join can record the event again.
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaEventRecord(side.event, CudaStreamOf(trunk)));
     VOXCONV_RETURN_IF_CUDA_ERROR(
         cudaStreamWaitEvent(static_cast<cudaStream_t>(side.stream->native_handle()), side.event));

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/convert_kernel_map.h"
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_primitives.h"
+#include "backends/cuda/map_conversions.h"
+#include "backends/cuda/row_masks.h"
 
 namespace voxconv {
 namespace {
@@ -15,25 +16,21 @@ constexpr int kBlock = 256;
 constexpr int kTileRows = 32;
 constexpr unsigned kWarp = 0xffffffffu;
 
-struct Split {
-  int32_t first, last;  // offsets
-};
-
 __device__ int LaneId() { return threadIdx.x % 32; }
 __device__ int64_t GlobalWarp() { return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; }
 
 // A warp makes the masks of 32 rows: lanes are the offsets of one word, so that every table entry
 // is read once and together with its neighbours. Grid: (tiles, words).
-__global__ void FillMasks(const int32_t* table, int64_t rows, int num_offsets, Split split,
-                          int words, uint32_t* masks) {
+__global__ void MaskRows(const int32_t* table, int64_t rows, int num_offsets, OffsetRange offsets,
+                         int words, uint32_t* masks) {
   const int word = blockIdx.y;
-  const int32_t k = split.first + 32 * word + LaneId();
+  const int32_t k = offsets.first + 32 * word + LaneId();
   const int64_t first_row = GlobalWarp() * kTileRows;
   uint32_t mine = 0;
 #pragma unroll 8
   for (int r = 0; r < kTileRows; ++r) {
     const int64_t row = first_row + r;
-    const bool present = row < rows && k < split.last && table[row * num_offsets + k] >= 0;
+    const bool present = row < rows && k < offsets.last && table[row * num_offsets + k] >= 0;
     const uint32_t mask = __ballot_sync(kWarp, present);
     if (r == LaneId()) mine = mask;
   }
@@ -119,32 +116,22 @@ int WordsFor(int num_offsets) { return static_cast<int>(CeilDiv(num_offsets, 32)
 
 }  // namespace
 
-absl::StatusOr<Array<uint32_t>> SplitMasks(const int32_t* table, int64_t rows, int num_offsets,
-                                           const std::vector<int32_t>& split_ptr, int words,
-                                           const ExecutionContext& context) {
-  const int64_t splits = static_cast<int64_t>(split_ptr.size()) - 1;
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> masks,
-                           AllocateArray<uint32_t>(splits * rows * words, context));
-  const dim3 grid = TileGrid(CeilDiv(rows, kTileRows), words);
-  for (int64_t s = 0; s < splits; ++s) {
-    VOXCONV_LAUNCH(FillMasks, grid, kBlock, 0, context, table, rows, num_offsets,
-                   Split{split_ptr[s], split_ptr[s + 1]}, words, masks.data() + s * rows * words);
-  }
-  return masks;
+absl::Status FillMasks(const int32_t* table, int64_t rows, int num_offsets, OffsetRange offsets,
+                       int words, uint32_t* masks, const ExecutionContext& context) {
+  VOXCONV_LAUNCH(MaskRows, TileGrid(CeilDiv(rows, kTileRows), words), kBlock, 0, context, table,
+                 rows, num_offsets, offsets, words, masks);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<SharedArray<uint32_t>> RowMasks(const KernelMap& map,
+absl::StatusOr<SharedArray<uint32_t>> RowMasks(const KernelMap& table_map,
                                                const ExecutionContext& context) {
-  if (map.layout().layout == MapLayout::kNeighbourTable) {
-    const SharedArray<uint32_t>& masks = map.As<NeighbourTable>().masks;
-    if (!masks.empty()) return masks;
-  } else if (map.layout().splits == 1) {
-    return map.As<MaskSorted>().masks;
-  }
-  VOXCONV_ASSIGN_OR_RETURN(
-      Array<uint32_t> masks,
-      SplitMasks(NeighboursOf(map)->data(), map.num_outputs(), map.num_offsets(),
-                 {0, map.num_offsets()}, WordsFor(map.num_offsets()), context));
+  const NeighbourTable& table = table_map.table();
+  if (!table.masks.empty()) return table.masks;
+  const int num_offsets = table_map.num_offsets(), words = WordsFor(num_offsets);
+  const int64_t rows = table_map.num_outputs();
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> masks, AllocateArray<uint32_t>(rows * words, context));
+  VOXCONV_RETURN_IF_ERROR(FillMasks(table.table.data(), rows, num_offsets, {0, num_offsets}, words,
+                                    masks.data(), context));
   return SharedArray<uint32_t>(std::move(masks));
 }
 
@@ -174,10 +161,8 @@ absl::StatusOr<std::vector<int64_t>> CountMaskBits(const SharedArray<uint32_t>& 
 }
 
 absl::StatusOr<PairList> TableToPairs(const KernelMap& map, const ExecutionContext& context) {
-  PairList pairs;
-  VOXCONV_ASSIGN_OR_RETURN(pairs.in, AllocateArray<int32_t>(map.num_pairs(), context));
-  VOXCONV_ASSIGN_OR_RETURN(pairs.out, AllocateArray<int32_t>(map.num_pairs(), context));
-  if (map.num_pairs() == 0) return pairs;
+  VOXCONV_ASSIGN_OR_RETURN(PairBuffers pairs, PairBuffers::Allocate(map.num_pairs(), context));
+  if (map.num_pairs() == 0) return PairList(std::move(pairs));
   VOXCONV_ASSIGN_OR_RETURN(SharedArray<uint32_t> masks, RowMasks(map, context));
   const int64_t rows = map.num_outputs(), tiles = CeilDiv(rows, kTileRows);
   const int num_offsets = map.num_offsets(), words = WordsFor(num_offsets);
@@ -188,9 +173,9 @@ absl::StatusOr<PairList> TableToPairs(const KernelMap& map, const ExecutionConte
   VOXCONV_LAUNCH(CountTiles, grid, kBlock, 0, context, masks.data(), rows, num_offsets, words,
                  tiles, counts.data());
   VOXCONV_RETURN_IF_ERROR(ExclusiveSum(counts.data(), begin.data(), counts.size(), context));
-  VOXCONV_LAUNCH(WritePairs, grid, kBlock, 0, context, NeighboursOf(map)->data(), masks.data(),
-                 rows, num_offsets, words, tiles, begin.data(), pairs.in.data(), pairs.out.data());
-  return pairs;
+  VOXCONV_LAUNCH(WritePairs, grid, kBlock, 0, context, map.table().table.data(), masks.data(), rows,
+                 num_offsets, words, tiles, begin.data(), pairs.in.data(), pairs.out.data());
+  return PairList(std::move(pairs));
 }
 
 }  // namespace voxconv

@@ -1,5 +1,5 @@
-// Asynchronous copies to shared memory and tensor-core products, one PTX instruction each. Copies
-// and products exist from compute capability 8.0 on.
+// Asynchronous copies to shared memory and tensor-core products. Each function is one PTX
+// instruction. Copies and products exist from compute capability 8.0 on.
 #ifndef VOXCONV_BACKENDS_CUDA_TENSOR_CORE_CUH_
 #define VOXCONV_BACKENDS_CUDA_TENSOR_CORE_CUH_
 
@@ -14,13 +14,14 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes to shared memory, past the L1; zeros where not `valid`: `from` is then not read.
+// Copies 16 bytes to shared memory and bypasses the L1 cache. If `valid` is false, it writes zeros
+// and does not read `from`.
 __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
                : "memory");
 }
-// 4 bytes.
+// Copies 4 bytes to shared memory.
 __device__ __forceinline__ void CopyAsync4(uint32_t to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(to), "l"(from) : "memory");
 }
@@ -28,7 +29,7 @@ __device__ __forceinline__ void CopyAsync4(uint32_t to, const void* from) {
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
-// Until at most kPending of this thread's groups are under way.
+// Waits until at most kPending groups of this thread are unfinished.
 template <int kPending>
 __device__ __forceinline__ void WaitCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
@@ -40,7 +41,8 @@ __device__ __forceinline__ uint32_t LoadShared(uint32_t address) {
   return value;
 }
 
-// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+// Loads four 8x8 matrices of 16-bit elements. Lane l gives the address of row l % 8 of matrix l
+// / 8.
 __device__ __forceinline__ void LoadMatrices(uint32_t address, uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -61,7 +63,7 @@ __device__ __forceinline__ uint32_t TransposeMatrix(uint32_t elements) {
                : "r"(elements));
   return transposed;
 }
-// The same of floats: their upper halves and their lower ones.
+// As above for floats. It transposes their upper and their lower halves separately.
 __device__ __forceinline__ float2 TransposeMatrix(float2 elements) {
   const uint32_t x = __float_as_uint(elements.x), y = __float_as_uint(elements.y);
   const uint32_t low = TransposeMatrix(__byte_perm(x, y, 0x5410));
@@ -70,14 +72,15 @@ __device__ __forceinline__ float2 TransposeMatrix(float2 elements) {
           __uint_as_float(__byte_perm(low, high, 0x7632))};
 }
 
-// The tensor core would cut the low bits off instead.
+// Rounds a float to tf32. Without this, the tensor core cuts off the low bits.
 __device__ __forceinline__ uint32_t RoundToTf32(uint32_t bits) {
   uint32_t rounded;
   asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(rounded) : "f"(__uint_as_float(bits)));
   return rounded;
 }
 
-// c += a * b, summed in f32: m16n8k16 of f16 and bf16, m16n8k8 of floats rounded to tf32.
+// Computes c += a * b with sums in f32. The shape is m16n8k16 for f16 and bf16, and m16n8k8 for
+// floats that are rounded to tf32.
 template <typename Element>
 __device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                     uint32_t b1);

@@ -10,11 +10,12 @@
 
 namespace voxconv {
 
-// Boxes of 64 x `box_rows` elements of 2 bytes out of [groups, rows, columns] at `data` in device
-// memory, each row of a box in 128 bytes of shared memory, swizzled by 128 bytes; zeros past the
-// array's ends. `data` and columns * 2 are multiples of 16 bytes. Only describes: nothing is read,
-// `data` must live as long as kernels use the map. Host work alone, about a microsecond.
-// kUnimplemented where the driver knows no tensor maps.
+// Describes how kernels copy boxes of an array to shared memory. The array is [groups, rows,
+// columns] with elements of 2 bytes, at `data` in device memory. A box has `box_rows` rows of 64
+// elements. Each of its rows takes 128 bytes of shared memory, swizzled by 128 bytes. Elements past
+// the array's ends become 0. `data` and columns * 2 must be multiples of 16. This function reads
+// nothing of the array, which must live as long as kernels use the result. It queues no work, and
+// takes about a microsecond. kUnimplemented if the driver has no tensor maps.
 absl::StatusOr<CUtensorMap> DescribeBoxes(const void* data, int64_t groups, int64_t rows,
                                           int64_t columns, int box_rows);
 

@@ -22,8 +22,8 @@ namespace voxconv {
 
 // Names a tile at shared-memory address `address` (PTX ISA, matrix descriptor). Rows of 128 bytes
 // whose 16-byte columns are swizzled by the row's index modulo 8, eight rows after the next;
-// `atom_bytes`: from 128 bytes of the contiguous dimension to the next. A name is moved by adding
-// bytes / 16.
+// `atom_bytes`: from 128 bytes of the contiguous dimension to the next.
+// To move the tile by some bytes, add bytes / 16 to its name.
 __device__ __forceinline__ uint32_t SwizzledTile(uint32_t address, uint32_t atom_bytes) {
   return (address & 0x3FFFF) >> 4 | (atom_bytes >> 4) << 16;
 }
@@ -34,25 +34,26 @@ __device__ __forceinline__ uint64_t TileDescriptor(uint32_t tile) {
   return kSwizzle128 | kEightRowBytes >> 4 << 32 | tile;
 }
 
-// Before the first product of a batch: registers and shared memory written before are seen.
+// Call this before the first product of a batch. The products then see earlier writes to registers
+// and shared memory.
 __device__ __forceinline__ void BeginProducts() {
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 __device__ __forceinline__ void CommitProducts() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-// Until at most kPending batches of this warpgroup are under way.
+// Waits until at most kPending batches of this warpgroup are unfinished.
 template <int kPending>
 __device__ __forceinline__ void WaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
 }
-// What this thread wrote to shared memory by ordinary stores and copies becomes visible to
-// products.
+// Makes this thread's ordinary stores and copies to shared memory visible to products.
 __device__ __forceinline__ void ShowToProducts() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-// sum[64, kN] += a[64, 16] * b[16, kN] of tiles a and b; depth is contiguous in a, kN in b.
+// Computes d[64, kN] += a[64, 16] * b[16, kN] for the tiles `a` and `b`. The depth is contiguous in
+// a, and kN is contiguous in b.
 template <typename Element, int kN>
 __device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b);
 

@@ -1,11 +1,14 @@
-#include "dataflows/direct/direct_cpu.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "backends/cpu/parallel.h"
+#include "core/backend_support.h"
 #include "core/integer.h"
+#include "dataflows/direct/direct.h"
+#include "dataflows/direct/register.h"
 
 namespace voxconv {
 namespace {
@@ -22,55 +25,43 @@ constexpr int64_t kBlockBytes = 128 << 10;
 class CpuPlan final : public DataflowPlan {
  public:
   CpuPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape)
-      : weights_(weights),
-        shape_(shape),
-        channel_blocks_(CeilDiv(shape.c_out, kBlockChannels)),
+      : channel_blocks_(CeilDiv(shape.c_out, kBlockChannels)),
         block_offsets_(
             std::max<int64_t>(kBlockBytes / (shape.c_in * kBlockChannels * kFloatBytes), 1)) {
     if (weights == DirectWeights::kCached) {
-      packed_slot_ = booking_.Book<float>(PackedSize(map));
-      CountCached(map);
+      const int64_t packed_size = channel_blocks_ * map.num_offsets() * shape.c_in * kBlockChannels;
+      packed_slot_ = booking_.Book<float>(packed_size);
+      CountCached(map, shape, packed_size * kFloatBytes);
     } else {
-      CountNaive(map);
+      CountNaive(map, shape);
     }
-    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
-    counters_.launches = 1;
-    counters_.bytes_written += map.num_outputs() * shape.c_out * kFloatBytes;
+    work_.true_pairs = work_.padded_pairs = map.num_pairs();
+    work_.launches = 1;
+    work_.bytes_written += map.num_outputs() * shape.c_out * kFloatBytes;
   }
 
-  DirectWeights weights() const { return weights_; }
-  const ConvShape& shape() const { return shape_; }
   int64_t channel_blocks() const { return channel_blocks_; }
   int64_t block_offsets() const { return block_offsets_; }
-  const Counters& counters() const { return counters_; }
   int packed_slot() const { return packed_slot_; }  // [channel_blocks, K, c_in, kBlockChannels]
 
  private:
-  int64_t PackedSize(const KernelMap& map) const {
-    return channel_blocks_ * map.num_offsets() * shape_.c_in * kBlockChannels;
-  }
-
   // Every channel of a row reads the row of the table, the inputs and its weights anew.
-  void CountNaive(const KernelMap& map) {
-    counters_.bytes_read = shape_.c_out * (map.num_outputs() * map.num_offsets() * kIndexBytes +
-                                           2 * map.num_pairs() * shape_.c_in * kFloatBytes);
+  void CountNaive(const KernelMap& map, const ConvShape& shape) {
+    work_.bytes_read = shape.c_out * (map.num_outputs() * map.num_offsets() * kIndexBytes +
+                                      2 * map.num_pairs() * shape.c_in * kFloatBytes);
   }
 
   // Table and inputs are read once a block of channels, weights once a task.
-  void CountCached(const KernelMap& map) {
-    const int64_t packed_bytes = PackedSize(map) * kFloatBytes;
-    counters_.bytes_read = map.num_offsets() * shape_.c_in * shape_.c_out * kFloatBytes +
-                           channel_blocks_ * (map.num_outputs() * map.num_offsets() * kIndexBytes +
-                                              map.num_pairs() * shape_.c_in * kFloatBytes) +
-                           CeilDiv(map.num_outputs(), kRowsPerTask) * packed_bytes;
-    counters_.bytes_written = packed_bytes;
+  void CountCached(const KernelMap& map, const ConvShape& shape, int64_t packed_bytes) {
+    work_.bytes_read = map.num_offsets() * shape.c_in * shape.c_out * kFloatBytes +
+                       channel_blocks_ * (map.num_outputs() * map.num_offsets() * kIndexBytes +
+                                          map.num_pairs() * shape.c_in * kFloatBytes) +
+                       CeilDiv(map.num_outputs(), kRowsPerTask) * packed_bytes;
+    work_.bytes_written = packed_bytes;
   }
 
-  DirectWeights weights_;
-  ConvShape shape_;
   int64_t channel_blocks_;
   int64_t block_offsets_;  // offsets whose weights stay in cache together
-  Counters counters_;
   int packed_slot_ = 0;
 };
 
@@ -137,7 +128,7 @@ void ComputeRowsCached(const CpuPlan& plan, const KernelMap& map, const float* i
   const int64_t num_offsets = map.num_offsets();
   const int64_t c_in = plan.shape().c_in;
   const int64_t c_out = plan.shape().c_out;
-  const int32_t* table = map.As<NeighbourTable>().table.data();
+  const int32_t* table = map.table().table.data();
   std::fill(output + begin * c_out, output + end * c_out, 0.0f);
   for (int64_t block = 0; block < plan.channel_blocks(); ++block) {
     const int64_t channels = std::min(kBlockChannels, c_out - block * kBlockChannels);
@@ -156,44 +147,74 @@ void ComputeRowsCached(const CpuPlan& plan, const KernelMap& map, const float* i
   }
 }
 
-}  // namespace
+class DirectCpu final : public Direct {
+ public:
+  using Direct::Direct;
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCpu(DirectWeights weights,
-                                                            const KernelMap& map,
-                                                            const ConvShape& shape) {
-  return std::make_unique<CpuPlan>(weights, map, shape);
-}
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = F32Only(kDirectName, shape)};
+  }
 
-absl::Status ForwardDirectCpu(const DataflowPlan& base_plan, const KernelMap& map,
-                              const ForwardArgs& args, const Workspace& workspace,
-                              const ExecutionContext& context) {
-  const auto& plan = static_cast<const CpuPlan&>(base_plan);
-  const int64_t num_offsets = map.num_offsets();
-  const float* input = args.input.f32();
-  const float* weights = args.weights.f32();
-  float* output = args.output.f32();
-  const int32_t* table = map.As<NeighbourTable>().table.data();
-  if (plan.weights() == DirectWeights::kNaive) {
-    StageScope stage(context, Stage::kFused);
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass, const PreparedMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    VOXCONV_RETURN_IF_ERROR(map.map().EnsureCounts(context));
+    return std::make_unique<CpuPlan>(weights(), map.map(), shape);
+  }
+
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& prepared,
+                         const ForwardArgs& args, const Workspace& workspace,
+                         const ExecutionContext& context) const override {
+    const auto& own = static_cast<const CpuPlan&>(plan);
+    if (weights() == DirectWeights::kNaive) {
+      ForwardNaive(own, prepared.map(), args, context);
+    } else {
+      ForwardCached(own, prepared.map(), args, workspace.Get<float>(own.packed_slot()), context);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static void ForwardNaive(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                           const ExecutionContext& context) {
+    const int64_t num_offsets = map.num_offsets();
+    const float* input = args.input.f32();
+    const float* weights = args.weights.f32();
+    float* output = args.output.f32();
+    const int32_t* table = map.table().table.data();
+    const StageScope stage(context, Stage::kFused);
     ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; ++q) {
         ComputeRowNaive(plan.shape(), {table + q * num_offsets, static_cast<size_t>(num_offsets)},
                         input, weights, output + q * plan.shape().c_out);
       }
     });
-  } else {
-    float* packed = workspace.Get<float>(plan.packed_slot());
+  }
+
+  static void ForwardCached(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                            float* packed, const ExecutionContext& context) {
     {
-      StageScope stage(context, Stage::kConvert);
-      PackChannelBlocks(plan, num_offsets, weights, packed, context);
+      const StageScope stage(context, Stage::kConvert);
+      PackChannelBlocks(plan, map.num_offsets(), args.weights.f32(), packed, context);
     }
-    StageScope stage(context, Stage::kFused);
+    const float* input = args.input.f32();
+    float* output = args.output.f32();
+    const StageScope stage(context, Stage::kFused);
     ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
       ComputeRowsCached(plan, map, input, packed, begin, end, output);
     });
   }
-  if (Counters* counters = context.counters()) counters->Add(plan.counters());
-  return absl::OkStatus();
+};
+
+}  // namespace
+
+absl::Status RegisterDirect(Registry& registry) {
+  return registry.dataflows().Register(
+      DescribeDirect(), BackendKind::kCpu,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<DirectCpu>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

@@ -1,8 +1,15 @@
+// Naive: a thread has one channel of an output row. Cached: thread blocks bring the weights of a
+// few channels to shared memory, piece by piece, for a few hundred rows. Both add in the same
+// order, in f32.
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_tensor.h"
-#include "dataflows/direct/direct_cuda.h"
+#include "core/backend_support.h"
+#include "dataflows/direct/direct.h"
+#include "dataflows/direct/register.h"
 
 namespace voxconv {
 namespace {
@@ -33,44 +40,37 @@ struct CachedTile {
   static constexpr int kDepth = 8192 / kChannels;  // rows of the weights in shared memory
 };
 
+// Few output channels.
+bool IsNarrow(const ConvShape& shape) { return shape.c_out <= CachedTile<16>::kChannels; }
+
+// Books nothing.
 class CudaPlan final : public DataflowPlan {
  public:
-  CudaPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape)
-      : weights_(weights), shape_(shape) {
-    if (map.counts_known()) Count(map);
+  CudaPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape) {
+    if (map.counts_known()) Count(weights, map, shape);  // counting would wait for the device
   }
-
-  DirectWeights weights() const { return weights_; }
-  const ConvShape& shape() const { return shape_; }
-  bool narrow() const { return shape_.c_out <= CachedTile<16>::kChannels; }
-  const Counters& counters() const { return counters_; }
 
  private:
   // A block of channels reads the row of the table and the inputs anew; the weights are read once a
   // pair and channel, or once a thread block.
-  void Count(const KernelMap& map) {
-    const int64_t size = SizeOf(shape_.dtype);
+  void Count(DirectWeights weights, const KernelMap& map, const ConvShape& shape) {
+    const int64_t size = SizeOf(shape.types.input);
     const int64_t rows = map.num_outputs();
-    const int64_t channels =
-        weights_ == DirectWeights::kNaive
-            ? kNaiveChannels
-            : (narrow() ? CachedTile<16>::kChannels : CachedTile<32>::kChannels);
-    const int64_t block_rows = narrow() ? CachedTile<16>::kBlockRows : CachedTile<32>::kBlockRows;
-    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * size;
-    const int64_t weight_bytes = weights_ == DirectWeights::kNaive
+    const bool narrow = IsNarrow(shape);
+    const int64_t channels = weights == DirectWeights::kNaive
+                                 ? kNaiveChannels
+                                 : (narrow ? CachedTile<16>::kChannels : CachedTile<32>::kChannels);
+    const int64_t block_rows = narrow ? CachedTile<16>::kBlockRows : CachedTile<32>::kBlockRows;
+    const int64_t matrix_bytes = shape.c_in * shape.c_out * size;
+    const int64_t weight_bytes = weights == DirectWeights::kNaive
                                      ? map.num_pairs() * matrix_bytes
                                      : CeilDiv(rows, block_rows) * map.num_offsets() * matrix_bytes;
-    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
-    counters_.bytes_read =
-        CeilDiv(shape_.c_out, channels) *
-            (rows * map.num_offsets() * kIndexBytes + map.num_pairs() * shape_.c_in * size) +
-        weight_bytes;
-    counters_.bytes_written = rows * shape_.c_out * size;
+    work_.true_pairs = work_.padded_pairs = map.num_pairs();
+    work_.bytes_read = CeilDiv(shape.c_out, channels) * (rows * map.num_offsets() * kIndexBytes +
+                                                         map.num_pairs() * shape.c_in * size) +
+                       weight_bytes;
+    work_.bytes_written = rows * shape.c_out * size;
   }
-
-  DirectWeights weights_;
-  ConvShape shape_;
-  Counters counters_;
 };
 
 // Luo and Lai's Algorithm 2. Neighbouring threads have neighbouring channels.
@@ -163,46 +163,61 @@ absl::Status LaunchCached(const DirectArgs<T>& args, const ExecutionContext& con
   return absl::OkStatus();
 }
 
-template <typename T>
-absl::Status Launch(const CudaPlan& plan, const KernelMap& map, const ForwardArgs& forward,
-                    const ExecutionContext& context) {
-  const DirectArgs<T> args{.table = map.As<NeighbourTable>().table.data(),
-                           .input = static_cast<const T*>(forward.input.data),
-                           .weights = static_cast<const T*>(forward.weights.data),
-                           .output = static_cast<T*>(forward.output.data),
-                           .num_rows = map.num_outputs(),
-                           .num_offsets = map.num_offsets(),
-                           .c_in = plan.shape().c_in,
-                           .c_out = plan.shape().c_out};
-  if (plan.weights() == DirectWeights::kCached) {
-    return plan.narrow() ? LaunchCached<T, CachedTile<16>>(args, context)
-                         : LaunchCached<T, CachedTile<32>>(args, context);
+class DirectCuda final : public Direct {
+ public:
+  using Direct::Direct;
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = UniformTypes(kDirectName, shape)};
   }
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_rows, kNaiveRows)),
-                  static_cast<unsigned>(CeilDiv(args.c_out, kNaiveChannels)));
-  VOXCONV_LAUNCH(NaiveKernel<T>, grid, kThreads, 0, context, args);
-  return absl::OkStatus();
-}
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap& map,
+                                                       const ConvShape& shape,
+                                                       const ExecutionContext&) const override {
+    return std::make_unique<CudaPlan>(weights(), map.map(), shape);
+  }
+
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
+                         const Workspace&, const ExecutionContext& context) const override {
+    const StageScope stage(context, Stage::kFused);
+    const auto launch = [&]<typename T>() {
+      return Launch<T>(plan.shape(), map.map(), args, context);
+    };
+    return WithStoredType(plan.shape().types.input, launch);
+  }
+
+ private:
+  template <typename T>
+  absl::Status Launch(const ConvShape& shape, const KernelMap& map, const ForwardArgs& forward,
+                      const ExecutionContext& context) const {
+    const DirectArgs<T> args{.table = map.table().table.data(),
+                             .input = static_cast<const T*>(forward.input.data),
+                             .weights = static_cast<const T*>(forward.weights.data),
+                             .output = static_cast<T*>(forward.output.data),
+                             .num_rows = map.num_outputs(),
+                             .num_offsets = map.num_offsets(),
+                             .c_in = shape.c_in,
+                             .c_out = shape.c_out};
+    if (weights() == DirectWeights::kCached) {
+      return IsNarrow(shape) ? LaunchCached<T, CachedTile<16>>(args, context)
+                             : LaunchCached<T, CachedTile<32>>(args, context);
+    }
+    const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_rows, kNaiveRows)),
+                    static_cast<unsigned>(CeilDiv(args.c_out, kNaiveChannels)));
+    VOXCONV_LAUNCH(NaiveKernel<T>, grid, kThreads, 0, context, args);
+    return absl::OkStatus();
+  }
+};
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanDirectCuda(DirectWeights weights,
-                                                             const KernelMap& map,
-                                                             const ConvShape& shape) {
-  return std::make_unique<CudaPlan>(weights, map, shape);
-}
-
-absl::Status ForwardDirectCuda(const DataflowPlan& base_plan, const KernelMap& map,
-                               const ForwardArgs& args, const Workspace&,
-                               const ExecutionContext& context) {
-  const auto& plan = static_cast<const CudaPlan&>(base_plan);
-  {
-    const StageScope stage(context, Stage::kFused);
-    const auto launch = [&]<typename T>() { return Launch<T>(plan, map, args, context); };
-    VOXCONV_RETURN_IF_ERROR(WithStoredType(plan.shape().dtype, launch));
-  }
-  if (Counters* counters = context.counters()) counters->Add(plan.counters());
-  return absl::OkStatus();
+absl::Status RegisterDirectCuda(Registry& registry) {
+  return registry.dataflows().Implement(
+      kDirectName, BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<DirectCuda>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

@@ -6,8 +6,11 @@
 
 namespace voxconv {
 
-// Adds the dataflow `direct`: a row of an offset table an output row, one dot product a channel.
+// Adds the dataflow `direct`: each output channel of an output row is one dot product over the row
+// of an offset table. It runs on the CPU.
 absl::Status RegisterDirect(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterDirectCuda(Registry& registry);
 
 }  // namespace voxconv
 

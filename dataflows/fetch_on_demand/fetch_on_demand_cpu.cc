@@ -1,13 +1,17 @@
-#include "dataflows/fetch_on_demand/fetch_on_demand_cpu.h"
-
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/indirect_gemm.h"
 #include "backends/cpu/parallel.h"
+#include "core/backend_support.h"
+#include "dataflows/fetch_on_demand/fetch_on_demand.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 namespace {
@@ -15,30 +19,27 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 
+// Cuts the outputs into tiles of `tile` rows and finds every tile's segment of every offset.
+// O(K N_out / tile * log(pairs)).
 class CpuPlan final : public DataflowPlan {
  public:
   CpuPlan(std::vector<FgmsLaunch> launches, int64_t tile, const KernelMap& map,
           const ConvShape& shape)
-      : launches_(std::move(launches)),
-        shape_(shape),
-        tile_(tile),
-        tiles_((map.num_outputs() + tile - 1) / tile) {
+      : launches_(std::move(launches)), tile_(tile), tiles_((map.num_outputs() + tile - 1) / tile) {
     FindSegments(map);
-    Count(map);
+    Count(map, shape);
     weights_slot_ =
         booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
-    const bool pads = counters_.padded_pairs > counters_.true_pairs;
+    const bool pads = work_.padded_pairs > work_.true_pairs;
     padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }
-  const ConvShape& shape() const { return shape_; }
   int64_t tile() const { return tile_; }
   int64_t tiles() const { return tiles_; }
   // First pair of offset k whose output is in tile t or behind it; t = tiles() ends the offset.
   int64_t fgms_ptr(int64_t k, int64_t t) const { return fgms_ptr_[k * (tiles_ + 1) + t]; }
-  const Counters& counters() const { return counters_; }
 
   int weights_slot() const { return weights_slot_; }
   int zero_row_slot() const { return zero_row_slot_; }
@@ -47,7 +48,7 @@ class CpuPlan final : public DataflowPlan {
  private:
   // PCEngine's FGMS_ptr, refined from offsets to tiles of an offset: pairs ascend by output row.
   void FindSegments(const KernelMap& map) {
-    const int32_t* out = map.As<PairList>().out.data();
+    const int32_t* out = map.pairs().out.data();
     fgms_ptr_.resize(map.num_offsets() * (tiles_ + 1));
     for (int64_t k = 0; k < map.num_offsets(); ++k) {
       const int32_t* end = out + map.offset_ptr()[k + 1];
@@ -61,34 +62,31 @@ class CpuPlan final : public DataflowPlan {
 
   // Inputs are read once a pair, weights once a tile and offset that meet; a tile of the output
   // stays in cache within a launch and comes back for the next.
-  void Count(const KernelMap& map) {
-    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * kFloatBytes;
-    const int64_t output_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
-    const int64_t packed_bytes = PackedWeightSize(shape_.c_in, shape_.c_out) * kFloatBytes;
+  void Count(const KernelMap& map, const ConvShape& shape) {
+    const int64_t matrix_bytes = shape.c_in * shape.c_out * kFloatBytes;
+    const int64_t output_bytes = map.num_outputs() * shape.c_out * kFloatBytes;
+    const int64_t packed_bytes = PackedWeightSize(shape.c_in, shape.c_out) * kFloatBytes;
     int64_t segments = 0;
     for (int64_t k = 0; k < map.num_offsets(); ++k) {
       for (int64_t t = 0; t < tiles_; ++t) segments += fgms_ptr(k, t) < fgms_ptr(k, t + 1);
     }
     const int64_t launches = static_cast<int64_t>(launches_.size());
-    counters_.launches = launches;
-    counters_.true_pairs = map.num_pairs();
+    work_.launches = launches;
+    work_.true_pairs = map.num_pairs();
     for (const FgmsLaunch& launch : launches_) {
-      for (int64_t rows : launch.padded_rows) counters_.padded_pairs += rows;
+      for (int64_t rows : launch.padded_rows) work_.padded_pairs += rows;
     }
-    counters_.bytes_read = map.num_offsets() * matrix_bytes +
-                           map.num_pairs() * (shape_.c_in * kFloatBytes + kPairBytes) +
-                           segments * packed_bytes +
-                           std::max<int64_t>(launches - 1, 0) * output_bytes;
-    counters_.bytes_written =
+    work_.bytes_read = map.num_offsets() * matrix_bytes +
+                       map.num_pairs() * (shape.c_in * kFloatBytes + kPairBytes) +
+                       segments * packed_bytes + std::max<int64_t>(launches - 1, 0) * output_bytes;
+    work_.bytes_written =
         map.num_offsets() * packed_bytes + std::max<int64_t>(launches, 1) * output_bytes;
   }
 
   std::vector<FgmsLaunch> launches_;
-  ConvShape shape_;
   int64_t tile_;
   int64_t tiles_;
   std::vector<int64_t> fgms_ptr_;  // [K, tiles + 1]
-  Counters counters_;
   int weights_slot_ = 0;
   int zero_row_slot_ = 0;
   int padding_slot_ = 0;
@@ -131,55 +129,74 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
   }
 }
 
+class FetchOnDemandCpu final : public FetchOnDemand {
+ public:
+  using FetchOnDemand::FetchOnDemand;
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = F32Only(kFetchOnDemandName, shape)};
+  }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap& prepared,
+                                                       const ConvShape& shape,
+                                                       const ExecutionContext&) const override {
+    const KernelMap& map = prepared.map();
+    const int64_t tile = options().GetInt("tile");
+    try {
+      return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          kFetchOnDemandName, ": out of memory to plan ", map.num_offsets(), " offsets and ",
+          map.num_outputs(), " outputs; tile=", tile, " could be larger"));
+    }
+  }
+
+  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
+                         const ForwardArgs& args, const Workspace& workspace,
+                         const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const CpuPlan&>(base_plan);
+    const KernelMap& map = prepared.map();
+    const PairList& pairs = map.pairs();
+    const int64_t c_in = plan.shape().c_in;
+    const int64_t c_out = plan.shape().c_out;
+    float* packed = workspace.Get<float>(plan.weights_slot());
+    float* zero_row = workspace.Get<float>(plan.zero_row_slot());
+    float* padding = workspace.Get<float>(plan.padding_slot());
+    float* output = args.output.f32();
+    {
+      const StageScope stage(context, Stage::kConvert);
+      PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
+      std::fill_n(zero_row, c_in, 0.0f);
+    }
+    const StageScope stage(context, Stage::kFused);
+    const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
+    const auto clear_rows = [&](int64_t begin, int64_t end) {
+      std::fill(output + begin * c_out, output + end * c_out, 0.0f);
+    };
+    if (plan.launches().empty()) {
+      ParallelRanges(context, map.num_outputs(), plan.tile(), clear_rows);
+    }
+    for (const FgmsLaunch& launch : plan.launches()) {
+      const bool first = &launch == &plan.launches().front();
+      ParallelRanges(context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end) {
+        const int64_t t = begin / plan.tile();
+        if (first) clear_rows(begin, end);
+        ComputeTile(plan, launch, pairs, operands, padding + t * c_out, t);
+      });
+    }
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanFetchOnDemandCpu(std::vector<FgmsLaunch> launches,
-                                                                   int64_t tile,
-                                                                   const KernelMap& map,
-                                                                   const ConvShape& shape) {
-  try {
-    return std::make_unique<CpuPlan>(std::move(launches), tile, map, shape);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("fetch_on_demand: out of memory to plan ", map.num_offsets(), " offsets and ",
-                     map.num_outputs(), " outputs; tile=", tile, " could be larger"));
-  }
-}
-
-absl::Status ForwardFetchOnDemandCpu(const DataflowPlan& base_plan, const KernelMap& map,
-                                     const ForwardArgs& args, const Workspace& workspace,
-                                     const ExecutionContext& context) {
-  const auto& plan = static_cast<const CpuPlan&>(base_plan);
-  const auto& pairs = map.As<PairList>();
-  const int64_t c_in = plan.shape().c_in;
-  const int64_t c_out = plan.shape().c_out;
-  float* packed = workspace.Get<float>(plan.weights_slot());
-  float* zero_row = workspace.Get<float>(plan.zero_row_slot());
-  float* padding = workspace.Get<float>(plan.padding_slot());
-  float* output = args.output.f32();
-  {
-    StageScope stage(context, Stage::kConvert);
-    PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
-    std::fill_n(zero_row, c_in, 0.0f);
-  }
-  StageScope stage(context, Stage::kFused);
-  const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
-  const auto clear_rows = [&](int64_t begin, int64_t end) {
-    std::fill(output + begin * c_out, output + end * c_out, 0.0f);
-  };
-  if (plan.launches().empty()) {
-    ParallelRanges(context, map.num_outputs(), plan.tile(), clear_rows);
-  }
-  for (const FgmsLaunch& launch : plan.launches()) {
-    const bool first = &launch == &plan.launches().front();
-    ParallelRanges(context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end) {
-      const int64_t t = begin / plan.tile();
-      if (first) clear_rows(begin, end);
-      ComputeTile(plan, launch, pairs, operands, padding + t * c_out, t);
-    });
-  }
-  if (Counters* counters = context.counters()) counters->Add(plan.counters());
-  return absl::OkStatus();
+absl::Status RegisterFetchOnDemand(Registry& registry) {
+  return registry.dataflows().Register(
+      DescribeFetchOnDemand(), BackendKind::kCpu,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<FetchOnDemandCpu>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

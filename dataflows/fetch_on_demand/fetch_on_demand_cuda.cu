@@ -1,10 +1,19 @@
+// Thread blocks own tiles of pairs of one offset and of output channels. Input rows go straight to
+// shared memory. Results are added to the output, atomically where a launch has more than one
+// offset; the order of these additions varies. The offset under which every row meets itself, where
+// there is one, is launched before the others and stores its results, so that nothing is cleared.
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/device_tensor.h"
-#include "dataflows/fetch_on_demand/fetch_on_demand_cuda.h"
+#include "core/backend_support.h"
+#include "dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "dataflows/fetch_on_demand/fgms_cuda.h"
+#include "dataflows/fetch_on_demand/register.h"
+#include "dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 namespace {
@@ -13,7 +22,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 
-bool IsSixteenBit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+bool IsSixteenBit(DType dtype) { return SizeOf(dtype) == 2; }
 
 // Moves the offset under which every row meets itself to a launch of its own. False where there is
 // none.
@@ -32,64 +41,61 @@ bool PutIdentityFirst(int identity, std::vector<FgmsLaunch>& launches) {
   return false;
 }
 
+// Cuts the pairs of every offset into tiles. Books an f32 sum of the output where that is stored in
+// 16 bits. O(K).
 class CudaPlan final : public DataflowPlan {
  public:
   CudaPlan(std::vector<FgmsLaunch> launches, const KernelMap& map, const ConvShape& shape,
            int compute_capability)
       : launches_(std::move(launches)),
         stores_first_(PutIdentityFirst(map.identity_offset(), launches_)),
-        shape_(shape),
-        tile_(ChooseFgmsTile(shape.dtype, shape.c_out, compute_capability)) {
-    if (IsSixteenBit(shape.dtype)) {
+        tile_(ChooseFgmsTile(shape.types.precision, shape.c_out, compute_capability)) {
+    if (IsSixteenBit(shape.types.output)) {
       sum_slot_ = booking_.Book<float>(map.num_outputs() * shape.c_out);
     }
-    Count(map);
+    Count(map, shape);
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }
   // Whether the first launch stores every output row, so that nothing need be cleared.
   bool stores_first() const { return stores_first_; }
-  const ConvShape& shape() const { return shape_; }
   const FgmsTile& tile() const { return tile_; }
-  const Counters& counters() const { return counters_; }
   int sum_slot() const { return sum_slot_; }  // [N_out, c_out]; 16-bit outputs only
 
  private:
   // Pairs and inputs are read once a tile of channels, weights once a tile; a pair's sum is read
   // and written, but stored alone in the first launch or cleared before. Launches are counted as
   // they are made.
-  void Count(const KernelMap& map) {
-    const int64_t size = SizeOf(shape_.dtype);
-    const int64_t sum_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
+  void Count(const KernelMap& map, const ConvShape& shape) {
+    const int64_t size = SizeOf(shape.types.input);
+    const int64_t sum_bytes = map.num_outputs() * shape.c_out * kFloatBytes;
     int64_t tiles = 0;
     for (const FgmsLaunch& launch : launches_) {
       for (int64_t rows : launch.padded_rows) {
-        counters_.padded_pairs += rows;
+        work_.padded_pairs += rows;
         tiles += CeilDiv(rows, tile_.pairs);
       }
     }
     const int64_t pairs = map.num_pairs();
-    counters_.true_pairs = pairs;
-    counters_.bytes_read =
-        CeilDiv(shape_.c_out, tile_.channels) * pairs * (shape_.c_in * size + kPairBytes) +
-        tiles * shape_.c_in * shape_.c_out * size + pairs * shape_.c_out * kFloatBytes;
-    counters_.bytes_written = pairs * shape_.c_out * kFloatBytes;
+    work_.true_pairs = pairs;
+    work_.bytes_read =
+        CeilDiv(shape.c_out, tile_.channels) * pairs * (shape.c_in * size + kPairBytes) +
+        tiles * shape.c_in * shape.c_out * size + pairs * shape.c_out * kFloatBytes;
+    work_.bytes_written = pairs * shape.c_out * kFloatBytes;
     if (stores_first_) {
-      counters_.bytes_read -= sum_bytes;
+      work_.bytes_read -= sum_bytes;
     } else {
-      counters_.bytes_written += sum_bytes;
+      work_.bytes_written += sum_bytes;
     }
-    if (IsSixteenBit(shape_.dtype)) {
-      counters_.bytes_read += sum_bytes;
-      counters_.bytes_written += map.num_outputs() * shape_.c_out * size;
+    if (IsSixteenBit(shape.types.output)) {
+      work_.bytes_read += sum_bytes;
+      work_.bytes_written += map.num_outputs() * shape.c_out * size;
     }
   }
 
   std::vector<FgmsLaunch> launches_;
   bool stores_first_;
-  ConvShape shape_;
   FgmsTile tile_;
-  Counters counters_;
   int sum_slot_ = 0;
 };
 
@@ -142,12 +148,66 @@ absl::Status RoundTo(const float* sum, const TensorView& output, const Execution
   });
 }
 
+class FetchOnDemandCuda final : public FetchOnDemand {
+ public:
+  using FetchOnDemand::FetchOnDemand;
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    // The offsets of one launch add to the same rows in any order.
+    return {.support = UniformTypes(kFetchOnDemandName, shape),
+            .deterministic = fusion() == FgmsFusion::kSeparate};
+  }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass, const PreparedMap& map, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    return std::make_unique<CudaPlan>(ScheduleFgms(fusion(), map.map().offset_ptr()), map.map(),
+                                      shape, AsCuda(context).compute_capability());
+  }
+
+  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
+                         const ForwardArgs& args, const Workspace& workspace,
+                         const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const CudaPlan&>(base_plan);
+    const KernelMap& map = prepared.map();
+    const PairList& pairs = map.pairs();
+    const ConvShape& shape = plan.shape();
+    const bool rounds = IsSixteenBit(shape.types.output);
+    float* sum = rounds ? workspace.Get<float>(plan.sum_slot()) : args.output.f32();
+    const StageScope stage(context, Stage::kFused);
+    if (!plan.stores_first()) {
+      VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
+          sum, 0, map.num_outputs() * shape.c_out * kFloatBytes, *context.stream));
+    }
+    FgmsOperands operands{
+        .in = pairs.in.data(),
+        .out = pairs.out.data(),
+        .input = args.input.data,
+        .weights = args.weights.data,
+        .sum = sum,
+        .c_in = shape.c_in,
+        .c_out = shape.c_out,
+        .precision = shape.types.precision,
+        .vector_sum = shape.c_out % 4 == 0 && reinterpret_cast<uintptr_t>(sum) % 16 == 0};
+    for (const FgmsLaunch& launch : plan.launches()) {
+      // An output row occurs once an offset.
+      operands.write = launch.offsets.size() > 1 ? FgmsWrite::kAddAtomic : FgmsWrite::kAdd;
+      if (plan.stores_first() && &launch == &plan.launches().front()) {
+        operands.write = FgmsWrite::kStore;
+      }
+      VOXCONV_RETURN_IF_ERROR(RunLaunch(plan, launch, map, operands, context));
+    }
+    return rounds ? RoundTo(sum, args.output, context) : absl::OkStatus();
+  }
+};
+
 }  // namespace
 
-FgmsTile ChooseFgmsTile(DType dtype, int64_t c_out, int compute_capability) {
+FgmsTile ChooseFgmsTile(Precision precision, int64_t c_out, int compute_capability) {
   FgmsTile tile;
-  tile.tensor_cores = dtype != DType::kF32 && compute_capability >= 80;
-  if (!tile.tensor_cores && IsSixteenBit(dtype)) {
+  tile.tensor_cores = precision != Precision::kF32 && compute_capability >= 80;
+  if (!tile.tensor_cores && IsSixteenBit(StorageOf(precision))) {
     tile.channels = 32;
   } else {
     const int widest = tile.tensor_cores ? 128 : 64;
@@ -164,47 +224,12 @@ absl::Status LaunchFgms(const FgmsTile& tile, const FgmsSegments& segments,
                            : LaunchFgmsSimt(tile, segments, operands, context);
 }
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanFetchOnDemandCuda(
-    std::vector<FgmsLaunch> launches, const KernelMap& map, const ConvShape& shape,
-    const ExecutionContext& context) {
-  return std::make_unique<CudaPlan>(std::move(launches), map, shape,
-                                    AsCuda(context).compute_capability());
-}
-
-absl::Status ForwardFetchOnDemandCuda(const DataflowPlan& base_plan, const KernelMap& map,
-                                      const ForwardArgs& args, const Workspace& workspace,
-                                      const ExecutionContext& context) {
-  const auto& plan = static_cast<const CudaPlan&>(base_plan);
-  const auto& pairs = map.As<PairList>();
-  const ConvShape& shape = plan.shape();
-  const bool rounds = IsSixteenBit(shape.dtype);
-  float* sum = rounds ? workspace.Get<float>(plan.sum_slot()) : args.output.f32();
-  const StageScope stage(context, Stage::kFused);
-  if (!plan.stores_first()) {
-    VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
-        sum, 0, map.num_outputs() * shape.c_out * kFloatBytes, *context.stream));
-  }
-  FgmsOperands operands{
-      .in = pairs.in.data(),
-      .out = pairs.out.data(),
-      .input = args.input.data,
-      .weights = args.weights.data,
-      .sum = sum,
-      .c_in = shape.c_in,
-      .c_out = shape.c_out,
-      .dtype = shape.dtype,
-      .vector_sum = shape.c_out % 4 == 0 && reinterpret_cast<uintptr_t>(sum) % 16 == 0};
-  for (const FgmsLaunch& launch : plan.launches()) {
-    // An output row occurs once an offset.
-    operands.write = launch.offsets.size() > 1 ? FgmsWrite::kAddAtomic : FgmsWrite::kAdd;
-    if (plan.stores_first() && &launch == &plan.launches().front()) {
-      operands.write = FgmsWrite::kStore;
-    }
-    VOXCONV_RETURN_IF_ERROR(RunLaunch(plan, launch, map, operands, context));
-  }
-  if (rounds) VOXCONV_RETURN_IF_ERROR(RoundTo(sum, args.output, context));
-  if (Counters* counters = context.counters()) counters->Add(plan.counters());
-  return absl::OkStatus();
+absl::Status RegisterFetchOnDemandCuda(Registry& registry) {
+  return registry.dataflows().Implement(
+      kFetchOnDemandName, BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<FetchOnDemandCuda>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

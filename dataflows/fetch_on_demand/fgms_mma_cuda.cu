@@ -286,8 +286,8 @@ absl::Status LaunchType(const FgmsTile& tile, const FgmsSegments& segments,
 
 absl::Status LaunchFgmsMma(const FgmsTile& tile, const FgmsSegments& segments,
                            const FgmsOperands& operands, const ExecutionContext& context) {
-  VOXCONV_CHECK(operands.dtype != DType::kF32);
-  return WithStoredType(operands.dtype, [&]<typename T>() {
+  VOXCONV_CHECK(operands.precision != Precision::kF32);
+  return WithStoredType(StorageOf(operands.precision), [&]<typename T>() {
     return LaunchType<T>(tile, segments, operands, context);
   });
 }

@@ -1,4 +1,5 @@
-// FGMS by fused multiply-adds: strict f32, and every dtype on devices whose tensor cores lack it.
+// FGMS by fused multiply-adds: strict f32, and every precision on devices whose tensor cores lack
+// it.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -187,11 +188,11 @@ absl::Status LaunchF32(const FgmsTile& tile, const FgmsSegments& segments,
 
 absl::Status LaunchFgmsSimt(const FgmsTile& tile, const FgmsSegments& segments,
                             const FgmsOperands& operands, const ExecutionContext& context) {
-  if (operands.dtype == DType::kF16) {
+  if (operands.precision == Precision::kF16) {
     VOXCONV_CHECK(tile.channels == 32);
     return LaunchTile<__half, 32, false>(segments, operands, context);
   }
-  if (operands.dtype == DType::kBF16) {
+  if (operands.precision == Precision::kBF16) {
     VOXCONV_CHECK(tile.channels == 32);
     return LaunchTile<__nv_bfloat16, 32, false>(segments, operands, context);
   }

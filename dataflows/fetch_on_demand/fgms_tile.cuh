@@ -1,4 +1,4 @@
-// What the FGMS kernels share: where a tile's pairs are, and how its results are written.
+// What the FGMS kernels share: they find a tile's pairs and write its results.
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_TILE_CUH_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_TILE_CUH_
 
@@ -11,11 +11,11 @@
 namespace voxconv {
 
 struct FgmsTilePairs {
-  int64_t begin, end;  // pairs; none in a tile of padding
+  int64_t begin, end;  // pairs [begin, end); begin >= end in a tile of padding
   int64_t offset;      // kernel offset
 };
 
-// The pairs of tile `tile`, kPairs wide.
+// The pairs of tile `tile`, which has room for kPairs. O(log segments).
 template <int kPairs>
 __device__ __forceinline__ FgmsTilePairs PairsOfTile(const FgmsSegments& segments, int tile) {
   int low = 0, high = segments.count;
@@ -34,7 +34,7 @@ __device__ __forceinline__ FgmsTilePairs PairsOfTile(const FgmsSegments& segment
   return pairs;
 }
 
-// Four neighbours; `to` is 16-byte aligned.
+// Writes four neighbouring sums to `to`, which is 16-byte aligned.
 __device__ __forceinline__ void WriteFour(FgmsWrite write, float* to, float4 value) {
   if (write == FgmsWrite::kAddAtomic) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -62,7 +62,8 @@ __device__ __forceinline__ void WriteOne(FgmsWrite write, float* to, float value
   }
 }
 
-// Those of four channels from `channel` on that a row of the sum has.
+// Writes the sums of four channels, from `channel` on, to a row of the sum. It leaves out channels
+// that the row does not have.
 __device__ __forceinline__ void WriteToRow(const FgmsOperands& operands, float* row,
                                            int64_t channel, float4 value) {
   if (operands.vector_sum) {

@@ -6,9 +6,11 @@
 
 namespace voxconv {
 
-// Adds the dataflow `fetch_on_demand`: fused gather, multiply and scatter straight from the pair
-// list, with PCEngine's three ways to fuse the kernel offsets.
+// Adds the dataflow `fetch_on_demand`. It gathers, multiplies and scatters straight from the pair
+// list, and fuses the kernel offsets in one of PCEngine's three ways. It runs on the CPU.
 absl::Status RegisterFetchOnDemand(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterFetchOnDemandCuda(Registry& registry);
 
 }  // namespace voxconv
 

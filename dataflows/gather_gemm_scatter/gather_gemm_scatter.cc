@@ -1,20 +1,14 @@
-// The plugin: options, what it supports, and planning. Execution is per backend.
-#include <memory>
+#include "dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
+
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/backend_support.h"
-#include "dataflows/gather_gemm_scatter/forward_cpu.h"
-#include "dataflows/gather_gemm_scatter/forward_cuda.h"
-#include "dataflows/gather_gemm_scatter/plan.h"
-#include "dataflows/gather_gemm_scatter/register.h"
+#include "dataflows/gather_gemm_scatter/position_layouts.h"
 
 namespace voxconv {
 namespace {
 
-constexpr char kName[] = "gather_gemm_scatter";
 constexpr int64_t kMaxOffsets = 1 << 20;
 
 OptionSchema Schema() {
@@ -53,98 +47,21 @@ Grouping ParseGrouping(const std::string& text) {
   return Grouping::kSortedAdaptive;
 }
 
-class GatherGemmScatter final : public Dataflow {
- public:
-  explicit GatherGemmScatter(Options options)
-      : options_(std::move(options)),
-        grouping_{ParseGrouping(options_.GetEnum("grouping")), options_.GetFloat("epsilon"),
-                  options_.GetInt("threshold")},
-        move_{options_.GetEnum("map") == "dense" ? MapLayout::kDenseTables : MapLayout::kCodedCsr,
-              options_.GetEnum("order") == "weight" ? MoveOrder::kWeight : MoveOrder::kLocality,
-              options_.GetInt("tile"),
-              options_.GetInt(options_.GetInt("scatter_tile") > 0 ? "scatter_tile" : "tile")},
-        cuda_{static_cast<int>(options_.GetInt("vector_bytes")),
-              static_cast<int>(options_.GetInt("offsets_per_launch")),
-              static_cast<int>(options_.GetInt("streams"))} {}
-
-  const Options& options() const override { return options_; }
-  bool deterministic(BackendKind) const override { return true; }
-  // The scatter buffer has the dtype of the features, which on the CPU is f32.
-  bool RoundsPartialSums(BackendKind backend) const override {
-    return backend == BackendKind::kCuda;
-  }
-
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    if (backend == BackendKind::kCpu && cuda_ != CudaMoveRule()) {
-      return Support::No(absl::StrCat(
-          kName, " on the CPU has no vector_bytes, offsets_per_launch and streams to choose"));
-    }
-    return CpuAndCuda(kName, shape, backend);
-  }
-
-  LayoutRequest RequiredLayout(int) const override { return {.layout = move_.map}; }
-
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
-      const ExecutionContext& context) const override {
-    VOXCONV_CHECK(map.layout().layout == move_.map);
-    VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
-    std::vector<int64_t> map_sizes(map.num_offsets());
-    for (int k = 0; k < map.num_offsets(); ++k) map_sizes[k] = map.num_pairs(k);
-    const std::vector<OffsetGroup> groups =
-        GroupOffsets(map_sizes, map.symmetric(), map.identity_offset(), grouping_);
-    const int64_t row_bytes = (shape.c_in + shape.c_out) * SizeOf(shape.dtype);
-    const int64_t buffer_mib = options_.GetInt("buffer_mib");
-    absl::StatusOr<Schedule> schedule = MakeSchedule(map.offset_ptr(), map.identity_offset(),
-                                                     groups, (buffer_mib << 20) / row_bytes);
-    if (!schedule.ok()) {
-      return absl::Status(
-          schedule.status().code(),
-          absl::StrCat(kName, ": buffer_mib=", buffer_mib, ": ", schedule.status().message()));
-    }
-    if constexpr (kHaveCuda) {
-      if (context.backend->kind() == BackendKind::kCuda) {
-        return MakeGatherGemmScatterCudaPlan(*std::move(schedule), map, shape, move_, cuda_,
-                                             context);
-      }
-    }
-    return std::make_unique<GatherGemmScatterPlan>(*std::move(schedule), map, shape, move_);
-  }
-
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
-    const auto& own = static_cast<const GatherGemmScatterPlan&>(plan);
-    VOXCONV_CHECK(args.input.rows == map.num_inputs() && args.output.rows == map.num_outputs());
-    VOXCONV_CHECK(args.input.channels == own.shape().c_in &&
-                  args.output.channels == own.shape().c_out);
-    if constexpr (kHaveCuda) {
-      if (context.backend->kind() == BackendKind::kCuda) {
-        if (Counters* counters = context.counters()) {
-          Counters work = own.work();
-          work.launches = 0;  // each counts itself
-          counters->Add(work);
-        }
-        return GatherGemmScatterCuda(own, map, args, workspace, context);
-      }
-    }
-    GatherGemmScatterCpu(own, map, args, workspace.Get<float>(own.gather_slot()),
-                         workspace.Get<float>(own.scatter_slot()), context);
-    if (Counters* counters = context.counters()) counters->Add(own.work());
-    return absl::OkStatus();
-  }
-
- private:
-  const Options options_;
-  const GroupingRule grouping_;
-  const MoveRule move_;
-  const CudaMoveRule cuda_;
-};
+MoveRule MoveRuleOf(const Options& options) {
+  MoveRule rule;
+  rule.layout =
+      options.GetEnum("map") == "dense" ? PositionLayout::kDenseTables : PositionLayout::kCodedCsr;
+  rule.order = options.GetEnum("order") == "weight" ? MoveOrder::kWeight : MoveOrder::kLocality;
+  rule.gather_tile = options.GetInt("tile");
+  rule.scatter_tile = options.GetInt(options.GetInt("scatter_tile") > 0 ? "scatter_tile" : "tile");
+  return rule;
+}
 
 }  // namespace
 
-absl::Status RegisterGatherGemmScatter(Registry& registry) {
+PluginDescription DescribeGatherGemmScatter() {
   PluginDescription description;
-  description.name = kName;
+  description.name = kGatherGemmScatterName;
   description.summary = "gathers the pairs of all offsets, multiplies in groups, scatters the sums";
   description.source = "TorchSparse 4.2, 4.3; PCEngine 4 (coded CSR); Minuet 5.2";
   description.options = Schema();
@@ -162,16 +79,60 @@ absl::Status RegisterGatherGemmScatter(Registry& registry) {
       "map=coded_csr,tile=8,vector_bytes=8,offsets_per_launch=5",
       "grouping=separate,streams=4",
   };
-  return registry.dataflows().Register(
-      std::move(description),
-      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
-        const int64_t vector_bytes = options.GetInt("vector_bytes");
-        if ((vector_bytes & (vector_bytes - 1)) != 0) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(kName, ": vector_bytes=", vector_bytes, ": allowed are 2, 4, 8 and 16"));
-        }
-        return std::make_unique<GatherGemmScatter>(std::move(options));
-      });
+  description.grids = {
+      // TorchSparse, Algorithm 5.
+      {.where = {"grouping", {"adaptive", "sorted_adaptive"}},
+       .axes = {{"epsilon", {"0", "0.15", "0.3", "0.5", "1"}},
+                {"threshold", {"0", "4096", "16384", "65536", "1048576"}}}},
+      // Minuet, Algorithm 2, for gather and for scatter.
+      {.where = {}, .axes = {{"tile", {"divisors(c_in)"}}}},
+      {.where = {}, .axes = {{"scatter_tile", {"divisors(c_out)"}}}},
+  };
+  return description;
+}
+
+absl::Status CheckGatherGemmScatterOptions(const Options& options) {
+  const int64_t vector_bytes = options.GetInt("vector_bytes");
+  if ((vector_bytes & (vector_bytes - 1)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      kGatherGemmScatterName, ": vector_bytes=", vector_bytes, ": allowed are 2, 4, 8 and 16"));
+}
+
+GatherGemmScatter::GatherGemmScatter(Options options, PositionLayoutMaker layouts)
+    : options_(std::move(options)),
+      grouping_{ParseGrouping(options_.GetEnum("grouping")), options_.GetFloat("epsilon"),
+                options_.GetInt("threshold")},
+      move_(MoveRuleOf(options_)),
+      cuda_{static_cast<int>(options_.GetInt("vector_bytes")),
+            static_cast<int>(options_.GetInt("offsets_per_launch")),
+            static_cast<int>(options_.GetInt("streams"))},
+      layouts_(layouts) {}
+
+MapNeed GatherGemmScatter::DoNeededMap(Pass, const ConvShape&) const {
+  return {.form = MapForm::kPairs, .layout = std::string(KeyOf(move_.layout))};
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedMap>> GatherGemmScatter::DoPrepare(
+    const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const {
+  return MakePositionLayout(layouts_, need.layout, map, context);
+}
+
+absl::StatusOr<Schedule> GatherGemmScatter::ScheduleOf(const PreparedMap& prepared,
+                                                       const ConvShape& shape) const {
+  VOXCONV_RETURN_IF_ERROR(CheckPositionLayout(prepared, move_.layout));
+  const KernelMap& map = prepared.map();
+  std::vector<int64_t> map_sizes(map.num_offsets());
+  for (int k = 0; k < map.num_offsets(); ++k) map_sizes[k] = map.num_pairs(k);
+  const std::vector<OffsetGroup> groups =
+      GroupOffsets(map_sizes, map.symmetric(), map.identity_offset(), grouping_);
+  const int64_t row_bytes = (shape.c_in + shape.c_out) * SizeOf(shape.types.input);
+  const int64_t buffer_mib = options_.GetInt("buffer_mib");
+  absl::StatusOr<Schedule> schedule =
+      MakeSchedule(map.offset_ptr(), map.identity_offset(), groups, (buffer_mib << 20) / row_bytes);
+  if (schedule.ok()) return schedule;
+  return absl::Status(schedule.status().code(),
+                      absl::StrCat(kGatherGemmScatterName, ": buffer_mib=", buffer_mib, ": ",
+                                   schedule.status().message()));
 }
 
 }  // namespace voxconv

@@ -1,4 +1,5 @@
-// One view of the two layouts: which (offset, position) entries a row of features has.
+// Two types with the same functions, one for each layout of a kernel map. They find the (offset,
+// position) entries of a row of features. They do not own the arrays, which lie in host memory.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_
 
@@ -13,7 +14,8 @@ struct DenseRows {
   const int32_t* table;
   int num_offsets;
 
-  // visit(k, position) for the entries of `row`, ascending by k: at least those under `offsets`.
+  // Calls visit(k, position) for the entries of `row`, ascending by k. `offsets` is ascending. The
+  // calls cover at least the entries under `offsets`. O(number of offsets).
   template <typename Visit>
   void ForEach(int64_t row, absl::Span<const int> offsets, const Visit& visit) const {
     const int32_t* entries = table + row * num_offsets;
@@ -31,6 +33,7 @@ struct CodedRows {
   const uint32_t* codes;
   int num_offsets;
 
+  // As above, but it visits all entries of `row`. O(entries of the row).
   template <typename Visit>
   void ForEach(int64_t row, absl::Span<const int>, const Visit& visit) const {
     const uint32_t scale = static_cast<uint32_t>(num_offsets);
@@ -39,6 +42,7 @@ struct CodedRows {
       visit(static_cast<int>(codes[i] - position * scale), int64_t{position});
     }
   }
+  // The position under offset k, or -1. O(entries of the row).
   int64_t Find(int64_t row, int k) const {
     const uint32_t scale = static_cast<uint32_t>(num_offsets);
     for (int64_t i = ptr[row]; i < ptr[row + 1]; ++i) {

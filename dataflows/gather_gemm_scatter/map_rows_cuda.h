@@ -1,4 +1,5 @@
-// One view of the two layouts for kernels: the buffer rows of a row of features. For .cu files.
+// How kernels find the buffer rows of a row of features, in either layout of a kernel map. Only .cu
+// files include this header.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CUDA_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CUDA_H_
 
@@ -12,15 +13,18 @@ namespace voxconv {
 
 inline constexpr int kMoveBlock = 256;
 
-// A block of a movement kernel: threadIdx.x runs over the threads of a row, threadIdx.y over rows.
+// The launch of a movement kernel. threadIdx.x runs over the threads of a row, threadIdx.y over the
+// rows of a block.
 struct MoveLaunch {
   dim3 grid, block;
   size_t shared_bytes = 0;
 };
 
-// For slices of `offsets` offsets of a range of `windows`, in `slices` grid layers.
+// The launch for a range of `windows` offsets. The range is cut into `slices` slices of `offsets`
+// offsets each, and each slice is one layer of the grid.
 inline MoveLaunch LaunchOf(const MoveShape& shape, int windows, int offsets, int slices) {
-  constexpr int64_t kListEntries = 4096;  // of a block, where it is not to be less than a warp
+  // The most list entries of a block. A block of one warp may exceed it.
+  constexpr int64_t kListEntries = 4096;
   constexpr int64_t kWarp = 32;
   const int64_t along = std::min<int64_t>(shape.threads, kMoveBlock);
   const int64_t rows =
@@ -36,12 +40,13 @@ inline MoveLaunch LaunchOf(const MoveShape& shape, int windows, int offsets, int
   return launch;
 }
 
-// The buffer rows of the pairs of a thread's row of features, ascending by offset, of one slice of
-// a launch's offsets. A warp reads a row's map entries at once, and leaves what it found in shared
-// memory for all threads that move the row; of a slice of one offset each thread looks for itself.
+// The buffer rows that belong to a thread's row of features, for one slice of a launch's offsets.
+// They ascend by offset. One warp reads all map entries of a row and writes the buffer rows to
+// shared memory, where all threads that move the row read them. In a slice of one offset, each
+// thread reads the map itself.
 class RowPairs {
  public:
-  // `memory`: LaunchOf().shared_bytes.
+  // `memory` is shared memory of LaunchOf().shared_bytes. `range` must outlive this object.
   __device__ RowPairs(const WindowRange& range, int begin, int end, char* memory)
       : range_(range),
         begin_(begin),
@@ -50,7 +55,8 @@ class RowPairs {
         lists_(reinterpret_cast<int64_t*>(windows_ + range.count)),
         counts_(reinterpret_cast<int32_t*>(lists_ + (end - begin) * int64_t{blockDim.y})) {}
 
-  // All threads of the block take part; rows [0, num_rows) exist.
+  // Finds the buffer rows of rows first_row + threadIdx.y. Rows [0, num_rows) exist. All threads
+  // of the block must call this function.
   template <typename Rows>
   __device__ void Find(const Rows& rows, int64_t first_row, int64_t num_rows) {
     if (end_ - begin_ == 1) {
@@ -77,7 +83,7 @@ class RowPairs {
   }
 
  private:
-  // Rows that a warp has loads in flight for.
+  // A warp has loads in flight for this many rows.
   static constexpr int kRowsAtOnce = 4;
 
   static __device__ int Thread() {
@@ -89,7 +95,8 @@ class RowPairs {
     return position >= window.begin && position < window.end;
   }
 
-  // Appends the lanes' finds, in lane order, to the list of row r, which has `count`.
+  // Appends `buffer_row` of every lane with `found` to the list of row r, in the order of the
+  // lanes. The list has `count` entries before. Returns the number of entries after.
   __device__ int Append(int r, int count, bool found, int64_t buffer_row) {
     const unsigned all = __ballot_sync(0xffffffffu, found);
     const unsigned before = all & ((1u << Lane()) - 1);
@@ -97,7 +104,8 @@ class RowPairs {
     return count + __popc(all);
   }
 
-  // Rows r, r + step, ... of the block, kRowsAtOnce of them, as far as they exist.
+  // Fills the lists of kRowsAtOnce rows of the block: r, r + step, ... Rows from block_rows on do
+  // not exist and are left out.
   __device__ void FindAll(const DeviceDenseRows& rows, int64_t first_row, int r, int step,
                           int block_rows) {
     int count[kRowsAtOnce] = {};
@@ -108,7 +116,7 @@ class RowPairs {
       int32_t position[kRowsAtOnce];
 #pragma unroll
       for (int i = 0; i < kRowsAtOnce; ++i) {
-        // The columns of offsets that are in other passes are not read.
+        // This pass does not read the columns of other passes' offsets.
         const bool used = window.begin < window.end && r + i * step < block_rows;
         const int64_t row = first_row + r + i * step;
         position[i] = used ? rows.table[row * rows.num_offsets + range_.first + s] : -1;
@@ -190,8 +198,8 @@ class RowPairs {
   int64_t one_ = 0;
 };
 
-// body(Constant<n>) with the least n of 1, 2, 4 and 8 registers that hold a thread's vectors, or
-// with kVectorsInFlight.
+// Calls body(std::integral_constant<int, n>). n is the least of 1, 2, 4 and 8 registers that hold
+// all vectors of a thread. n is 8 (kVectorsInFlight) if a thread has more vectors.
 template <typename Body>
 absl::Status ForVectorsInFlight(const MoveShape& shape, const Body& body) {
   static_assert(kVectorsInFlight == 8);

@@ -13,7 +13,8 @@
 
 namespace voxconv {
 
-// The map of one side, inputs or outputs, as the kernels read it (see DenseTables, CodedCsr).
+// The map of one side (inputs or outputs) as the kernels read it. The arrays lie in device memory
+// and belong to DenseTables or CodedCsr.
 struct DeviceDenseRows {
   const int32_t* table;
   int num_offsets;
@@ -25,23 +26,24 @@ struct DeviceCodedRows {
 };
 using DeviceRows = std::variant<DeviceDenseRows, DeviceCodedRows>;
 
-// A PairWindow as the kernels read it: position p in [begin, end) is buffer row p + shift.
+// A PairWindow as the kernels read it. The pair at position p in [begin, end) has buffer row
+// p + shift.
 struct DeviceWindow {
   int32_t begin = 0, end = 0;
   int64_t shift = 0;
 };
 
-// Windows of offsets [first, first + count): a launch's, passed by value.
+// The windows of the offsets [first, first + count) of one launch. Kernels take them by value.
 inline constexpr int kMaxOffsetsPerLaunch = 128;
 struct WindowRange {
   int first = 0, count = 0;
   DeviceWindow windows[kMaxOffsetsPerLaunch];
 };
 
-// How a row of features is divided among threads: thread t of `threads` moves vectors t,
-// t + threads, t + 2 threads, ..., so that neighbouring threads touch neighbouring addresses, and
-// kVectorsInFlight of them at a time, in registers. The row's map entries are read once, by a warp
-// for all of the row's threads.
+// How threads share the move of a row of features. Thread t of `threads` moves the vectors t,
+// t + threads, t + 2 threads, ..., so that neighbouring threads touch neighbouring addresses. A
+// thread holds up to kVectorsInFlight vectors in registers at a time. One warp reads the row's map
+// entries once, for all threads of the row.
 inline constexpr int kVectorsInFlight = 8;
 struct MoveShape {
   int64_t rows = 0;      // of features
@@ -52,33 +54,39 @@ struct MoveShape {
   int64_t vectors_per_thread() const { return (vectors + threads - 1) / threads; }
 };
 
-// Copies every row of `input` with a pair in the windows to its places in `buffer`. A block of
-// threads does its rows for all offsets, or where `by_offset`, for one.
+// All functions below take device memory, queue their work on the context's stream and do not
+// synchronise it.
+
+// Copies every row of `input` that has pairs in the windows to the buffer rows of these pairs. A
+// block of threads moves its rows for all offsets. If `by_offset` is set, it moves them for one.
 absl::Status GatherCuda(const DeviceRows& rows, const void* input, void* buffer,
                         const MoveShape& shape, const WindowRange& range, bool by_offset,
                         const ExecutionContext& context);
 
-// Where a scatter finds the sum so far and leaves its own. Each may be the same memory.
+// Where a scatter reads the sum so far, and where it writes the new sum. Both may be the same
+// memory. At most one `from_` pointer and exactly one `to_` pointer are set. If no `from_` pointer
+// is set, the sum so far is zero.
 struct ScatterSums {
-  const void* from_output = nullptr;        // in the features' dtype, or
-  const float* from_accumulator = nullptr;  // in f32, or both null: zero
-  void* to_output = nullptr;                // rounded to the features' dtype, or
+  const void* from_output = nullptr;        // in the features' dtype
+  const float* from_accumulator = nullptr;  // in f32
+  void* to_output = nullptr;                // rounded to the features' dtype
   float* to_accumulator = nullptr;          // in f32
 
   bool InPlace() const { return from_output == to_output && from_accumulator == to_accumulator; }
 };
 
-// Adds to every output row's sum its partial products in the windows, by ascending offset, in f32.
-// Rows without any are copied from there to here, or left alone in place.
+// Adds the partial products in the windows to the sum of every output row. It adds in f32, by
+// ascending offset. It copies the sum of a row without partial products. If the sums are in place,
+// it does not touch such a row.
 absl::Status ScatterCuda(const DeviceRows& rows, const void* partial_products, DType dtype,
                          const ScatterSums& sums, const MoveShape& shape, const WindowRange& range,
                          const ExecutionContext& context);
 
-// Fills buffer rows of `row_bytes` with zeros.
+// Fills the buffer rows of `runs` with zeros. A row has `row_bytes` bytes.
 absl::Status ClearPaddingCuda(absl::Span<const PaddingRun> runs, int64_t row_bytes, void* buffer,
                               const ExecutionContext& context);
 
-// to[i] = from[matrices[i]], matrices of `matrix_bytes`.
+// Copies matrix matrices[i] of `from` to matrix i of `to`. A matrix has `matrix_bytes` bytes.
 absl::Status CopyMatricesCuda(absl::Span<const int> matrices, int64_t matrix_bytes,
                               const void* from, void* to, const ExecutionContext& context);
 

@@ -8,12 +8,12 @@ namespace {
 // Map bytes that a gather or scatter of `pass` reads. Every channel tile walks the map again
 // (Minuet Algorithm 1). Of a table a walk reads the columns of the pass's offsets, in weight order
 // one after the other; of coded CSR all codes, in weight order once an offset.
-int64_t MapBytes(const Pass& pass, const KernelMap& map, const MoveRule& rule, int64_t rows,
+int64_t MapBytes(const BufferPass& pass, const KernelMap& map, const MoveRule& rule, int64_t rows,
                  int64_t channels, int64_t tile) {
   tile = MoveRule::TileOf(tile, channels);
   const int64_t tiles = (channels + tile - 1) / tile;
   const int64_t offsets = static_cast<int64_t>(pass.offsets.size());
-  if (rule.map == MapLayout::kDenseTables) {
+  if (rule.layout == PositionLayout::kDenseTables) {
     return tiles * rows * offsets * static_cast<int64_t>(sizeof(int32_t));
   }
   const int64_t walks = rule.order == MoveOrder::kLocality ? 1 : offsets;
@@ -29,7 +29,7 @@ int64_t MapBytes(const Pass& pass, const KernelMap& map, const MoveRule& rule, i
 // Section 4.3.2). Both write and read the buffers once.
 Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvShape& shape,
                    const MoveRule& rule) {
-  const int64_t element = SizeOf(shape.dtype);
+  const int64_t element = SizeOf(shape.types.input);
   const int64_t in_row = shape.c_in * element;
   const int64_t out_row = shape.c_out * element;
   const int64_t weight = shape.c_in * out_row;
@@ -46,7 +46,7 @@ Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvSha
   } else if (!locality || schedule.passes.empty()) {
     work.bytes_written += map.num_outputs() * out_row;  // zeros
   }
-  for (const Pass& pass : schedule.passes) {
+  for (const BufferPass& pass : schedule.passes) {
     work.padded_pairs += pass.rows;
     work.launches += static_cast<int64_t>(pass.matmuls.size());
     work.bytes_read += (locality ? std::min(pass.pairs, map.num_inputs()) : pass.pairs) * in_row;

@@ -1,4 +1,4 @@
-// What planning decides for one map and shape on every backend.
+// What planning decides for one map and shape, on every backend.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 
@@ -6,20 +6,21 @@
 #include <utility>
 
 #include "core/dataflow.h"
+#include "dataflows/gather_gemm_scatter/position_layouts.h"
 #include "dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
 
 enum class MoveOrder {
-  kWeight,    // one walk over the rows an offset (TorchSparse Figure 9a)
+  kWeight,    // one walk over the rows for each offset (TorchSparse Figure 9a)
   kLocality,  // input-stationary gather, output-stationary scatter (Figure 9b)
 };
 
 // How features move between their matrices and the buffers.
 struct MoveRule {
-  MapLayout map = MapLayout::kDenseTables;  // or kCodedCsr
+  PositionLayout layout = PositionLayout::kDenseTables;
   MoveOrder order = MoveOrder::kLocality;
-  // Channels moved for one walk over a row's map entries; 0: all.
+  // Channels that one walk over a row's map entries moves. 0 means all.
   int64_t gather_tile = 0;
   int64_t scatter_tile = 0;
 
@@ -28,16 +29,17 @@ struct MoveRule {
   }
 };
 
-// What CUDA alone can choose.
+// Choices that only CUDA has.
 struct CudaMoveRule {
   int vector_bytes = 16;       // the widest access of gather and scatter: 2, 4, 8 or 16
-  int offsets_per_launch = 0;  // moved by one launch; 0: as many as it can (all of most kernels)
-  int streams = 1;             // that the matmuls of a pass are spread over
+  int offsets_per_launch = 0;  // offsets that one launch moves; 0: as many as fit a launch
+  int streams = 1;             // the matmuls of a pass are spread over this many streams
 
   friend bool operator==(const CudaMoveRule&, const CudaMoveRule&) = default;
 };
 
-// By formula, in bytes, pairs and matmuls; see the definition.
+// The work of one forward call, in bytes, pairs and matmuls, by formula. The definition gives the
+// formula.
 Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvShape& shape,
                    const MoveRule& rule);
 
@@ -47,27 +49,21 @@ class GatherGemmScatterPlan : public DataflowPlan {
   // [schedule.buffer_rows, C_out].
   GatherGemmScatterPlan(Schedule schedule, const KernelMap& map, const ConvShape& shape,
                         const MoveRule& rule)
-      : schedule_(std::move(schedule)),
-        shape_(shape),
-        rule_(rule),
-        work_(CountWork(schedule_, map, shape, rule)) {
-    const int64_t element = SizeOf(shape.dtype);
+      : schedule_(std::move(schedule)), rule_(rule) {
+    const int64_t element = SizeOf(shape.types.input);
+    work_ = CountWork(schedule_, map, shape, rule);
     gather_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_in * element);
     scatter_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_out * element);
   }
 
   const Schedule& schedule() const { return schedule_; }
-  const ConvShape& shape() const { return shape_; }
   const MoveRule& rule() const { return rule_; }
-  const Counters& work() const { return work_; }
   int gather_slot() const { return gather_slot_; }
   int scatter_slot() const { return scatter_slot_; }
 
  private:
   Schedule schedule_;
-  ConvShape shape_;
   MoveRule rule_;
-  Counters work_;
   int gather_slot_ = -1;
   int scatter_slot_ = -1;
 };

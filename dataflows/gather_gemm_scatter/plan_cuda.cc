@@ -6,7 +6,6 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_vector.h"
-#include "dataflows/gather_gemm_scatter/forward_cuda.h"
 
 namespace voxconv {
 namespace {
@@ -31,8 +30,8 @@ MoveRule ReadingOnce(MoveRule rule) {
 }
 
 // The offsets of `pass` in ranges of at most `per_launch` of them, no wider than a launch takes.
-std::vector<OffsetRange> RangesOf(const Pass& pass, int per_launch) {
-  std::vector<OffsetRange> ranges;
+std::vector<LaunchOffsets> RangesOf(const BufferPass& pass, int per_launch) {
+  std::vector<LaunchOffsets> ranges;
   for (size_t begin = 0; begin < pass.offsets.size();) {
     const int first = pass.offsets[begin];
     size_t end = begin + 1;
@@ -68,10 +67,11 @@ GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const Ke
       scatter_tile_(rule.scatter_tile),
       num_multiprocessors_(AsCuda(context).num_multiprocessors()),
       place_of_copy_(map.num_offsets(), -1) {
+  work_.launches = 0;  // each launch counts itself
   const int most = cuda.offsets_per_launch == 0 ? kMaxOffsetsPerLaunch : cuda.offsets_per_launch;
   // An output row occurs once an offset: one by one they are added up without atomics.
   const int most_scattered = rule.order == MoveOrder::kWeight ? 1 : most;
-  for (const Pass& pass : this->schedule().passes) {
+  for (const BufferPass& pass : this->schedule().passes) {
     gathers_.push_back(RangesOf(pass, most));
     scatters_.push_back(RangesOf(pass, most_scattered));
     num_scatters_ += static_cast<int64_t>(scatters_.back().size());
@@ -84,7 +84,7 @@ GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const Ke
       }
     }
   }
-  const int64_t element = SizeOf(shape.dtype);
+  const int64_t element = SizeOf(shape.types.input);
   if (!copied_weights_.empty()) {
     weights_slot_ = booking_.Book(static_cast<int64_t>(copied_weights_.size()) * shape.c_in *
                                   shape.c_out * element);
@@ -115,7 +115,7 @@ MoveShape GatherGemmScatterCudaPlan::ScatterShape(int64_t rows, uint64_t alignme
 
 MoveShape GatherGemmScatterCudaPlan::ShapeOf(int64_t rows, int64_t channels, int64_t tile,
                                              uint64_t alignment) const {
-  const int64_t element = SizeOf(shape().dtype);
+  const int64_t element = SizeOf(shape().types.input);
   const int64_t tile_bytes = MoveRule::TileOf(tile, channels) * element;
   const int limit = std::max(cuda_.vector_bytes, static_cast<int>(element));
   MoveShape move;
@@ -126,15 +126,6 @@ MoveShape GatherGemmScatterCudaPlan::ShapeOf(int64_t rows, int64_t channels, int
   const int64_t per_thread = tile == 0 ? 1 : tile_bytes / move.vector_bytes;
   move.threads = (move.vectors + per_thread - 1) / per_thread;
   return move;
-}
-
-std::unique_ptr<DataflowPlan> MakeGatherGemmScatterCudaPlan(Schedule schedule, const KernelMap& map,
-                                                            const ConvShape& shape,
-                                                            const MoveRule& rule,
-                                                            const CudaMoveRule& cuda,
-                                                            const ExecutionContext& context) {
-  return std::make_unique<GatherGemmScatterCudaPlan>(std::move(schedule), map, shape, rule, cuda,
-                                                     context);
 }
 
 }  // namespace voxconv

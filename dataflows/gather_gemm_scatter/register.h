@@ -6,8 +6,10 @@
 
 namespace voxconv {
 
-// Adds the dataflow "gather_gemm_scatter" (TorchSparse, PCEngine, Minuet).
+// Adds the dataflow "gather_gemm_scatter" (TorchSparse, PCEngine, Minuet). It runs on the CPU.
 absl::Status RegisterGatherGemmScatter(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterGatherGemmScatterCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -63,12 +63,12 @@ class Scheduler {
       }
     }
     schedule_.buffer_rows = std::max(schedule_.buffer_rows, pass_.rows);
-    schedule_.passes.push_back(std::exchange(pass_, Pass()));
+    schedule_.passes.push_back(std::exchange(pass_, BufferPass()));
   }
 
   absl::Span<const int64_t> offset_ptr_;
   int64_t max_rows_;
-  Pass pass_;
+  BufferPass pass_;
   Schedule schedule_;
 };
 

@@ -7,8 +7,9 @@
 
 namespace voxconv {
 
-// out[c] = (accumulate ? out[c] : 0) + rows[0][c] + rows[1][c] + ... for c < channels, added from
-// left to right in registers. `out` overlaps no row.
+// Computes out[c] = (accumulate ? out[c] : 0) + rows[0][c] + rows[1][c] + ... for c < channels. It
+// adds from left to right in registers. `out` must overlap no row. All memory is the host's and the
+// caller's.
 void SumRows(absl::Span<const float* const> rows, bool accumulate, int64_t channels, float* out);
 
 }  // namespace voxconv

@@ -6,8 +6,10 @@
 
 namespace voxconv {
 
-// Adds the dataflow "hash2col" (H-CNN).
+// Adds the dataflow "hash2col" (H-CNN). It runs on the CPU.
 absl::Status RegisterHash2col(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterHash2colCuda(Registry& registry);
 
 }  // namespace voxconv
 

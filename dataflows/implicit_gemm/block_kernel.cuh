@@ -1,11 +1,11 @@
 // Output-stationary implicit GEMM on tensor cores, a block at a time (SpConv 2, TorchSparse++).
 //
 // A block owns kRows output rows in mask order and kChannels output channels. It walks the kernel
-// offsets that any of its rows has; for each it gathers the rows' inputs and multiplies them by the
-// offset's weights, through a ring of kStages shared-memory buffers filled by cp.async. Offsets are
-// skipped twice: for the whole block by the union of its rows' masks, and for each group of 16
-// rows (the M of one mma) by theirs, so the matrix work has the waste of 16-row tiles while the
-// weights are loaded once for kRows rows.
+// offsets that any of its rows has. For each offset it gathers the rows' inputs and multiplies them
+// by the offset's weights. Both go through a ring of kStages shared-memory buffers, which cp.async
+// fills. Offsets are skipped twice. The whole block skips those that none of its rows has. Each
+// group of 16 rows (the M of one mma) skips those that none of the group has. The products thus
+// waste as little as tiles of 16 rows do, and the weights are loaded once for kRows rows.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_BLOCK_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_BLOCK_KERNEL_CUH_
 
@@ -19,8 +19,8 @@
 
 namespace voxconv {
 
-// Sizes of one instance. kDepth: input channels of a step; warps stand kWarpsM x kWarpsN over the
-// tile.
+// Sizes of one instance. kDepth is the number of input channels of a step. The warps divide the
+// tile into kWarpsM x kWarpsN parts.
 template <typename ElementType, int kRowsValue, int kChannelsValue, int kDepthValue,
           int kWarpsMValue, int kWarpsNValue, int kStagesValue>
 struct BlockConfig {
@@ -40,7 +40,7 @@ struct BlockConfig {
   static constexpr int kStageBytes = kInputBytes + kWeightBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Offsets));
 
-  // By registers: two blocks where a thread has few sums.
+  // The registers limit this. Two blocks fit if a thread has few sums.
   static constexpr int kBlocksPerMultiprocessor =
       kThreads <= 256 && kGroupsPerWarp * kTilesN <= 16 ? 2 : 1;
 
@@ -48,16 +48,17 @@ struct BlockConfig {
   static_assert(kDepth % kMmaDepth == 0);
 };
 
-// Where 16-byte vector `v` of row `row` lies in a tile of `kVectors` vectors a row: eight rows at
-// one vector (an ldmatrix) must meet eight different 16-byte columns of the banks.
+// The place of 16-byte vector `v` of row `row` in a tile with `kVectors` vectors in each row. An
+// ldmatrix reads one vector of eight rows. These must lie in eight different 16-byte columns of the
+// banks.
 template <int kVectors>
 __device__ __forceinline__ int Swizzled(int row, int v) {
   constexpr int kSpan = kVectors % 8 == 0 ? 8 : (kVectors % 4 == 0 ? 4 : 2);
   static_assert(kVectors % 2 == 0);
   return row * kVectors + (v ^ (row / (8 / kSpan) % kSpan));
 }
-// The same for weights of 4-byte elements, which are read one by one: four adjacent rows at eight
-// adjacent elements must meet different banks.
+// As above, for weights of 4-byte elements, which are read one by one. A warp reads eight adjacent
+// elements of four adjacent rows. These must lie in different banks.
 template <int kVectors>
 __device__ __forceinline__ int SwizzledWide(int row, int v) {
   static_assert(kVectors % 8 == 0);
@@ -101,7 +102,7 @@ class BlockTile {
   }
 
  private:
-  // Offsets list[first] to list[last - 1].
+  // Multiplies the offsets list[first] to list[last - 1].
   __device__ void Pipeline(int first, int last) {
     const int steps = (last - first) * chunks_;
     load_entry_ = first;
@@ -143,8 +144,9 @@ class BlockTile {
     }
   }
 
-  // A thread copies one vector of every kRowStep-th row: the same swizzle for all. Rows without the
-  // offset become zeros; their addresses are not read.
+  // Copies the inputs of one step. A thread copies one vector of every kRowStep-th row, so that the
+  // swizzle is the same for all its rows. Rows without the offset become zeros, and their addresses
+  // are not read.
   __device__ void LoadInputs(int bit, int depth, uint32_t to) {
     constexpr int kRowStep = Config::kThreads / kInputVectors;
     static_assert(kRowStep % 8 == 0 && Config::kRows % kRowStep == 0);
@@ -162,9 +164,9 @@ class BlockTile {
     }
   }
 
-  // Likewise, of the weights' rows.
+  // Copies the weights of one step in the same way.
   __device__ void LoadWeights(int offset, int depth, uint32_t to) {
-    // A power of two; threads behind the row's end have nothing to copy.
+    // A power of two. Threads behind the end of the row copy nothing.
     constexpr int kColumns =
         kWeightVectors == 12 ? 16 : (kWeightVectors == 24 ? 32 : kWeightVectors);
     constexpr int kRowStep = Config::kThreads / kColumns;
@@ -190,12 +192,14 @@ class BlockTile {
     }
   }
 
-  // Groups are dealt out in turn, so that warps skip about equally.
+  // The group of 16 rows that is this warp's g-th. Warps take groups in turn, so that they skip
+  // about equally often.
   __device__ int Group(int g) const { return g * Config::kWarpsM + warp_m_; }
 
-  // Where this lane's part of the fragments lies in a stage: inputs_at_ for the first group and
-  // depth, weights_at_ for each pair of n8 tiles (each tile, for 4-byte elements). The rest is
-  // known at compile time: the swizzle is an exclusive or with bits of the lane alone.
+  // Finds this lane's part of the fragments in a stage. inputs_at_ is for the first group and
+  // depth. weights_at_ is for each pair of n8 tiles, or for each tile if elements have 4 bytes. The
+  // other places follow at compile time, because the swizzle is an exclusive or with bits of the
+  // lane only.
   __device__ void LocateFragments() {
     inputs_at_ = Swizzled<kInputVectors>(warp_m_ * 16 + lane_ % 16, lane_ / 16) * 16;
     const int first = warp_n_ * Config::kWarpChannels;
@@ -210,7 +214,8 @@ class BlockTile {
     }
   }
 
-  // `depth` input channels are there.
+  // Multiplies one step: the offset of `bit`, with inputs and weights in `slot`. The step has
+  // `depth` input channels, and at most kDepth are multiplied.
   __device__ void Multiply(int bit, int depth, int slot) {
     const uint32_t stage = SharedAddress(shared_) + slot * Config::kStageBytes;
     uint32_t mine = 0;  // bit g: group g of this warp has the offset
@@ -219,7 +224,8 @@ class BlockTile {
       mine |= (offsets_.group_mask[Group(g)] >> bit & 1) << g;
     }
     if (mine == 0) return;
-    // Without branches between them, the loads of one depth pass the products of the one before.
+    // Without branches, the compiler can move the loads of one depth before the products of the
+    // depth before.
     if (mine == (1u << Config::kGroupsPerWarp) - 1 && depth >= Config::kDepth) {
       MultiplyGroups<true>(mine, depth, stage);
     } else {
@@ -275,7 +281,7 @@ class BlockTile {
   }
 
   __device__ void Store() {
-    WaitCopies<0>();  // the rows'
+    WaitCopies<0>();  // the copies of offsets_.rows
     __syncthreads();
     int32_t rows[2 * Config::kGroupsPerWarp];
 #pragma unroll
@@ -293,7 +299,7 @@ class BlockTile {
   char* shared_;
   typename Config::Offsets& offsets_;
   int channel_;
-  int part_;  // split_ * k_parts + share of its offsets
+  int part_;  // split_ * k_parts + the index of the block's share of the offsets
   int split_;
   int chunks_;  // steps of an offset
   int warp_m_, warp_n_, lane_;
@@ -303,9 +309,9 @@ class BlockTile {
   float sum_[Config::kGroupsPerWarp][Config::kTilesN][4] = {};
 };
 
-// Grid: (row tiles x channel tiles, parts). Channel tiles of one row tile are neighbours, so that
-// its inputs are still in the L2. The last row tiles come first: in mask order they have the most
-// offsets, and a grid should not end with its longest blocks.
+// Grid: (row tiles x channel tiles, parts). The channel tiles of one row tile are neighbours, so
+// that its inputs are still in the L2 cache. The last row tiles come first. In mask order they have
+// the most offsets, and a grid should not end with its longest blocks.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmBlock(const __grid_constant__ ImplicitGemmArgs args) {
@@ -331,26 +337,21 @@ absl::Status LaunchBlock(const ImplicitGemmArgs& args, const ExecutionContext& c
   return absl::OkStatus();
 }
 
-// One instance: warps stand kWarpsM x kWarpsN over the tile.
+// Launches one instance. The warps divide the tile into kWarpsM x kWarpsN parts.
 template <typename Element, int kRows, int kChannels, int kWarpsM, int kWarpsN>
 absl::Status LaunchTile(const ImplicitGemmArgs& args, const ExecutionContext& context) {
-  constexpr BlockRing kRing = RingOfBlock(kRows, kChannels);
+  constexpr BlockRing kRing = RingOfBlock(kChannels);
   constexpr int kDepth = kRing.depth_bytes / static_cast<int>(sizeof(Element));
   using Config = BlockConfig<Element, kRows, kChannels, kDepth, kWarpsM, kWarpsN, kRing.stages>;
   static_assert(Config::kSharedBytes == BlockSharedBytes(kRows, kChannels));
   return LaunchBlock<Config>(args, context);
 }
 
-// The instances of one element type: 64, 128 or 256 rows by 32 to 256 channels.
+// Launches the instance for `tile`. An element type has instances of 64 and 128 rows, and of 32 to
+// 256 channels.
 template <typename Element>
 absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                            const ExecutionContext& context) {
-  if (tile.rows == 256) {
-    if (tile.channels == 64) return LaunchTile<Element, 256, 64, 8, 1>(args, context);
-    if (tile.channels == 96) return LaunchTile<Element, 256, 96, 8, 1>(args, context);
-    VOXCONV_CHECK(tile.channels == 128);
-    return LaunchTile<Element, 256, 128, 8, 2>(args, context);
-  }
   const bool large = tile.rows == 128;
   VOXCONV_CHECK(large || tile.rows == 64);
   switch (tile.channels) {

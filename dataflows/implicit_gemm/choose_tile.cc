@@ -76,11 +76,8 @@ int BlockRows(const ImplicitGemmChoice& choice, int channels, int64_t tiles_n,
     if (CeilDiv(choice.num_outputs, 128) * tiles_n < device.multiprocessors) rows = 64;
   } else if (choice.tile <= 64) {
     rows = 64;
-  } else if (choice.tile > 128 && channels >= 64 && channels <= 128) {
-    rows = 256;
   }
-  while (rows > 64 && BlockSharedBytes(rows, channels) > device.shared_memory) rows /= 2;
-  return rows;
+  return BlockSharedBytes(rows, channels) > device.shared_memory ? 64 : rows;
 }
 
 // Few row tiles leave multiprocessors idle, unless blocks share a tile's offsets.
@@ -108,7 +105,7 @@ bool Shareable(const ImplicitGemmChoice& choice) {
 void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const ImplicitGemmDevice& device,
                 ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
-  const bool two = tile.rows == 128 && tile.channels <= 128;
+  const bool two = tile.channels <= 128;
   const int64_t resident = int64_t{device.multiprocessors} * (two ? 2 : 1);
   const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
   if (tiles == 0) return;
@@ -141,11 +138,11 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_i
   if (choice.tile == 0 ? tiles < fewest : choice.tile <= 64) return false;
   tile.kernel = ImplicitGemmKernel::kWarpgroup;
   tile.channels = channels;
-  tile.rows = choice.tile > 128 && tile.channels <= 128 ? 256 : 128;
+  tile.rows = 128;
   // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth of
   // that memory is the bound.
   const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
-  if (choice.tile_channels == 0 && tile.rows == 128 && fits && tiles_m >= fewest) {
+  if (choice.tile_channels == 0 && fits && tiles_m >= fewest) {
     tile.channels = 256;
   }
   tile.skip_rows = kWarpgroupRows;
@@ -156,16 +153,17 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_i
 
 }  // namespace
 
-ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, DType dtype, int64_t c_in,
-                                        int64_t c_out, const ImplicitGemmDevice& device) {
-  if (dtype == DType::kF32 || device.compute_capability < 80) {
+ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precision precision,
+                                        int64_t c_in, int64_t c_out,
+                                        const ImplicitGemmDevice& device) {
+  if (precision == Precision::kF32 || device.compute_capability < 80) {
     return {.kernel = ImplicitGemmKernel::kFma,
             .rows = kFmaTile,
             .channels = kFmaTile,
             .skip_rows = kFmaTile,
             .padded_c_in = c_in};
   }
-  const int64_t size = SizeOf(dtype);
+  const int64_t size = SizeOf(StorageOf(precision));
   ImplicitGemmTile tile;
   const bool warp = choice.tile == 0 ? PreferWarp(size, c_in, c_out) : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;

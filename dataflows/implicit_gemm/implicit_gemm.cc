@@ -1,114 +1,86 @@
-// Output-stationary implicit GEMM: the dataflow of SpConv 2 and TorchSparse++.
-#include <algorithm>
-#include <memory>
-#include <utility>
+#include "dataflows/implicit_gemm/implicit_gemm.h"
 
-#include "core/backend_support.h"
-#include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
-#include "dataflows/implicit_gemm/implicit_gemm_cuda.h"
-#include "dataflows/implicit_gemm/register.h"
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace voxconv {
 namespace {
 
-constexpr char kName[] = "implicit_gemm";
-constexpr int64_t kCpuTile = 6;  // rows of the micro-kernel
-
-OptionSchema Schema() {
-  OptionSchema schema;
-  schema.Enum(
-      "mask_sort", {"none", "mask", "gray", "rarest"}, "mask",
-      "order of the output rows: as given, by their offset mask, by its Gray rank, or by their "
-      "two rarest offsets");
-  schema.Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K");
-  schema.Int(
-      "tile", 0, 0, 256,
-      "output rows that share one set of offsets; on CUDA 16, 64, 128 or 256 (the next one up); "
-      "0: chosen by the backend, 6 on the CPU");
-  schema.Int("tile_channels", 0, 0, 256,
-             "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
-             "chosen by shape");
-  schema.Enum("mma", {"auto", "warp"}, "auto",
-              "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
-              "of warps");
-  return schema;
-}
-
 MaskOrder MaskOrderOf(const Options& options) {
-  const std::string& order = options.GetEnum("mask_sort");
-  if (order == "mask") return MaskOrder::kMask;
-  if (order == "gray") return MaskOrder::kGray;
-  if (order == "rarest") return MaskOrder::kRarest;
-  return MaskOrder::kNone;
+  const std::string& name = options.GetEnum("mask_sort");
+  const auto* order =
+      std::ranges::find_if(kMaskOrders, [&name](MaskOrder each) { return ToString(each) == name; });
+  VOXCONV_CHECK(order != std::end(kMaskOrders));
+  return *order;
 }
-
-class ImplicitGemm final : public Dataflow {
- public:
-  explicit ImplicitGemm(Options options) : options_(std::move(options)) {}
-
-  const Options& options() const override { return options_; }
-
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return CpuAndCuda(kName, shape, backend);
-  }
-
-  bool deterministic(BackendKind) const override { return true; }
-  bool FusesEpilogue(BackendKind backend) const override { return backend == BackendKind::kCuda; }
-
-  LayoutRequest RequiredLayout(int num_offsets) const override {
-    // A mask of so few offsets is as short a key as its two rarest ones, and needs no counting.
-    constexpr int kShortMask = 9;
-    MaskOrder order = MaskOrderOf(options_);
-    if (order == MaskOrder::kRarest && num_offsets <= kShortMask) order = MaskOrder::kMask;
-    return {.layout = MapLayout::kMaskSorted,
-            .mask_order = order,
-            .splits = static_cast<int>(
-                std::min<int64_t>(options_.GetInt("splits"), std::max(num_offsets, 1)))};
-  }
-
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
-      const ExecutionContext& context) const override {
-    VOXCONV_CHECK(Supports(shape, context.backend->kind()).ok);
-    VOXCONV_RETURN_IF_ERROR(CheckChannels(kName, shape));
-    const int64_t tile = options_.GetInt("tile");
-    if constexpr (kHaveCuda) {
-      if (context.backend->kind() == BackendKind::kCuda) {
-        return PlanImplicitGemmCuda(tile, options_.GetInt("tile_channels"),
-                                    options_.GetEnum("mma") == "auto", map, shape, context);
-      }
-    }
-    return PlanImplicitGemmCpu(tile == 0 ? kCpuTile : tile, map, shape);
-  }
-
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
-    if constexpr (kHaveCuda) {
-      if (context.backend->kind() == BackendKind::kCuda) {
-        return ForwardImplicitGemmCuda(plan, map, args, workspace, context);
-      }
-    }
-    return ForwardImplicitGemmCpu(plan, map, args, workspace, context);
-  }
-
- private:
-  Options options_;
-};
 
 }  // namespace
 
-absl::Status RegisterImplicitGemm(Registry& registry) {
-  return registry.dataflows().Register(
-      {.name = kName,
-       .summary = "output-stationary, rows sorted by the kernel offsets they have",
-       .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
-       .options = Schema(),
-       .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
-                          "tile=128,tile_channels=32", "tile=128,tile_channels=128",
-                          "tile=128,tile_channels=256", "tile=256,tile_channels=64"}},
-      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
-        return std::make_unique<ImplicitGemm>(std::move(options));
-      });
+PluginDescription DescribeImplicitGemm() {
+  PluginDescription description{
+      .name = kImplicitGemmName,
+      .summary = "output-stationary, rows sorted by the kernel offsets they have",
+      .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
+      .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
+                         "tile=128,tile_channels=32", "tile=128,tile_channels=128",
+                         "tile=128,tile_channels=256", "tile=128,tile_channels=64"}};
+  std::vector<std::string> orders;
+  for (const MaskOrder order : kMaskOrders) orders.emplace_back(ToString(order));
+  description.options
+      .Enum("mask_sort", orders, "mask",
+            "order of the output rows: as given, by their offset mask, by its Gray rank, or by "
+            "their two rarest offsets")
+      .Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K")
+      .Int("tile", 0, 0, 128,
+           "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
+           "up); 0: chosen by the backend, 6 on the CPU")
+      .Int("tile_channels", 0, 0, 256,
+           "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
+           "chosen by shape")
+      .Enum("mma", {"auto", "warp"}, "auto",
+            "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
+            "of warps");
+  return description;
+}
+
+ImplicitGemm::ImplicitGemm(Options options, MaskSorter sorter)
+    : options_(std::move(options)), order_(MaskOrderOf(options_)), sorter_(sorter) {}
+
+MaskSortedRule ImplicitGemm::RuleFor(int num_offsets) const {
+  // A mask of so few offsets is as short a key as its two rarest ones, and needs no counting.
+  constexpr int kShortMask = 9;
+  MaskSortedRule rule{.order = order_};
+  if (order_ == MaskOrder::kRarest && num_offsets <= kShortMask) rule.order = MaskOrder::kMask;
+  rule.splits =
+      static_cast<int>(std::min<int64_t>(options_.GetInt("splits"), std::max(num_offsets, 1)));
+  return rule;
+}
+
+MapNeed ImplicitGemm::DoNeededMap(Pass, const ConvShape& shape) const {
+  return {.form = MapForm::kNeighbourTable, .layout = RuleFor(shape.num_offsets).Key()};
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedMap>> ImplicitGemm::DoPrepare(
+    const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const {
+  const MaskSortedRule rule = RuleFor(map.num_offsets());
+  if (need.layout != rule.Key()) {
+    return absl::InvalidArgumentError(absl::StrCat(kImplicitGemmName, ": map layout '", need.layout,
+                                                   "'; for ", map.num_offsets(),
+                                                   " offsets it makes '", rule.Key(), "'"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(MaskSortedArrays arrays, sorter_(map, rule, context));
+  return std::make_shared<const MaskSorted>(map, rule.order, std::move(arrays));
+}
+
+absl::StatusOr<const MaskSortedArrays*> ImplicitGemm::LayoutOf(const PreparedMap& map) {
+  const auto* layout = dynamic_cast<const MaskSorted*>(&map);
+  if (layout != nullptr) return &layout->arrays();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kImplicitGemmName, ": the map was not prepared in the layout 'mask_sorted'"));
 }
 
 }  // namespace voxconv

@@ -1,6 +1,5 @@
-#include "dataflows/implicit_gemm/implicit_gemm_cpu.h"
-
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
@@ -10,33 +9,39 @@
 #include "absl/types/span.h"
 #include "backends/cpu/indirect_gemm.h"
 #include "backends/cpu/parallel.h"
+#include "core/backend_support.h"
+#include "core/integer.h"
+#include "dataflows/implicit_gemm/implicit_gemm.h"
+#include "dataflows/implicit_gemm/mask_sorted.h"
+#include "dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kIndexBytes = sizeof(int32_t);
+// Rows of a tile where the option leaves them to the backend: those of the micro-kernel.
+constexpr int64_t kDefaultTile = 6;
 // Rows a task computes, in tiles.
 constexpr int64_t kRowsPerTask = 512;
 // Rows a call of the micro-kernel computes, where tiles share their offsets.
 constexpr int64_t kRowsPerCall = 48;
 
+// Cuts each split's row order into tiles of `tile` rows and finds the offsets that any row of a
+// tile has. O(splits * N_out * words).
 class CpuPlan final : public DataflowPlan {
  public:
-  CpuPlan(int64_t tile, const KernelMap& map, const ConvShape& shape)
-      : shape_(shape),
-        tile_(tile),
-        tiles_((map.num_outputs() + tile - 1) / tile),
-        splits_(static_cast<int64_t>(map.As<MaskSorted>().split_ptr.size()) - 1) {
-    FindSteps(map);
-    Count(map);
+  CpuPlan(int64_t tile, const KernelMap& map, const MaskSortedArrays& layout,
+          const ConvShape& shape)
+      : tile_(tile), tiles_(CeilDiv(map.num_outputs(), tile)), splits_(layout.splits()) {
+    FindSteps(map.num_outputs(), layout);
+    Count(map, shape);
     weights_slot_ =
         booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
     partial_slot_ = booking_.Book<float>((splits_ - 1) * map.num_outputs() * shape.c_out);
   }
 
-  const ConvShape& shape() const { return shape_; }
   int64_t tile() const { return tile_; }
   int64_t splits() const { return splits_; }
   // The offsets that tile t of a split multiplies, ascending.
@@ -44,7 +49,6 @@ class CpuPlan final : public DataflowPlan {
     const int64_t* at = &step_ptr_[split * tiles_ + t];
     return absl::MakeConstSpan(steps_).subspan(at[0], at[1] - at[0]);
   }
-  const Counters& counters() const { return counters_; }
 
   int weights_slot() const { return weights_slot_; }
   int zero_row_slot() const { return zero_row_slot_; }
@@ -52,9 +56,7 @@ class CpuPlan final : public DataflowPlan {
   int partial_slot() const { return partial_slot_; }
 
  private:
-  void FindSteps(const KernelMap& map) {
-    const auto& layout = map.As<MaskSorted>();
-    const int64_t rows = map.num_outputs();
+  void FindSteps(int64_t rows, const MaskSortedArrays& layout) {
     const int64_t words = layout.words;
     std::vector<uint32_t> any(words);
     step_ptr_.reserve(splits_ * tiles_ + 1);
@@ -70,7 +72,7 @@ class CpuPlan final : public DataflowPlan {
         }
         AddSteps(any, layout.split_ptr[split]);
         const int64_t count = static_cast<int64_t>(steps_.size()) - step_ptr_.back();
-        counters_.padded_pairs += (end - t * tile_) * count;
+        work_.padded_pairs += (end - t * tile_) * count;
         step_ptr_.push_back(static_cast<int64_t>(steps_.size()));
       }
     }
@@ -86,28 +88,26 @@ class CpuPlan final : public DataflowPlan {
 
   // Table entries are read once a row and step, inputs once a pair, weights once a tile and step;
   // partial sums are written once and read once.
-  void Count(const KernelMap& map) {
-    const int64_t matrix_bytes = shape_.c_in * shape_.c_out * kFloatBytes;
-    const int64_t packed_bytes = PackedWeightSize(shape_.c_in, shape_.c_out) * kFloatBytes;
-    const int64_t output_bytes = map.num_outputs() * shape_.c_out * kFloatBytes;
+  void Count(const KernelMap& map, const ConvShape& shape) {
+    const int64_t matrix_bytes = shape.c_in * shape.c_out * kFloatBytes;
+    const int64_t packed_bytes = PackedWeightSize(shape.c_in, shape.c_out) * kFloatBytes;
+    const int64_t output_bytes = map.num_outputs() * shape.c_out * kFloatBytes;
     const bool reduces = splits_ > 1;
-    counters_.true_pairs = map.num_pairs();
-    counters_.launches = splits_ + (reduces ? 1 : 0);
-    counters_.bytes_read =
-        map.num_offsets() * matrix_bytes + counters_.padded_pairs * kIndexBytes +
-        splits_ * map.num_outputs() * kIndexBytes + map.num_pairs() * shape_.c_in * kFloatBytes +
+    work_.true_pairs = map.num_pairs();
+    work_.launches = splits_ + (reduces ? 1 : 0);
+    work_.bytes_read =
+        map.num_offsets() * matrix_bytes + work_.padded_pairs * kIndexBytes +
+        splits_ * map.num_outputs() * kIndexBytes + map.num_pairs() * shape.c_in * kFloatBytes +
         static_cast<int64_t>(steps_.size()) * packed_bytes + (reduces ? splits_ * output_bytes : 0);
-    counters_.bytes_written =
+    work_.bytes_written =
         map.num_offsets() * packed_bytes + (splits_ + (reduces ? 1 : 0)) * output_bytes;
   }
 
-  ConvShape shape_;
   int64_t tile_;
   int64_t tiles_;
   int64_t splits_;
   std::vector<int64_t> step_ptr_;  // [splits * tiles + 1]
   std::vector<int32_t> steps_;
-  Counters counters_;
   int weights_slot_ = 0;
   int zero_row_slot_ = 0;
   int partial_slot_ = 0;
@@ -150,16 +150,17 @@ int64_t RunEnd(const CpuPlan& plan, int64_t split, int64_t first, int64_t end) {
 }
 
 // Tiles of one split, from row position `begin` to `end`.
-void ComputeTiles(const CpuPlan& plan, const KernelMap& map, const IndirectGemmOperands& operands,
-                  int64_t split, int64_t begin, int64_t end) {
-  const auto& layout = map.As<MaskSorted>();
+void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared,
+                  const IndirectGemmOperands& operands, int64_t split, int64_t begin, int64_t end) {
+  const KernelMap& map = prepared.map();
+  const MaskSortedArrays& layout = prepared.arrays();
   const int32_t* order = layout.row_order.data() + split * map.num_outputs();
   TileInputs tile, next;
   // Returns where the fetched rows end.
   const auto fetch = [&](int64_t first, TileInputs& to) {
     const int64_t last = RunEnd(plan, split, first, end);
     to.steps = plan.steps(split, first / plan.tile());
-    FetchTile({order + first, static_cast<size_t>(last - first)}, layout.table.data(),
+    FetchTile({order + first, static_cast<size_t>(last - first)}, map.table().table.data(),
               map.num_offsets(), operands, to);
     return last;
   };
@@ -186,47 +187,70 @@ void AddPartials(const CpuPlan& plan, int64_t elements, const float* partial, fl
   });
 }
 
+class ImplicitGemmCpu final : public ImplicitGemm {
+ public:
+  explicit ImplicitGemmCpu(Options options) : ImplicitGemm(std::move(options), &SortMasksCpu) {}
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = F32Only(kImplicitGemmName, shape)};
+  }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass, const PreparedMap& prepared, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const MaskSortedArrays* layout, LayoutOf(prepared));
+    const KernelMap& map = prepared.map();
+    VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
+    const int64_t asked = options().GetInt("tile");
+    const int64_t tile = asked == 0 ? kDefaultTile : asked;
+    try {
+      return std::make_unique<CpuPlan>(tile, map, *layout, shape);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          kImplicitGemmName, ": out of memory to plan ", map.num_offsets(), " offsets and ",
+          map.num_outputs(), " outputs; tile=", tile, " could be larger"));
+    }
+  }
+
+  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
+                         const ForwardArgs& args, const Workspace& workspace,
+                         const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const CpuPlan&>(base_plan);
+    const auto& map = static_cast<const MaskSorted&>(prepared);
+    const int64_t c_in = plan.shape().c_in;
+    const int64_t c_out = plan.shape().c_out;
+    const int64_t rows = map.map().num_outputs();
+    float* packed = workspace.Get<float>(plan.weights_slot());
+    float* zero_row = workspace.Get<float>(plan.zero_row_slot());
+    float* partial = workspace.Get<float>(plan.partial_slot());
+    {
+      const StageScope stage(context, Stage::kConvert);
+      PackWeights(args.weights.f32(), map.map().num_offsets(), c_in, c_out, packed, context);
+      std::fill_n(zero_row, c_in, 0.0f);
+    }
+    const StageScope stage(context, Stage::kFused);
+    const int64_t grain = std::max<int64_t>(kRowsPerTask / plan.tile(), 1) * plan.tile();
+    for (int64_t split = 0; split < plan.splits(); ++split) {
+      float* output = split == 0 ? args.output.f32() : partial + (split - 1) * rows * c_out;
+      const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
+      ParallelRanges(context, rows, grain, [&](int64_t begin, int64_t end) {
+        ComputeTiles(plan, map, operands, split, begin, end);
+      });
+    }
+    if (plan.splits() > 1) AddPartials(plan, rows * c_out, partial, args.output.f32(), context);
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCpu(int64_t tile,
-                                                                  const KernelMap& map,
-                                                                  const ConvShape& shape) {
-  try {
-    return std::make_unique<CpuPlan>(tile, map, shape);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("implicit_gemm: out of memory to plan ", map.num_offsets(), " offsets and ",
-                     map.num_outputs(), " outputs; tile=", tile, " could be larger"));
-  }
-}
-
-absl::Status ForwardImplicitGemmCpu(const DataflowPlan& base_plan, const KernelMap& map,
-                                    const ForwardArgs& args, const Workspace& workspace,
-                                    const ExecutionContext& context) {
-  const auto& plan = static_cast<const CpuPlan&>(base_plan);
-  const int64_t c_in = plan.shape().c_in;
-  const int64_t c_out = plan.shape().c_out;
-  const int64_t rows = map.num_outputs();
-  float* packed = workspace.Get<float>(plan.weights_slot());
-  float* zero_row = workspace.Get<float>(plan.zero_row_slot());
-  float* partial = workspace.Get<float>(plan.partial_slot());
-  {
-    StageScope stage(context, Stage::kConvert);
-    PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
-    std::fill_n(zero_row, c_in, 0.0f);
-  }
-  StageScope stage(context, Stage::kFused);
-  const int64_t grain = std::max<int64_t>(kRowsPerTask / plan.tile(), 1) * plan.tile();
-  for (int64_t split = 0; split < plan.splits(); ++split) {
-    float* output = split == 0 ? args.output.f32() : partial + (split - 1) * rows * c_out;
-    const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
-    ParallelRanges(context, rows, grain, [&](int64_t begin, int64_t end) {
-      ComputeTiles(plan, map, operands, split, begin, end);
-    });
-  }
-  if (plan.splits() > 1) AddPartials(plan, rows * c_out, partial, args.output.f32(), context);
-  if (Counters* counters = context.counters()) counters->Add(plan.counters());
-  return absl::OkStatus();
+absl::Status RegisterImplicitGemm(Registry& registry) {
+  return registry.dataflows().Register(
+      DescribeImplicitGemm(), BackendKind::kCpu,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<ImplicitGemmCpu>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

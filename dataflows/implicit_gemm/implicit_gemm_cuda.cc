@@ -1,16 +1,21 @@
-#include "dataflows/implicit_gemm/implicit_gemm_cuda.h"
-
+// Tensor cores for tf32, f16 and bf16 from compute capability 8.0 on. Neither planning nor running
+// waits for the device, unless counters are asked for of a map whose pairs are counted.
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_vector.h"
+#include "core/backend_support.h"
 #include "core/integer.h"
 #include "core/version.h"
+#include "dataflows/implicit_gemm/implicit_gemm.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
 #include "dataflows/implicit_gemm/instances.h"
+#include "dataflows/implicit_gemm/mask_sorted.h"
+#include "dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {
@@ -21,12 +26,15 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 class CudaPlan final : public DataflowPlan {
  public:
-  CudaPlan(const ImplicitGemmTile& tile, const KernelMap& map, const ConvShape& shape)
-      : tile_(tile), shape_(shape), size_(SizeOf(shape.dtype)) {
+  CudaPlan(const ImplicitGemmTile& tile, const KernelMap& map, int splits, const ConvShape& shape)
+      : tile_(tile),
+        size_(SizeOf(shape.types.input)),
+        parts_(int64_t{splits} * tile.k_parts),
+        counts_pairs_(map.counts_known() && map.num_outputs() > 0) {
     const int64_t vector = kVectorBytes / size_;
     ld_weights_ = tensor_cores() ? CeilDiv(shape.c_out, vector) * vector : shape.c_out;
-    const int64_t splits = static_cast<int64_t>(map.As<MaskSorted>().split_ptr.size()) - 1;
-    parts_ = splits * tile.k_parts;
+    pads_input_ = tile.padded_c_in != shape.c_in;
+    pads_weights_ = pads_input_ || ld_weights_ != shape.c_out;
     if (tensor_cores()) {
       input_slot_ = booking_.Book(pads_input() ? map.num_inputs() * tile.padded_c_in * size_ : 0);
       weights_slot_ = booking_.Book(
@@ -35,19 +43,19 @@ class CudaPlan final : public DataflowPlan {
     shared_slot_ =
         booking_.Book<float>(int64_t{tile.shared_tiles} * tile.shares * tile.rows * tile.channels);
     partial_slot_ = booking_.Book<float>(parts_ > 1 ? parts_ * map.num_outputs() * shape.c_out : 0);
-    if (map.counts_known()) Count(map, splits);
+    if (counts_pairs_) Count(map, splits, shape);
   }
 
   const ImplicitGemmTile& tile() const { return tile_; }
-  const ConvShape& shape() const { return shape_; }
   bool tensor_cores() const { return tile_.kernel != ImplicitGemmKernel::kFma; }
   int64_t element_bytes() const { return size_; }
   int64_t ld_weights() const { return ld_weights_; }
   // Whether the kernel reads a copy in the workspace, with rows of whole vectors.
-  bool pads_input() const { return tile_.padded_c_in != shape_.c_in; }
-  bool pads_weights() const { return pads_input() || ld_weights_ != shape_.c_out; }
+  bool pads_input() const { return pads_input_; }
+  bool pads_weights() const { return pads_weights_; }
   int64_t parts() const { return parts_; }
-  const Counters& counters() const { return counters_; }
+  // Whether work() has counts. The padded pairs are missing in it: only the device knows them.
+  bool counts_pairs() const { return counts_pairs_; }
 
   int input_slot() const { return input_slot_; }
   int weights_slot() const { return weights_slot_; }
@@ -57,37 +65,38 @@ class CudaPlan final : public DataflowPlan {
  private:
   // A block of channels reads the table and the inputs anew; weights are left out: how often they
   // are read depends on what the tiles skip. Partial sums are written once and read once.
-  void Count(const KernelMap& map, int64_t splits) {
+  void Count(const KernelMap& map, int64_t splits, const ConvShape& shape) {
     const int64_t rows = map.num_outputs();
-    const int64_t output_bytes = rows * shape_.c_out * size_;
+    const int64_t output_bytes = rows * shape.c_out * size_;
     const int64_t partial_bytes =
-        parts_ > 1 ? parts_ * rows * shape_.c_out * kFloatBytes : int64_t{0};
-    counters_.true_pairs = map.num_pairs();
-    counters_.bytes_read =
-        CeilDiv(shape_.c_out, tile_.channels) *
-            (rows * map.num_offsets() * kIndexBytes + splits * rows * kIndexBytes +
-             map.num_pairs() * tile_.padded_c_in * size_) +
-        map.num_offsets() * shape_.c_in * shape_.c_out * size_ + partial_bytes;
-    counters_.bytes_written = partial_bytes + output_bytes;
+        parts_ > 1 ? parts_ * rows * shape.c_out * kFloatBytes : int64_t{0};
+    work_.true_pairs = map.num_pairs();
+    work_.bytes_read = CeilDiv(shape.c_out, tile_.channels) *
+                           (rows * map.num_offsets() * kIndexBytes + splits * rows * kIndexBytes +
+                            map.num_pairs() * tile_.padded_c_in * size_) +
+                       map.num_offsets() * shape.c_in * shape.c_out * size_ + partial_bytes;
+    work_.bytes_written = partial_bytes + output_bytes;
   }
 
   ImplicitGemmTile tile_;
-  ConvShape shape_;
-  int64_t size_;
+  int64_t size_;  // of an element
+  int64_t parts_;
+  bool counts_pairs_;
   int64_t ld_weights_ = 0;
-  int64_t parts_ = 1;
-  Counters counters_;
+  bool pads_input_ = false, pads_weights_ = false;
   int input_slot_ = 0, weights_slot_ = 0, shared_slot_ = 0, partial_slot_ = 0;
 };
 
-ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const ForwardArgs& forward) {
-  const auto& layout = map.As<MaskSorted>();
+ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const MaskSorted& prepared,
+                        const ForwardArgs& forward) {
+  const KernelMap& map = prepared.map();
+  const MaskSortedArrays& layout = prepared.arrays();
   ImplicitGemmArgs args;
   args.input = forward.input.data;
   args.weights = forward.weights.data;
   args.output = forward.output.data;
   args.ordered = layout.ordered_table.size() > 0;
-  args.table = args.ordered ? layout.ordered_table.data() : layout.table.data();
+  args.table = args.ordered ? layout.ordered_table.data() : map.table().table.data();
   args.masks = args.ordered ? layout.ordered_masks.data() : layout.masks.data();
   args.row_order = layout.row_order.size() > 0 ? layout.row_order.data() : nullptr;
   args.num_outputs = map.num_outputs();
@@ -96,7 +105,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const KernelMap& map, const Forwar
   args.c_in = static_cast<int>(plan.tile().padded_c_in);
   args.c_out = static_cast<int>(plan.shape().c_out);
   args.ld_weights = static_cast<int>(plan.ld_weights());
-  args.splits = static_cast<int>(layout.split_ptr.size()) - 1;
+  args.splits = layout.splits();
   args.k_parts = plan.tile().k_parts;
   args.shares = plan.tile().shares;
   args.shared_tiles = plan.tile().shared_tiles;
@@ -166,79 +175,100 @@ class PaddedOperands {
 absl::Status LaunchTiles(const CudaPlan& plan, const ImplicitGemmArgs& args,
                          const ExecutionContext& context) {
   const ImplicitGemmTile& tile = plan.tile();
-  const DType dtype = plan.shape().dtype;
+  const Precision precision = plan.shape().types.precision;
   switch (tile.kernel) {
     case ImplicitGemmKernel::kFma:
-      return LaunchImplicitGemmFma(tile, args, dtype, context);
+      return LaunchImplicitGemmFma(tile, args, plan.shape().types.input, context);
     case ImplicitGemmKernel::kWarp:
-      if (dtype == DType::kF16) return LaunchImplicitGemmWarpF16(tile, args, context);
-      if (dtype == DType::kBF16) return LaunchImplicitGemmWarpBF16(tile, args, context);
+      if (precision == Precision::kF16) return LaunchImplicitGemmWarpF16(tile, args, context);
+      if (precision == Precision::kBF16) return LaunchImplicitGemmWarpBF16(tile, args, context);
       return LaunchImplicitGemmWarpTf32(tile, args, context);
     case ImplicitGemmKernel::kWarpgroup:
-      if (dtype == DType::kF16) return LaunchImplicitGemmWarpgroupF16(tile, args, context);
-      VOXCONV_CHECK(dtype == DType::kBF16);
+      if (precision == Precision::kF16) return LaunchImplicitGemmWarpgroupF16(tile, args, context);
+      VOXCONV_CHECK(precision == Precision::kBF16);
       return LaunchImplicitGemmWarpgroupBF16(tile, args, context);
     case ImplicitGemmKernel::kBlock:
-      if (dtype == DType::kF16) return LaunchImplicitGemmBlockF16(tile, args, context);
-      if (dtype == DType::kBF16) return LaunchImplicitGemmBlockBF16(tile, args, context);
+      if (precision == Precision::kF16) return LaunchImplicitGemmBlockF16(tile, args, context);
+      if (precision == Precision::kBF16) return LaunchImplicitGemmBlockBF16(tile, args, context);
       return LaunchImplicitGemmBlockTf32(tile, args, context);
   }
   return absl::InternalError("implicit_gemm: unknown kernel");
 }
 
+class ImplicitGemmCuda final : public ImplicitGemm {
+ public:
+  explicit ImplicitGemmCuda(Options options) : ImplicitGemm(std::move(options), &SortMasksCuda) {}
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = UniformTypes(kImplicitGemmName, shape), .fuses_epilogue = true};
+  }
+
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass, const PreparedMap& prepared, const ConvShape& shape,
+      const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const MaskSortedArrays* layout, LayoutOf(prepared));
+    const KernelMap& map = prepared.map();
+    constexpr int64_t kMaxChannels = 1 << 20;
+    if (shape.c_in > kMaxChannels || shape.c_out > kMaxChannels) {
+      return absl::InvalidArgumentError(absl::StrCat(kImplicitGemmName, ": ", shape.c_in, " -> ",
+                                                     shape.c_out, " channels; at most ",
+                                                     kMaxChannels, " on CUDA"));
+    }
+    ImplicitGemmChoice choice{.warpgroups = options().GetEnum("mma") == "auto",
+                              .tile = options().GetInt("tile"),
+                              .tile_channels = options().GetInt("tile_channels"),
+                              .splits = layout->splits(),
+                              .num_outputs = map.num_outputs()};
+    VOXCONV_CHECK(choice.splits <= ImplicitGemmArgs::kMaxSplits);
+    for (int s = 0; s < choice.splits; ++s) {
+      choice.num_offsets =
+          std::max(choice.num_offsets, layout->split_ptr[s + 1] - layout->split_ptr[s]);
+    }
+    const CudaBackend& cuda = AsCuda(context);
+    const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
+                                    cuda.num_multiprocessors(),
+                                    VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90};
+    const ImplicitGemmTile tile =
+        ChooseImplicitGemmTile(choice, shape.types.precision, shape.c_in, shape.c_out, device);
+    return std::make_unique<CudaPlan>(tile, map, choice.splits, shape);
+  }
+
+  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
+                         const ForwardArgs& forward, const Workspace& workspace,
+                         const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const CudaPlan&>(base_plan);
+    const auto& map = static_cast<const MaskSorted&>(prepared);
+    if (map.map().num_outputs() == 0) return absl::OkStatus();
+    ImplicitGemmArgs args = ArgsOf(plan, map, forward);
+    PaddedOperands padded_operands(plan, map.map(), workspace);
+    VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
+    if (args.shared_tiles > 0) args.shared_sums = workspace.Get<float>(plan.shared_slot());
+    if (plan.parts() > 1) args.partial = workspace.Get<float>(plan.partial_slot());
+    {
+      const StageScope stage(context, Stage::kFused);
+      VOXCONV_RETURN_IF_ERROR(LaunchTiles(plan, args, context));
+      if (plan.parts() > 1) {
+        VOXCONV_RETURN_IF_ERROR(LaunchSumPartials(args, plan.shape().types.output, context));
+      }
+    }
+    Counters* counters = context.counters();
+    if (counters == nullptr || !plan.counts_pairs()) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(const int64_t padded,
+                             CountPaddedPairs(args, plan.tile().skip_rows, context));
+    counters->padded_pairs += padded;
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataflowPlan>> PlanImplicitGemmCuda(
-    int64_t tile, int64_t tile_channels, bool warpgroups, const KernelMap& map,
-    const ConvShape& shape, const ExecutionContext& context) {
-  const std::vector<int32_t>& split_ptr = map.As<MaskSorted>().split_ptr;
-  ImplicitGemmChoice choice{.warpgroups = warpgroups,
-                            .tile = tile,
-                            .tile_channels = tile_channels,
-                            .splits = static_cast<int>(split_ptr.size()) - 1,
-                            .num_outputs = map.num_outputs()};
-  VOXCONV_CHECK(choice.splits <= ImplicitGemmArgs::kMaxSplits);
-  for (int s = 0; s < choice.splits; ++s) {
-    choice.num_offsets = std::max(choice.num_offsets, split_ptr[s + 1] - split_ptr[s]);
-  }
-  constexpr int64_t kMaxChannels = 1 << 20;
-  if (shape.c_in > kMaxChannels || shape.c_out > kMaxChannels) {
-    return absl::InvalidArgumentError(absl::StrCat("implicit_gemm: ", shape.c_in, " -> ",
-                                                   shape.c_out, " channels; at most ", kMaxChannels,
-                                                   " on CUDA"));
-  }
-  const CudaBackend& cuda = AsCuda(context);
-  const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
-                                  cuda.num_multiprocessors(),
-                                  VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90};
-  return std::make_unique<CudaPlan>(
-      ChooseImplicitGemmTile(choice, shape.dtype, shape.c_in, shape.c_out, device), map, shape);
-}
-
-absl::Status ForwardImplicitGemmCuda(const DataflowPlan& base_plan, const KernelMap& map,
-                                     const ForwardArgs& forward, const Workspace& workspace,
-                                     const ExecutionContext& context) {
-  const auto& plan = static_cast<const CudaPlan&>(base_plan);
-  if (map.num_outputs() == 0) return absl::OkStatus();
-  ImplicitGemmArgs args = ArgsOf(plan, map, forward);
-  PaddedOperands padded_operands(plan, map, workspace);
-  VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
-  if (args.shared_tiles > 0) args.shared_sums = workspace.Get<float>(plan.shared_slot());
-  if (plan.parts() > 1) args.partial = workspace.Get<float>(plan.partial_slot());
-  {
-    StageScope stage(context, Stage::kFused);
-    VOXCONV_RETURN_IF_ERROR(LaunchTiles(plan, args, context));
-    if (plan.parts() > 1) {
-      VOXCONV_RETURN_IF_ERROR(LaunchSumPartials(args, plan.shape().dtype, context));
-    }
-  }
-  Counters* counters = context.counters();
-  if (counters == nullptr || !map.counts_known()) return absl::OkStatus();
-  counters->Add(plan.counters());
-  VOXCONV_ASSIGN_OR_RETURN(const int64_t padded,
-                           CountPaddedPairs(args, plan.tile().skip_rows, context));
-  counters->padded_pairs += padded;
-  return absl::OkStatus();
+absl::Status RegisterImplicitGemmCuda(Registry& registry) {
+  return registry.dataflows().Implement(
+      kImplicitGemmName, BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        return std::make_unique<ImplicitGemmCuda>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

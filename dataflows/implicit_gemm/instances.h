@@ -1,4 +1,5 @@
-// The tensor-core kernels by element type: a file each, because they take long to compile.
+// The tensor-core kernels by element type. Each has a file of its own, because they take long to
+// compile. The functions queue their work on the context's stream and do not synchronise it.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
 

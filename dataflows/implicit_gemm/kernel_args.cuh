@@ -1,4 +1,5 @@
-// What every kernel of this folder is given, and the epilogue they share.
+// The epilogue that the kernels of this folder share. ImplicitGemmArgs are the arguments of every
+// kernel.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_KERNEL_ARGS_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_KERNEL_ARGS_CUH_
 
@@ -10,7 +11,7 @@
 
 namespace voxconv {
 
-// The value stored for one sum of row `row`, channel `c`.
+// Applies the epilogue to the sum of row `row` and channel `c`.
 template <typename Element>
 __device__ __forceinline__ float Finish(const ImplicitGemmArgs& args, int64_t row, int c,
                                         float sum) {
@@ -22,7 +23,8 @@ __device__ __forceinline__ float Finish(const ImplicitGemmArgs& args, int64_t ro
   return args.relu ? Relu(sum) : sum;
 }
 
-// Stores the sum of channel c (where it exists): finished, or as a partial sum of part `part`.
+// Stores the sum of channel c, unless c is past the end. The sum is finished first, or it is stored
+// as a partial sum of part `part`.
 template <typename Element>
 __device__ __forceinline__ void StoreOne(const ImplicitGemmArgs& args, int part, int64_t row, int c,
                                          float sum) {
@@ -35,8 +37,7 @@ __device__ __forceinline__ void StoreOne(const ImplicitGemmArgs& args, int part,
   }
 }
 
-// Stores the sums of channels c and c + 1 (where they exist): finished, or as partial sums of part
-// `part`.
+// As StoreOne, for the sums of the channels c and c + 1.
 template <typename Element>
 __device__ __forceinline__ void StorePair(const ImplicitGemmArgs& args, int part, int64_t row,
                                           int c, float2 sum) {
@@ -59,6 +60,7 @@ __device__ __forceinline__ void StorePair(const ImplicitGemmArgs& args, int part
       Two{{first, Narrow<Element>(Finish<Element>(args, row, c + 1, sum.y))}};
 }
 
+// The value of the lane whose index differs from this lane's by an exclusive or with `across`.
 __device__ __forceinline__ float2 FromLane(float2 value, int across) {
   return float2{__shfl_xor_sync(~0u, value.x, across), __shfl_xor_sync(~0u, value.y, across)};
 }
@@ -66,12 +68,13 @@ __device__ __forceinline__ uint32_t FromLane(uint32_t value, int across) {
   return __shfl_xor_sync(~0u, value, across);
 }
 
-// Gives lane q of four the q-th of four values of all of them: tiles[t] is this lane's value of
-// tile t, result[j] is lane j's value of tile q.
+// Transposes a 4 x 4 matrix among the four lanes of a quad. tiles[t] is this lane's value of tile
+// t. For lane q of the quad, result[j] is lane j's value of tile q.
 template <typename T>
 __device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4]) {
   const bool odd = threadIdx.x % 2 != 0, high = threadIdx.x % 4 >= 2;
-  T kept[2], other[2];  // of tiles 2 * high + 0, 1: this lane's, and that of the lane 2 away
+  // Of the tiles 2 * high and 2 * high + 1: this lane's values, and those of the lane 2 away.
+  T kept[2], other[2];
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
     kept[t] = high ? tiles[t + 2] : tiles[t];
@@ -88,8 +91,8 @@ __device__ __forceinline__ void TransposeQuad(const T (&tiles)[4], T (&result)[4
   result[3] = high ? near_1 : far_1;
 }
 
-// The end of finishing four pairs of sums where they are: adds the residual, two elements in a
-// word, applies the ReLU and narrows.
+// The last steps of the epilogue for four pairs of sums. It adds the residual, applies the ReLU and
+// narrows. `residual` and `finished` have two elements in a word.
 template <typename Element>
 __device__ __forceinline__ void FinishWords(const ImplicitGemmArgs& args,
                                             const uint32_t (&residual)[4], float2 (&sums)[4],
@@ -115,14 +118,15 @@ __device__ __forceinline__ void FinishWords(const ImplicitGemmArgs& args,
   }
 }
 
-// Finishes four pairs of sums of one row where they are: pair t is of channels channel + 8 t + 2 q.
-// `residual` has what to add to them, two elements in a word, as `finished` gets them.
+// Applies the epilogue to four pairs of sums of one row. Pair t of lane q of a quad has the
+// channels channel + 8 t + 2 q and the next one. `residual` and `finished` have two elements in a
+// word.
 template <typename Element>
 __device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int channel,
                                             const uint32_t (&residual)[4], float2 (&sums)[4],
                                             uint32_t (&finished)[4]) {
   static_assert(sizeof(Element) == 2);
-  // Channels past the end are nobody's: any in range will do.
+  // Nobody stores channels past the end. For them, any channel in range will do.
   const auto at = [&](int t) {
     return min(channel + t * 8, args.c_out - 8) + static_cast<int>(threadIdx.x % 4) * 2;
   };
@@ -143,7 +147,7 @@ __device__ __forceinline__ void FinishPairs(const ImplicitGemmArgs& args, int ch
   FinishWords<Element>(args, residual, sums, finished);
 }
 
-// Eight channels of one row, from `channel` on, in whole vectors.
+// Finishes and stores eight channels of one row, from `channel` on, in whole vectors.
 template <typename Element>
 __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t row, int channel,
                                            const float2 (&pairs)[4]) {
@@ -178,10 +182,10 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
   }
 }
 
-// StoreTile of 16-bit elements in whole vectors. Sums are finished where they are: halves then
-// travel between lanes, not floats. The residual of the next four fragments is on its way
-// meanwhile: the output may be the residual itself, so the compiler would not read it before it has
-// stored.
+// StoreTile for 16-bit elements in whole vectors. Each lane finishes its own sums, so that 16-bit
+// values travel between lanes instead of floats. The residual of the next four fragments is loaded
+// ahead. The compiler would not do this itself: the output may be the residual's memory, so it
+// would store first.
 template <typename Element, bool kResidual, int kRows, int kFragments, typename Sum>
 __device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
                                             const int32_t (&rows)[kRows], int channel,
@@ -225,9 +229,10 @@ __device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
   }
 }
 
-// What a thread of a tile has of the m16n8 fragments of its rows: rows[r] (-1: none), the same for
-// the four lanes of a quad; sum(r, n) is its pair of the n-th fragment, of channels `channel` + 8 n
-// + 2 q. All lanes of a warp call this.
+// Stores a thread's part of the m16n8 fragments of a tile. rows[r] are its output rows (-1 = none),
+// the same for the four lanes of a quad. sum(r, n) is the pair of sums of row r in the n-th
+// fragment. For lane q of the quad it has the channels `channel` + 8 n + 2 q and the next one. All
+// lanes of a warp must call this function.
 template <typename Element, int kRows, int kFragments, typename Sum>
 __device__ __forceinline__ void StoreTile(const ImplicitGemmArgs& args, int part,
                                           const int32_t (&rows)[kRows], int channel,

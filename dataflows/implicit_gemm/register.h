@@ -6,9 +6,11 @@
 
 namespace voxconv {
 
-// Adds the dataflow `implicit_gemm`: output-stationary, rows sorted by which kernel offsets they
-// have, optionally split over the offsets.
+// Adds the dataflow `implicit_gemm`. It is output-stationary and sorts rows by the kernel offsets
+// that they have. It can split the offsets into parts. It runs on the CPU.
 absl::Status RegisterImplicitGemm(Registry& registry);
+// Makes it run on CUDA too. Only in builds with CUDA.
+absl::Status RegisterImplicitGemmCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -1,4 +1,4 @@
-// Which kernel offsets rows have, and where their inputs are: what the kernels look up before they
+// The kernel offsets that rows have, and the rows' inputs. Kernels look these up before they
 // multiply.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_TILE_OFFSETS_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_TILE_OFFSETS_CUH_
@@ -10,7 +10,7 @@
 
 namespace voxconv {
 
-// Where position `position` of a split's row order is, -1 past the end.
+// The output row at `position` of a split's row order; -1 past the end.
 __device__ __forceinline__ int32_t OutputRow(const ImplicitGemmArgs& args, int split,
                                              int64_t position) {
   if (position >= args.num_outputs) return -1;
@@ -18,7 +18,7 @@ __device__ __forceinline__ int32_t OutputRow(const ImplicitGemmArgs& args, int s
   return args.row_order[split * args.num_outputs + position];
 }
 
-// Word `word` of the mask of the row at `position`; no offsets without a row.
+// Word `word` of the mask of the row at `position`; 0 past the end.
 __device__ __forceinline__ uint32_t RowMask(const ImplicitGemmArgs& args, int split, int32_t row,
                                             int64_t position, int word) {
   if (args.ordered ? position >= args.num_outputs : row < 0) return 0;
@@ -26,7 +26,8 @@ __device__ __forceinline__ uint32_t RowMask(const ImplicitGemmArgs& args, int sp
   return args.masks[(split * args.num_outputs + at) * args.words + word];
 }
 
-// Where the row at `position` has its inputs: under offset k at [k * EntryStride(args)].
+// The table entries of the row at `position`. Its input under offset k is at
+// [k * EntryStride(args)].
 __device__ __forceinline__ const int32_t* EntriesOf(const ImplicitGemmArgs& args, int32_t row,
                                                     int64_t position) {
   if (args.ordered) return args.table + min(position, args.num_outputs - 1);
@@ -36,17 +37,17 @@ __device__ __forceinline__ int64_t EntryStride(const ImplicitGemmArgs& args) {
   return args.ordered ? args.num_outputs : 1;
 }
 
-// A base of addresses in an inner loop, in global memory, as one pair of registers: the compiler
-// would otherwise take it apart and add up the parts anew for every row. Null where nothing is
-// read.
+// Keeps a base address of an inner loop in one pair of registers. Otherwise the compiler takes the
+// base apart, and adds its parts again for every row. The base is in global memory. It may be null
+// if nothing is read.
 __device__ __forceinline__ const char* KeepWhole(const void* base) {
   const char* whole = static_cast<const char*>(base);
   asm("" : "+l"(whole));
   __builtin_assume(__isGlobal(whole));
   return whole;
 }
-// base + row * row_bytes, whose product is of 64 bits: one instruction, where the base is kept
-// whole. Callers keep each factor within 32.
+// base + row * row_bytes, with a product of 64 bits. This is one instruction for a base of
+// KeepWhole. Each factor must fit in 32 bits.
 __device__ __forceinline__ const char* RowAddress(const char* base, uint32_t row,
                                                   uint32_t row_bytes) {
   uint64_t offset;
@@ -58,17 +59,17 @@ __device__ __forceinline__ int SplitWords(const ImplicitGemmArgs& args, int spli
   return (args.split_ptr[split + 1] - args.split_ptr[split] + 31) / 32;
 }
 
-// In shared memory, for a block of kThreads threads and kRows rows in groups of 16, the M of one
-// mma. Offsets are named by their bit in the current mask word.
-// kAsync: rows of an ordered table, which nobody needs before the end, come by asynchronous copies;
-// callers wait for all of theirs before they read `rows`.
+// The offsets and inputs of a tile, in shared memory. The block has kThreads threads. The kRows
+// rows are in groups of 16, the M of one mma. An offset's name is its bit in the current mask word.
+// If kAsync is set and the table is ordered, asynchronous copies bring `rows`. Callers must wait
+// for all their copies before they read `rows`.
 template <int kRows, int kThreads, bool kAsync>
 struct TileOffsets {
   static constexpr int kGroups = kRows / 16;
   static_assert(kRows % 32 == 0 && kThreads % 32 == 0 && kRows <= kThreads * 2);
 
-  // Input row of the tile's row i under bit j, -1 = none. Filled a row at a time, which the odd
-  // length keeps free of bank conflicts.
+  // [j][i]: the input row of the tile's row i under bit j, -1 = none. The odd length avoids bank
+  // conflicts when a warp writes all bits of one row.
   int32_t in[32][kRows + 1];
   int32_t rows[kRows];           // output rows, -1 past the end
   int32_t list[32];              // bits that any row has, ascending
@@ -89,12 +90,12 @@ struct TileOffsets {
     __syncthreads();
   }
 
-  // Fills in everything for mask word `word`; returns the number of bits in `list`. Callers have
-  // finished with the word before.
+  // Fills all members for mask word `word` and returns the number of bits in `list`. All threads of
+  // the block must call this function, and must have finished with the word before.
   __device__ int LoadWord(const ImplicitGemmArgs& args, int split, int word) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < kRows; i += kThreads) {
-      // Rows of an ordered table may still be on their way.
+      // The copies of `rows` may not have finished. An ordered table does not need them here.
       const int32_t row = args.ordered ? -1 : rows[i];
       uint32_t mask = RowMask(args, split, row, first + i, word);
 #pragma unroll
@@ -119,8 +120,8 @@ struct TileOffsets {
     return __popc(any);
   }
 
-  // Lanes run along the offsets of a row, which lie side by side in the table. All loads of a warp
-  // are under way at once.
+  // Fills `in` from a table that is not ordered. The lanes of a warp read neighbouring offsets of
+  // one row, which are neighbours in the table. A warp has all its loads in flight at once.
   __device__ void LoadEntries(const ImplicitGemmArgs& args, int64_t offset, bool wanted) {
     constexpr int kWarps = kThreads / 32, kLoads = kRows / kWarps;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -134,7 +135,8 @@ struct TileOffsets {
     for (int j = 0; j < kLoads; ++j) in[lane][warp + j * kWarps] = loaded[j];
   }
 
-  // Of an ordered table: threads run along the rows, one listed offset after the other.
+  // Fills `in` from an ordered table. Neighbouring threads read neighbouring rows, one listed
+  // offset after the other.
   __device__ void LoadColumns(const ImplicitGemmArgs& args, int first_offset, int count) {
     constexpr int kColumns = kThreads < kRows ? 1 : kThreads / kRows;  // at a time
     constexpr int kAhead = 4;

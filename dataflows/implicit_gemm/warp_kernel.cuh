@@ -11,9 +11,10 @@
 
 namespace voxconv {
 
-// Grid: (blocks, channel tiles, splits); warps take groups of 16 rows in turn, those with the most
-// offsets (the last in mask order) first. Then every other turn goes backwards: whoever had most
-// gets least. Rows as given go forwards alone, where neighbours in space share cache lines.
+// Grid: (blocks, channel tiles, splits). Warps take groups of 16 rows in turn. The groups with the
+// most offsets (the last in mask order) come first. Every second turn goes through the warps
+// backwards, so that the warp with the most offsets in one turn has the fewest in the next. If rows
+// are as given, every turn goes forwards, because neighbours in space then share cache lines.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmWarp(const __grid_constant__ ImplicitGemmArgs args) {
@@ -22,15 +23,15 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   const int channel = static_cast<int>(blockIdx.y) * Config::kChannels;
   const int split = static_cast<int>(blockIdx.z);
   const int own = WarpTile<Config>::OwnRow();
-  // Rows, and with them groups, are counted in 32 bits.
+  // The number of rows fits in 32 bits, and so does that of groups.
   const int groups = static_cast<int>((args.num_outputs + 15) / 16);
   const int warps = static_cast<int>(gridDim.x * (blockDim.x / 32));
-  // The same for all lanes, which the shuffle tells the compiler.
+  // The shuffle tells the compiler that the value is the same for all lanes.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);
-  // Blocks, not warps, stand side by side, so that the heavy groups spread over all of them.
+  // Neighbouring groups go to different blocks, so that the heavy groups spread over all blocks.
   const int place = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   int group = groups - 1 - place;
-  // To the group of the next turn.
+  // The distance to this warp's group of the next turn.
   int step = args.row_order == nullptr ? warps : 2 * (warps - place) - 1;
   const auto load = [&](int at, int32_t& row, uint32_t& mask) {
     const int64_t position = int64_t{at} * 16 + own;
@@ -91,7 +92,7 @@ absl::Status LaunchWarpRows(const ImplicitGemmTile& tile, const ImplicitGemmArgs
   }
 }
 
-// The instances of one element type, by the bytes of an input row.
+// Launches the instance of an element type for the bytes of an input row.
 template <typename Element>
 absl::Status LaunchWarpOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                           const ExecutionContext& context) {

@@ -1,16 +1,20 @@
 // The part of one warp in implicit GEMM for few channels (warp_kernel.cuh).
 //
-// A warp owns 16 output rows in mask order and kChannels output channels, and gathers their inputs
-// straight into the registers of the mma: the order of the products' depth is free, so lane q of
-// four takes 16 adjacent bytes (or 8) of a row instead of the scattered elements that the mma's
-// layout names, and the weights' rows are picked to match. The products are of weights x inputs,
-// channels by rows: adjacent bytes of a row are the mma's second operand as they arrive, whose two
-// registers lie side by side; as its first, they would have to be moved together with another
-// row's. The weights of all offsets lie in shared memory. Nothing is shared between warps after
-// that, so no warp waits for another.
+// A warp owns 16 output rows in mask order and kChannels output channels. It gathers their inputs
+// straight into the registers of the mma. A product may sum over its depth in any order. Lane q of
+// a quad therefore takes 16 (or 8) adjacent bytes of a row, instead of the scattered elements that
+// the mma's layout names. The rows of the weights are picked in the same order.
 //
-// Rows of at most 16 bytes (the first layer's 4 channels) go four offsets at a time: lane q takes
-// the row under the q-th of them, which makes one product of four thin ones.
+// The products are weights x inputs, channels by rows. The inputs are thus the second operand of
+// the mma. Its two registers of one row lie side by side, as adjacent bytes of a row arrive. The
+// first operand would mix the registers of two rows, which would take moves.
+//
+// The weights of all offsets lie in shared memory. Once they are there, warps share nothing, so
+// that no warp waits for another.
+//
+// Rows of at most 16 bytes (the first layer's 4 channels) are multiplied under four offsets at a
+// time. Lane q takes the row under the q-th of these offsets. One product thus does the work of
+// four.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_TILE_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_TILE_CUH_
 
@@ -21,8 +25,10 @@
 
 namespace voxconv {
 
-// kVectorBytes: what a lane takes of a row at once, 8 or 16. kChunks: times that, four lanes side
-// by side, make a row. kQuads: rows of one vector, four offsets at a time.
+// Sizes of one instance.
+// - kVectorBytes: the bytes of a row that a lane loads at once, 8 or 16.
+// - kChunks: a row has this many chunks. A chunk is one vector of each of four lanes.
+// - kQuads: a row is one vector, and four offsets are multiplied at a time.
 template <typename ElementType, int kVectorBytesValue, int kChunksValue, int kChannelsValue,
           bool kQuadsValue>
 struct WarpConfig {
@@ -38,10 +44,10 @@ struct WarpConfig {
   static constexpr int kChunkRows = 4 * kVectorBytes / kSize;  // weight rows of a chunk
   static constexpr int kWeightVectors = kChannels * kSize / 16;
   static constexpr int kWeightRowBytes = kChannels * kSize;
-  // Few registers let more warps wait for their rows at once.
+  // With few registers, more warps can wait for their rows at the same time.
   static constexpr bool kSmall = kChunks * kVectorBytes <= 16 && kChannels <= 32;
   static constexpr int kThreads = kSmall ? 256 : 512;
-  // At least: 64 registers a thread where they are enough, else 80.
+  // The least number of blocks. It leaves a thread 64 registers if these are enough, else 80.
   static constexpr int kBlocksPerMultiprocessor =
       !kSmall ? 1 : (kChannels == 16 && kVectorBytes == 8 ? 4 : 3);
   static_assert((kChannels == 16 || kChannels == 32 || kChannels == 64) &&
@@ -65,7 +71,7 @@ class WarpTile {
   static constexpr uint32_t kOffsetBytes = Config::kRowElements * Config::kWeightRowBytes;
   static constexpr int kEights = Config::kEights;
   using Vector = Pack<uint32_t, Config::kWords>;
-  // Of rows r and r + 8, r = lane / 4.
+  // This lane's vectors of the rows r and r + 8, for r = lane / 4.
   struct Inputs {
     Vector v[Config::kChunks][2];
   };
@@ -83,15 +89,15 @@ class WarpTile {
                          (Config::kQuads ? 0 : lane_ % 4 * Config::kVectorBytes))),
         fragment_(LocateFragment()) {}
 
-  // The row, of a group of 16, that this lane keeps track of: lane q of a quad has row lane / 4
-  // (even q) or the one 8 further, so that a quad finds those that it multiplies within itself.
+  // The row of the 16 that this lane keeps. Lane q of a quad keeps row lane / 4 if q is even, else
+  // row lane / 4 + 8. The lanes of a quad thus keep both rows that the quad multiplies.
   static __device__ int OwnRow() { return threadIdx.x % 32 / 4 + threadIdx.x % 2 * 8; }
 
   // Copies the block's weights to shared memory; all threads take part.
   static __device__ void LoadWeights(const ImplicitGemmArgs& args, int channel, int split,
                                      char* shared) {
     const int offsets = args.split_ptr[split + 1] - args.split_ptr[split];
-    const int rows = offsets * Config::kRowElements;  // those behind are padding: zeros
+    const int rows = offsets * Config::kRowElements;  // rows behind these are padding of zeros
     constexpr int kVectors = Config::kWeightVectors, kStep = Config::kThreads / kVectors;
     const int v = threadIdx.x % kVectors;
     const int n = channel + v * (16 / Config::kSize);
@@ -109,7 +115,8 @@ class WarpTile {
     __syncthreads();
   }
 
-  // The 16 rows of which this lane's own is at `position`; the caller has its mask word 0.
+  // Computes and stores 16 rows. This lane keeps output row `own_row`, which is at `position`.
+  // `mask` is word 0 of that row's mask.
   __device__ void Run(int32_t own_row, int64_t position, uint32_t mask) {
 #pragma unroll
     for (auto& halves : sum_) {
@@ -131,8 +138,8 @@ class WarpTile {
   }
 
  private:
-  // Position, in vectors, of vector `v` of weight row `row`, so that the rows that one product
-  // reads together meet different banks.
+  // The position, in vectors, of vector `v` of weight row `row`. Rows that one product reads
+  // together lie in different banks.
   static __device__ int Position(int row, int v) {
     constexpr int kVectors = Config::kWeightVectors;
     constexpr int kLaneRows = Config::kVectorBytes / Config::kSize;  // weight rows of a lane
@@ -165,15 +172,15 @@ class WarpTile {
     }
   }
 
-  // The highest bit of `left`, which goes; -1 where there is none. The lowest would take an
-  // instruction more, and instructions are what a group with many offsets waits for.
+  // Removes the highest bit of `left` and returns it; -1 if there is none. The lowest bit would
+  // take one more instruction, and instructions limit a group with many offsets.
   __device__ static int TakeBit(uint32_t& left) {
     const int bit = 31 - __clz(static_cast<int>(left));
-    left ^= __funnelshift_lc(0u, 1u, bit);  // 1 << bit, 0 where that is past the word
+    left ^= __funnelshift_lc(0u, 1u, bit);  // 1 << bit, or 0 for a bit outside the word
     return bit;
   }
-  // The entries of the lanes' own rows under the next bit of `left` (lanes 0 and 1 of a quad) and
-  // the one after.
+  // Removes two bits of `left`. The lanes 0 and 1 of a quad return their own row's entry under the
+  // first bit, and the lanes 2 and 3 under the second.
   __device__ static int32_t TakeEntries(const char* entries, uint32_t stride, uint32_t& left) {
     const int first = TakeBit(left), second = TakeBit(left);
     const int bit = threadIdx.x % 4 < 2 ? first : second;
@@ -182,16 +189,17 @@ class WarpTile {
         reinterpret_cast<const int32_t*>(RowAddress(entries, bit * sizeof(int32_t), stride)));
   }
 
-  // Offsets of one mask word, whose bits `any` some row has, two at a time: while a pair is
-  // multiplied, the inputs of the next are on their way, and the table entries of the one after.
-  // Rows past the end take those of another, whose products nobody stores.
+  // Multiplies the offsets of one mask word. `any` has the bits that any of the 16 rows has. They
+  // are taken in pairs. While one pair is multiplied, the inputs of the next pair and the table
+  // entries of the pair after that are loaded. Rows past the end use the entries of another row.
+  // Nobody stores their products.
   __device__ void RunOffsets(int32_t own_row, int64_t position, uint32_t any, int base) {
     if (any == 0) return;
     const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
     const char* entries =
         KeepWhole(EntriesOf(args_, own_row, position) + (first_offset_ + base) * int64_t{stride});
     const uint32_t weights = fragment_ + base * kOffsetBytes;
-    uint32_t left = any, unread = any;  // not multiplied; entries not asked for
+    uint32_t left = any, unread = any;  // bits not multiplied yet; bits whose entries are not read
     Inputs inputs[2][2];
     int32_t first = TakeEntries(entries, stride, unread);
     int32_t second = TakeEntries(entries, stride, unread);
@@ -259,12 +267,13 @@ class WarpTile {
     }
   }
 
-  // Where this lane's part of the first fragment of the first offset's weights lies; that of others
-  // lies whole rows further and, by Position, at the same place but for some bits (FragmentOf).
+  // The address of this lane's part of the first fragment of the first offset's weights. Other
+  // offsets and depths are a number of whole rows further. Other channels differ in some bits of
+  // the address (FragmentOf).
   //
-  // 16-bit: lane q's share of product s of a vector is elements 4 s .. 4 s + 3, the first two under
-  // the mma's depths 2 q and 2 q + 1, the others under 2 q + 8 and 2 q + 9.
-  // tf32: elements 2 s and 2 s + 1, under depths q and q + 4.
+  // With 16-bit elements, lane q's share of product s of a vector is the elements 4 s to 4 s + 3.
+  // The first two have the mma's depths 2 q and 2 q + 1, the others 2 q + 8 and 2 q + 9.
+  // With tf32, it is the elements 2 s and 2 s + 1, which have the depths q and q + 4.
   __device__ uint32_t LocateFragment() const {
     constexpr int kLaneRows = Config::kVectorBytes / Config::kSize;
     if constexpr (Config::kSize == 4) {
@@ -276,8 +285,8 @@ class WarpTile {
       return SharedAddress(weights_) + Position(row, lane_ / 8 % 2) * 16;
     }
   }
-  // That of channels 32 bytes * `i` further: Position only exclusive-ors, and rows start at
-  // multiples of their length.
+  // The address of the fragment whose channels are 32 bytes * `i` further. An exclusive or is
+  // enough, because Position uses only that, and a row starts at a multiple of its length.
   static __device__ uint32_t FragmentOf(uint32_t first, int i) { return first ^ (i * 32); }
 
   // sum += W * inputs; this lane's part of W's first fragment is at `weights`.
@@ -293,8 +302,8 @@ class WarpTile {
     }
   }
 
-  // One product of that: W's rows `offset` bytes further, words `word` and `word` + 1 of the
-  // inputs.
+  // One product of Multiply. It reads W's rows `offset` bytes after `weights`, and the words `word`
+  // and `word` + 1 of the inputs.
   __device__ void MultiplyStep(uint32_t weights, uint32_t offset, const Vector (&inputs)[2],
                                int word) {
     constexpr int kTiles = kEights / 2;  // of 16 channels
@@ -334,8 +343,8 @@ class WarpTile {
     }
   }
 
-  // The sums of channel lane / 4 of the `eight`-th eight channels, of rows 2 q and 2 q + 1 of a
-  // half.
+  // Two sums of this lane: rows 2 q and 2 q + 1 of a half, and channel lane / 4 of the `eight`-th
+  // eight channels.
   __device__ float2 Sums(int half, int eight) const {
     const float* sum = sum_[eight / 2][half] + eight % 2 * 2;
     return {sum[0], sum[1]};
@@ -348,7 +357,7 @@ class WarpTile {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int source = lane_ % 4 * 8 + half;  // whose own is 2 q of the half
+      const int source = lane_ % 4 * 8 + half;  // the lane that keeps row 2 q of the half
       const int32_t rows[2] = {__shfl_sync(kAllLanes, own_row, source),
                                __shfl_sync(kAllLanes, own_row, source + 4)};
 #pragma unroll
@@ -361,8 +370,8 @@ class WarpTile {
     }
   }
 
-  // 8 x 8 sums at a time are turned around and collected to whole vectors: those of one lane are of
-  // eight channels of one row.
+  // Stores whole vectors. It transposes 8 x 8 sums at a time, so that a lane has eight channels of
+  // one row.
   __device__ void StoreVectors(int32_t own_row) {
 #pragma unroll
     for (int first = 0; first < 2 * kEights; first += 4) {
@@ -384,8 +393,9 @@ class WarpTile {
     }
   }
 
-  // Finished where they are: halves then travel between lanes, not floats. This lane's vector goes
-  // to `row`, if that is valid, from `channel` on.
+  // StoreVectors for 16-bit elements. Each lane finishes its own sums, so that 16-bit values travel
+  // between lanes instead of floats. This lane stores its vector to `row`, from `channel` on, if
+  // `valid` is set.
   __device__ void StoreVector(int first, int32_t row, int channel, bool valid) {
     const int64_t offset = int64_t{row} * args_.c_out + channel;
     uint32_t residual[4] = {};
@@ -410,8 +420,9 @@ class WarpTile {
                                                                                words[2], words[3]};
   }
 
-  // Tiles first .. first + 3 of 8 channels x 8 rows, those of the first half before the others';
-  // word t has channel lane / 4 of tile first + t, of rows 2 q and 2 q + 1.
+  // Finishes the tiles first to first + 3. A tile has 8 channels x 8 rows, and the tiles of the
+  // first half of the rows come first. Word t has the rows 2 q and 2 q + 1 and the channel lane / 4
+  // of tile first + t.
   __device__ void FinishTiles(int first, const uint32_t (&residual)[4],
                               uint32_t (&finished)[4]) const {
     float2 sums[4];
@@ -420,7 +431,7 @@ class WarpTile {
     for (int t = 0; t < 4; ++t) {
       const int eight = (first + t) % kEights;
       sums[t] = Sums((first + t) / kEights, eight);
-      // Channels past the end are nobody's: any in range will do.
+      // Nobody stores channels past the end. For them, any channel in range will do.
       channel[t] = min(channel_ + eight * 8, args_.c_out - 8) + lane_ / 4;
     }
     if (args_.scale != nullptr) {
@@ -446,7 +457,7 @@ class WarpTile {
   int split_;
   int first_offset_, num_offsets_;
   int lane_;
-  const char* input_;  // this lane's part of a row, of row 0
+  const char* input_;  // this lane's part of input row 0
   uint32_t fragment_;
   float sum_[kEights / 2][2][4];  // [16 channels][half of the rows]: a fragment of the mma
 };

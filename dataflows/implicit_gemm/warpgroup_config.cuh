@@ -19,7 +19,7 @@ struct WarpgroupConfig {
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
   static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
   static constexpr int kGroups = kRows / 64;
-  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;  // of a multiprocessor: 128
+  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;  // a multiprocessor has 128
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
   static constexpr int kRowBytes = 128;
@@ -28,32 +28,34 @@ struct WarpgroupConfig {
   static constexpr int kAtomBytes = kDepth * kRowBytes;
   static constexpr int kStageBytes = kInputBytes + kAtoms * kAtomBytes;
 
-  // What is to be multiplied for one word of the masks of one tile.
+  // The work for one mask word of one piece.
   struct Segment {
     uint32_t piece;
     int32_t word;
-    int32_t shares;           // of the tile
-    uint32_t offsets;         // bits of the word, this piece's share of them
-    uint32_t group[kGroups];  // those that each group of 64 rows has
+    int32_t shares;           // shares of the piece's tile
+    uint32_t offsets;         // bits of the word that this piece multiplies
+    uint32_t group[kGroups];  // bits of the word that each group of 64 rows has
   };
-  static constexpr int kSegments = 2;  // one multiplied, one copied
+  static constexpr int kSegments = 2;  // one is multiplied while the other is copied
 
-  // Behind the slots.
+  // Shared memory behind the slots of the ring.
   struct Control {
-    // Input row of each row under each bit, -1 = none; those of another row past the end.
+    // The input row of each row under each bit, -1 = none. Rows past the end have those of another
+    // row.
     int32_t entries[32][kRows];
     uint64_t full[kStages], empty[kStages];
     uint64_t segment_full[kSegments], segment_empty[kSegments];
     Segment segments[kSegments];
-    uint32_t warp_masks[kRows / 32];  // of 32 rows each
-    uint32_t taken;                   // piece
+    uint32_t warp_masks[kRows / 32];  // the union of the masks of 32 rows each
+    uint32_t taken;                   // number of the block's next piece
     uint32_t last[kGroups];           // whether the group's sums are the last of its tile's
   };
   static constexpr int kSharedBytes = kStages * kStageBytes + static_cast<int>(sizeof(Control));
 };
 
-// A piece of work: a tile (rows of one part, and channels) or a share of its offsets. The tiles
-// with the most offsets, which the orders put last, are numbered first, and they alone are shared.
+// A piece of work: a tile, or a share of a tile's offsets. A tile has rows of one part and a range
+// of channels. The row orders put the tiles with the most offsets last. These tiles have the lowest
+// numbers, and only they are shared.
 template <typename Config>
 struct TilePiece {
   static constexpr int64_t kRows = Config::kRows, kChannels = Config::kChannels;
@@ -79,7 +81,7 @@ struct TilePiece {
     words = SplitWords(args, split);
   }
 
-  // Into how many shares a tile with these offsets goes: as many pieces of it have work.
+  // The number of shares of a tile with these offsets. Pieces of higher shares have no work.
   __device__ int SharesOf(uint32_t offsets) const {
     return max(min(max_shares, __popc(offsets) / share_offsets), 1);
   }
@@ -88,13 +90,13 @@ struct TilePiece {
   int share, max_shares, share_offsets;
   int64_t first_row;
   int channel;
-  int split;  // which is the part here: k_parts is 1
+  int split;  // also the part, because k_parts is 1
   int words;
 };
 
 #if VOXCONV_WARPGROUP_MMA
 
-// A slot of a ring and the parity of the phase it is in.
+// A slot of a ring, and the parity of the slot's phase.
 template <int kSlots>
 struct RingSlot {
   int slot = 0;

@@ -1,4 +1,4 @@
-// The half of the warpgroup kernel that brings inputs and weights to shared memory.
+// The part of the warpgroup kernel that copies inputs and weights to shared memory.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
 
@@ -12,8 +12,8 @@ namespace voxconv {
 
 #if VOXCONV_WARPGROUP_MMA
 
-// Of kCopyThreads threads, each looks up rows thread, thread + kCopyThreads, ... of the tile, and
-// copies vector thread % 8 of four neighbouring rows at a time.
+// Copies a block's tiles with kCopyThreads threads. Each thread looks up the rows thread, thread +
+// kCopyThreads, ... of a tile. It copies vector thread % 8 of four neighbouring rows at a time.
 template <typename Config>
 class TileCopier {
   using Element = typename Config::Element;
@@ -68,8 +68,9 @@ class TileCopier {
     asm volatile("bar.sync %0, %1;\n" ::"n"(kCopyBarrier), "n"(Config::kCopyThreads) : "memory");
   }
 
-  // Asks for the number of a tile that no other block has. As late as it can without a wait: a
-  // tile taken early would stay behind a block's costly one while other blocks have nothing to do.
+  // Asks for the number of a piece that no other block has. The block asks as late as it can
+  // without a wait. A piece taken early would wait behind this block's current one while other
+  // blocks are idle.
   __device__ void Take() {
     AwaitEarlierKernels();
     if (thread_ == 0) taken_ = gridDim.x + atomicAdd(&ticket_->taken, 1);
@@ -79,7 +80,7 @@ class TileCopier {
     MeetCopiers();
     return ring_.control.taken;
   }
-  // The last block to leave makes the ticket new.
+  // The last block to leave resets the ticket.
   __device__ void Leave() const {
     __threadfence();
     if (atomicAdd(&ticket_->finished, 1) + 1 < gridDim.x) return;
@@ -87,7 +88,7 @@ class TileCopier {
     ticket_->finished = 0;
   }
 
-  // Of this thread's rows, for FindOffsets.
+  // Loads the masks of this thread's rows, for FindOffsets.
   __device__ void LoadMasks(const TilePiece<Config>& piece, int word) {
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
@@ -97,8 +98,8 @@ class TileCopier {
     }
   }
 
-  // The offsets that the rows have. Every copier has finished with the segment before when this
-  // returns.
+  // Makes the segment from the offsets that the rows have. When this function returns, all copiers
+  // have finished with the segment before.
   __device__ Segment FindOffsets(const TilePiece<Config>& piece, uint32_t number, int word) {
     uint32_t(&warp_masks)[Config::kRows / 32] = ring_.control.warp_masks;
 #pragma unroll
@@ -128,7 +129,7 @@ class TileCopier {
     segment_slot_.Advance();
   }
 
-  // The share-th of `shares` ranges of the set bits.
+  // Cuts the set bits into `shares` ranges and returns range number `share`.
   static __device__ uint32_t ShareOf(uint32_t offsets, int share, int shares) {
     if (shares == 1) return offsets;
     const int count = __popc(offsets);
@@ -142,8 +143,8 @@ class TileCopier {
     return mine;
   }
 
-  // All of the segment, so that the table's latency is met once. Rows past the end get those of
-  // another, whose products nobody stores.
+  // Copies all table entries of the segment at once, so that it waits for the table once. Rows past
+  // the end get the entries of another row. Nobody stores their products.
   __device__ void LoadEntries(const TilePiece<Config>& piece, int word, uint32_t left) {
     const uint32_t stride = static_cast<uint32_t>(EntryStride(args_));
     const int64_t first = (args_.split_ptr[piece.split] + word * 32) * int64_t{stride};
@@ -231,8 +232,8 @@ class TileCopier {
   int thread_;
   uint32_t to_[kRowsAtOnce];  // where this thread's vectors go in a slot
   uint32_t masks_[kLookUps];
-  int32_t rows_[kLookUps];  // output rows, where the table goes by them
-  uint32_t taken_ = 0;      // tile, of the first thread
+  int32_t rows_[kLookUps];  // output rows, if the table is not ordered
+  uint32_t taken_ = 0;      // number of the next piece; only the first thread has it
   RingSlot<Config::kStages> slot_;
   RingSlot<Config::kSegments> segment_slot_;
 };

@@ -1,12 +1,12 @@
 // Output-stationary implicit GEMM with products of whole warpgroups (wgmma), for f16 and bf16 on
 // compute capability 9.0.
 //
-// 64 rows (the M of one wgmma) share one set of offsets, the tensor cores read operands from shared
-// memory themselves, and copying and multiplying are different warps' work: the last warps of a
-// block gather inputs and have the tensor memory accelerator bring weights, each warpgroup before
-// them multiplies 64 rows by all channels of the block. They meet at the barriers of a ring of
-// slots alone. A block stays and takes one piece of work after the other, so that the copies for
-// the next are under way while the one before is stored.
+// 64 rows (the M of one wgmma) share one set of offsets. The tensor cores read their operands from
+// shared memory. Different warps copy and multiply. The last warps of a block gather the inputs,
+// and the tensor memory accelerator copies the weights for them. Each warpgroup before them
+// multiplies 64 rows by all channels of the block. The two kinds of warps meet only at the barriers
+// of a ring of slots. A block takes one piece of work after the other. It stores one piece while it
+// copies for the next.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 
@@ -23,7 +23,7 @@ namespace voxconv {
 
 #if VOXCONV_WARPGROUP_MMA
 
-// A warpgroup that multiplies.
+// One warpgroup that multiplies 64 rows of a block's tiles and stores the sums.
 template <typename Config>
 class TileMultiplier {
   using Element = typename Config::Element;
@@ -53,7 +53,7 @@ class TileMultiplier {
         if (segment.word + 1 == piece.words) break;
         segment = Receive();
       }
-      AwaitEarlierKernels();  // a tile without pairs comes before the copiers have done so
+      AwaitEarlierKernels();  // for a tile without pairs, the copiers may not have waited yet
       if (segment.shares > 1 && !AddShares(piece, segment.shares)) continue;
       StoreTile<Element, 2, Config::kChannels / 8>(
           args_, piece.split, rows, piece.channel, [this](int r, int n) {
@@ -63,8 +63,9 @@ class TileMultiplier {
   }
 
  private:
-  // Leaves this piece's sums for the others; the warpgroup that comes last has them all then, added
-  // up in the order of the shares whichever came last. True for that one.
+  // Writes this piece's sums to shared_sums. The warpgroup that comes last reads the sums of all
+  // shares and adds them up in the order of the shares, so that the result is deterministic.
+  // Returns true for that warpgroup only.
   __device__ bool AddShares(const TilePiece<Config>& piece, int shares) {
     constexpr int kThreads = Config::kGroups * 128, kVectors = Config::kChannels / 8;
     float4* const sums = reinterpret_cast<float4*>(args_.shared_sums) +
@@ -114,7 +115,8 @@ class TileMultiplier {
   }
 
   __device__ void MultiplySegment(const Segment& segment) {
-    // The same for all lanes, as the compiler should know: what follows then costs the lanes less.
+    // The reductions tell the compiler that the values are the same for all lanes. It then makes
+    // cheaper code.
     const uint32_t mine = __reduce_or_sync(~0u, Mine(segment));
     for (uint32_t left = __reduce_or_sync(~0u, segment.offsets); left != 0; left &= left - 1) {
       const bool wanted = (mine & left & -left) != 0;
@@ -142,14 +144,15 @@ class TileMultiplier {
     return mine;
   }
 
-  // This warp has finished with what the barrier guards.
+  // Tells the barrier that this warp has finished with what the barrier guards.
   __device__ void Release(uint32_t barrier) const {
     __syncwarp();
     if (threadIdx.x % 32 == 0) Arrive(barrier);
   }
 
-  // Channels past the input's are zeros. Waits for the products: the compiler would make those that
-  // are under way across a branch wait one for the other. Other warpgroups fill the gap.
+  // Multiplies the current slot. Channels past the input's are zeros. This function waits for its
+  // products, because the compiler serialises products that are in flight across a branch. Other
+  // warpgroups use the tensor cores meanwhile.
   template <int kDepth>
   __device__ void Multiply() {
     const uint32_t slot = slot_.slot * (Config::kStageBytes / 16);
@@ -169,7 +172,7 @@ class TileMultiplier {
   CudaTicket* ticket_;
   const WarpgroupRing<Config>& ring_;
   int group_;
-  uint32_t rows_, weights_;  // tiles of the first slot
+  uint32_t rows_, weights_;  // descriptors of the first slot's tiles
   RingSlot<Config::kStages> slot_;
   RingSlot<Config::kSegments> segment_slot_;
   float sum_[Config::kChannels / 2];
@@ -177,7 +180,7 @@ class TileMultiplier {
 
 #endif  // VOXCONV_WARPGROUP_MMA
 
-// Grid: any number of blocks up to that of the tiles, which they share out.
+// Grid: any number of blocks, up to the number of pieces. The blocks share the pieces.
 template <typename Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiprocessor)
     ImplicitGemmWarpgroup(const __grid_constant__ ImplicitGemmArgs args,
@@ -213,20 +216,16 @@ absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContex
 template <typename Element>
 absl::Status LaunchWarpgroupOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                                const ExecutionContext& context) {
-  const bool large = tile.rows == 256;
-  VOXCONV_CHECK(large || tile.rows == 128);
+  VOXCONV_CHECK(tile.rows == 128);
   switch (tile.channels) {
     case 64:
-      return large ? LaunchWarpgroup<WarpgroupConfig<Element, 256, 64, 4, 1>>(args, context)
-                   : LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 3, 2>>(args, context);
+      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 3, 2>>(args, context);
     case 96:
-      return large ? LaunchWarpgroup<WarpgroupConfig<Element, 256, 96, 4, 1>>(args, context)
-                   : LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 3, 2>>(args, context);
+      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 3, 2>>(args, context);
     case 128:
-      return large ? LaunchWarpgroup<WarpgroupConfig<Element, 256, 128, 4, 1>>(args, context)
-                   : LaunchWarpgroup<WarpgroupConfig<Element, 128, 128, 3, 2>>(args, context);
+      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 128, 3, 2>>(args, context);
     default:
-      VOXCONV_CHECK(tile.channels == 256 && !large);
+      VOXCONV_CHECK(tile.channels == 256);
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 256, 4, 1>>(args, context);
   }
 }

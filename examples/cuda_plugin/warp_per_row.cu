@@ -13,7 +13,6 @@
 #include "core/integer.h"
 #include "core/kernel_map.h"
 #include "core/plugin_api.h"
-#include "core/status_macros.h"
 #include "core/types.h"
 
 namespace {
@@ -54,27 +53,22 @@ __global__ void WarpPerRowKernel(const KernelArgs<T> args) {
   if (has_channel) args.output[row * args.c_out + channel] = voxconv::Narrow<T>(sum);
 }
 
-// What Plan decides and Forward reads. Nothing is booked: sums stay in registers.
+constexpr char kName[] = "warp_per_row";
+
+// What DoPlan decides. Nothing is booked: sums stay in registers.
 class WarpPerRowPlan final : public voxconv::DataflowPlan {
  public:
-  WarpPerRowPlan(const voxconv::KernelMap& map, const voxconv::ConvShape& shape) : shape_(shape) {
+  WarpPerRowPlan(const voxconv::KernelMap& map, const voxconv::ConvShape& shape) {
     if (!map.counts_known()) return;  // counting would make the host wait for the device
-    const int64_t size = voxconv::SizeOf(shape.dtype);
+    const int64_t size = voxconv::SizeOf(shape.types.input);
     const int64_t warps_a_row = voxconv::CeilDiv(shape.c_out, kWarp);
-    counters_.true_pairs = counters_.padded_pairs = map.num_pairs();
-    counters_.bytes_read =
+    work_.true_pairs = work_.padded_pairs = map.num_pairs();
+    work_.bytes_read =
         warps_a_row * (map.num_outputs() * map.num_offsets() * int64_t{sizeof(int32_t)} +
                        map.num_pairs() * shape.c_in * size) +
         map.num_pairs() * shape.c_in * shape.c_out * size;
-    counters_.bytes_written = map.num_outputs() * shape.c_out * size;
+    work_.bytes_written = map.num_outputs() * shape.c_out * size;
   }
-
-  const voxconv::ConvShape& shape() const { return shape_; }
-  const voxconv::Counters& counters() const { return counters_; }
-
- private:
-  voxconv::ConvShape shape_;
-  voxconv::Counters counters_;
 };
 
 class WarpPerRow final : public voxconv::Dataflow {
@@ -84,53 +78,49 @@ class WarpPerRow final : public voxconv::Dataflow {
 
   const voxconv::Options& options() const override { return options_; }
 
-  // What is asked for runs or is refused with the reason; nothing is replaced in silence.
-  voxconv::Support Supports(const voxconv::ConvShape& /*shape*/,
-                            voxconv::BackendKind backend) const override {
-    if (backend == voxconv::BackendKind::kCuda) return voxconv::Support::Yes();
-    return voxconv::Support::No("warp_per_row runs on CUDA only");
+ protected:
+  // What is asked for runs or is refused with the reason; nothing is replaced in silence. The
+  // result is deterministic: one thread adds all products of an output value, offset by offset.
+  voxconv::Capability DoCapability(voxconv::Pass /*pass*/,
+                                   const voxconv::ConvShape& shape) const override {
+    return {.support = voxconv::UniformTypes(kName, shape)};
   }
 
-  // One thread adds all products of an output value, offset by offset.
-  bool deterministic(voxconv::BackendKind /*backend*/) const override { return true; }
-
-  voxconv::LayoutRequest RequiredLayout(int /*num_offsets*/) const override {
-    return {.layout = voxconv::MapLayout::kNeighbourTable};
+  voxconv::MapNeed DoNeededMap(voxconv::Pass /*pass*/,
+                               const voxconv::ConvShape& /*shape*/) const override {
+    return {.form = voxconv::MapForm::kNeighbourTable};
   }
 
-  absl::StatusOr<std::unique_ptr<voxconv::DataflowPlan>> Plan(
-      const voxconv::KernelMap& map, const voxconv::ConvShape& shape,
+  absl::StatusOr<std::unique_ptr<voxconv::DataflowPlan>> DoPlan(
+      voxconv::Pass /*pass*/, const voxconv::PreparedMap& map, const voxconv::ConvShape& shape,
       const voxconv::ExecutionContext& /*context*/) const override {
-    VOXCONV_RETURN_IF_ERROR(voxconv::CheckChannels("warp_per_row", shape));
-    return std::make_unique<WarpPerRowPlan>(map, shape);
+    return std::make_unique<WarpPerRowPlan>(map.map(), shape);
   }
 
-  absl::Status Forward(const voxconv::DataflowPlan& base_plan, const voxconv::KernelMap& map,
-                       const voxconv::ForwardArgs& args, const voxconv::Workspace& /*workspace*/,
-                       const voxconv::ExecutionContext& context) const override {
-    const auto& plan = static_cast<const WarpPerRowPlan&>(base_plan);
-    {
-      const voxconv::StageScope stage(context, voxconv::Stage::kFused);
-      const auto launch = [&]<typename T>() { return Launch<T>(plan, map, args, context); };
-      VOXCONV_RETURN_IF_ERROR(voxconv::WithStoredType(plan.shape().dtype, launch));
-    }
-    if (voxconv::Counters* counters = context.counters()) counters->Add(plan.counters());
-    return absl::OkStatus();
+  // Arguments are checked already, and the plan's work is counted afterwards.
+  absl::Status DoForward(const voxconv::DataflowPlan& plan, const voxconv::PreparedMap& map,
+                         const voxconv::ForwardArgs& args, const voxconv::Workspace& /*workspace*/,
+                         const voxconv::ExecutionContext& context) const override {
+    const voxconv::StageScope stage(context, voxconv::Stage::kFused);
+    const auto launch = [&]<typename T>() {
+      return Launch<T>(plan.shape(), map.map(), args, context);
+    };
+    return voxconv::WithStoredType(plan.shape().types.input, launch);
   }
 
  private:
   template <typename T>
-  absl::Status Launch(const WarpPerRowPlan& plan, const voxconv::KernelMap& map,
+  absl::Status Launch(const voxconv::ConvShape& shape, const voxconv::KernelMap& map,
                       const voxconv::ForwardArgs& forward,
                       const voxconv::ExecutionContext& context) const {
-    const KernelArgs<T> args{.table = map.As<voxconv::NeighbourTable>().table.data(),
+    const KernelArgs<T> args{.table = map.table().table.data(),
                              .input = static_cast<const T*>(forward.input.data),
                              .weights = static_cast<const T*>(forward.weights.data),
                              .output = static_cast<T*>(forward.output.data),
                              .num_rows = map.num_outputs(),
                              .num_offsets = map.num_offsets(),
-                             .c_in = plan.shape().c_in,
-                             .c_out = plan.shape().c_out};
+                             .c_in = shape.c_in,
+                             .c_out = shape.c_out};
     const dim3 grid(static_cast<unsigned>(voxconv::CeilDiv(args.num_rows, warps_)),
                     static_cast<unsigned>(voxconv::CeilDiv(args.c_out, kWarp)));
     // On the context's stream, checked and counted; an empty grid queues nothing.
@@ -146,11 +136,12 @@ absl::Status RegisterWarpPerRow(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
   options.Int("warps", 8, 1, 32, "warps, that is, output rows, in a thread block");
   return registry.dataflows().Register(
-      {.name = "warp_per_row",
+      {.name = kName,
        .summary = "a warp an output row votes on its offsets and adds their products",
        .source = "the plugin guide's example",
        .options = std::move(options),
        .extra_variants = {"warps=1"}},
+      voxconv::BackendKind::kCuda,
       [](voxconv::Options values) -> absl::StatusOr<std::unique_ptr<const voxconv::Dataflow>> {
         return std::make_unique<WarpPerRow>(std::move(values));
       });

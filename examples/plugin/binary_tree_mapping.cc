@@ -1,6 +1,5 @@
 // A complete mapping plugin: coordinates are looked up in a balanced binary tree (std::map).
 // Simple and slow, O(log N) cache misses a lookup; meant to be copied and replaced part by part.
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,14 +8,13 @@
 #include "backends/cpu/pair_collector.h"
 #include "core/mapping.h"
 #include "core/plugin_api.h"
-#include "core/status_macros.h"
 
 namespace {
 
 using voxconv::Coordinate;
 using voxconv::Int3;
 
-// What BuildIndex makes and Query reads.
+// What DoBuildIndex makes and DoQuery reads.
 class BinaryTreeIndex final : public voxconv::MapIndex {
  public:
   explicit BinaryTreeIndex(absl::Span<const Coordinate> rows) {
@@ -40,6 +38,8 @@ class BinaryTreeIndex final : public voxconv::MapIndex {
   std::map<Coordinate, int32_t> row_of_;
 };
 
+// The mapping on the CPU. Callers use Mapping::BuildIndex and Mapping::Query, which time both
+// stages, record the size of the index and check the map.
 class BinaryTreeMapping final : public voxconv::Mapping {
  public:
   explicit BinaryTreeMapping(voxconv::Options options)
@@ -47,28 +47,20 @@ class BinaryTreeMapping final : public voxconv::Mapping {
 
   const voxconv::Options& options() const override { return options_; }
 
-  // What is asked for runs or is refused with the reason; nothing is replaced in silence.
-  voxconv::Support Supports(const voxconv::ConvGeometry& /*geometry*/,
-                            voxconv::BackendKind backend) const override {
-    if (backend == voxconv::BackendKind::kCpu) return voxconv::Support::Yes();
-    return voxconv::Support::No("binary_tree runs on the CPU only");
+  // A geometry that does not run is refused here, with the reason.
+  voxconv::Support Supports(const voxconv::ConvGeometry&) const override {
+    return voxconv::Support::Yes();
   }
 
-  absl::StatusOr<std::unique_ptr<voxconv::MapIndex>> BuildIndex(
-      const voxconv::CoordinateSet& inputs,
-      const voxconv::ExecutionContext& context) const override {
-    voxconv::StageScope stage(context, voxconv::Stage::kIndexBuild);
-    auto index = std::make_unique<BinaryTreeIndex>(inputs.rows().host());
-    if (voxconv::Counters* counters = context.counters()) {
-      counters->index_bytes = std::max(counters->index_bytes, index->bytes());
-    }
-    return index;
+ protected:
+  absl::StatusOr<std::unique_ptr<voxconv::MapIndex>> DoBuildIndex(
+      const voxconv::CoordinateSet& inputs, const voxconv::ExecutionContext&) const override {
+    return std::make_unique<BinaryTreeIndex>(inputs.rows().host());
   }
 
-  absl::StatusOr<voxconv::KernelMap> Query(
+  absl::StatusOr<voxconv::KernelMap> DoQuery(
       const voxconv::MapIndex& index, const voxconv::MapProblem& problem,
       const voxconv::ExecutionContext& context) const override {
-    voxconv::StageScope stage(context, voxconv::Stage::kMapQuery);
     const auto& tree = static_cast<const BinaryTreeIndex&>(index);
     const absl::Span<const Coordinate> outputs = problem.outputs.rows().host();
 
@@ -95,6 +87,7 @@ class BinaryTreeMapping final : public voxconv::Mapping {
   bool symmetric_;
 };
 
+// A plugin for CUDA too would add registry.mappings().Implement("binary_tree", kCuda, ...).
 absl::Status RegisterBinaryTree(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
   options.Bool("symmetric", false,
@@ -104,6 +97,7 @@ absl::Status RegisterBinaryTree(voxconv::Registry& registry) {
        .summary = "balanced binary tree (std::map) over the input coordinates",
        .source = "the plugin guide's example",
        .options = std::move(options)},
+      voxconv::BackendKind::kCpu,
       [](voxconv::Options values) -> absl::StatusOr<std::unique_ptr<const voxconv::Mapping>> {
         return std::make_unique<BinaryTreeMapping>(std::move(values));
       });

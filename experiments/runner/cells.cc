@@ -58,9 +58,9 @@ InputSource AtResolution(InputSource input, int64_t resolution) {
   return input;
 }
 
-DType DTypeOf(const ConfigurationItem& item, DType cells, BackendKind backend) {
-  const auto own = item.dtype.find(backend);
-  return own == item.dtype.end() ? cells : own->second;
+Precision PrecisionFor(const ConfigurationItem& item, Precision cells, BackendKind backend) {
+  const auto own = item.precision.find(backend);
+  return own == item.precision.end() ? cells : own->second;
 }
 
 // Configurations that are measured, each with its side B.
@@ -85,10 +85,10 @@ std::vector<std::pair<ConfigurationItem, ConfigurationItem>> Sides(const Definit
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options) {
   std::vector<Cell> cells;
   if (!RunsOn(definition.backends, options.backend)) return cells;
-  std::vector<DType> dtypes = definition.dtypes.at(options.backend);
+  std::vector<Precision> precisions = definition.precisions.at(options.backend);
   std::vector<bool> rebuild_maps = definition.rebuild_maps;
   if (options.quick) {
-    KeepFirst(dtypes);
+    KeepFirst(precisions);
     KeepFirst(rebuild_maps);
   }
   const auto works = Works(definition, options.quick);
@@ -97,11 +97,12 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
     for (int64_t resolution : Resolutions(definition, options.quick)) {
       const InputSource placed = AtResolution(input, resolution);
       for (const WorkItem& work : works) {
-        for (DType dtype : dtypes) {
+        for (Precision precision : precisions) {
           for (bool rebuild : rebuild_maps) {
             for (const auto& [a, b] : sides) {
-              cells.push_back({placed, resolution, work, DTypeOf(a, dtype, options.backend),
-                               DTypeOf(b, dtype, options.backend), rebuild, a, b});
+              cells.push_back({placed, resolution, work,
+                               PrecisionFor(a, precision, options.backend),
+                               PrecisionFor(b, precision, options.backend), rebuild, a, b});
             }
           }
         }
@@ -114,7 +115,7 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
 std::string TitleOf(const Cell& cell) {
   const bool compared = cell.a.name != cell.b.name;
   return absl::StrCat(cell.a.name, compared ? absl::StrCat(" vs ", cell.b.name) : "", " | ",
-                      cell.input.name, " | ", cell.work.label, " | ", ToString(cell.dtype_a),
+                      cell.input.name, " | ", cell.work.label, " | ", ToString(cell.precision_a),
                       cell.rebuild_maps ? "" : " | maps reused");
 }
 

@@ -1,4 +1,4 @@
-// The cells of an experiment: one comparison, or one look at a network, each.
+// The cells of an experiment. A cell is one comparison, or one look at a network.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_CELLS_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_CELLS_H_
 
@@ -14,8 +14,8 @@ struct Cell {
   InputSource input;
   int64_t resolution = 0;  // 0: the experiment has none
   WorkItem work;
-  DType dtype_a = DType::kF32;
-  DType dtype_b = DType::kF32;
+  Precision precision_a = Precision::kF32;
+  Precision precision_b = Precision::kF32;
   bool rebuild_maps = true;
   ConfigurationItem a;
   ConfigurationItem b;  // the same as `a` in info cells
@@ -23,16 +23,17 @@ struct Cell {
 
 struct CellOptions {
   BackendKind backend = BackendKind::kCpu;
-  // The quick axes, or else the first of each axis, and networks an eighth as wide.
+  // Takes the quick axes, or the first value of an axis that has no quick one. Networks are an
+  // eighth as wide.
   bool quick = false;
   absl::Span<const InputSource> given;  // by the user
 };
 
-// Inputs outermost, so that each is read once; configurations innermost. Empty where the experiment
-// is not for the backend.
+// All cells, in the order in which they run. Inputs are the outermost axis, so that each is read
+// once. Configurations are the innermost axis. Empty if the experiment is not for the backend.
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options);
 
-// "minuet | lidar64 | minkunet42 | f32 | maps rebuilt", without what does not vary.
+// "minuet vs mink | lidar64 | minkunet42 | f32", with " | maps reused" if maps are not rebuilt.
 std::string TitleOf(const Cell& cell);
 
 }  // namespace voxconv::experiment

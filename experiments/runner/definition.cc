@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "core/parse.h"
 #include "experiments/runner/published.h"
+#include "measure/defaults.h"
 #include "measure/json_file.h"
 #include "measure/json_reader.h"
 #include "networks/models.h"
@@ -220,30 +221,30 @@ std::vector<Json> ExpandFor(JsonReader& reader) {
 }
 
 // One dtype or several, for all backends or by backend: "f16", ["f32", "f16"], {"cuda": "f16"}.
-std::map<BackendKind, std::vector<DType>> ReadDTypes(JsonReader& reader, const char* key) {
-  std::map<BackendKind, std::vector<DType>> dtypes;
+std::map<BackendKind, std::vector<Precision>> ReadPrecisions(JsonReader& reader, const char* key) {
+  std::map<BackendKind, std::vector<Precision>> precisions;
   const Json* value = reader.Find(key);
-  if (value == nullptr) return dtypes;
+  if (value == nullptr) return precisions;
   const auto read = [&](const Json& names, BackendKind backend) {
     for (const Json& name : names.is_array() ? names : Json::array({names})) {
-      const absl::StatusOr<DType> dtype =
-          name.is_string() ? ParseDType(name.get<std::string>())
-                           : absl::StatusOr<DType>(absl::InvalidArgumentError(""));
-      if (!dtype.ok()) return reader.Refuse(key, "are f32, tf32, f16 and bf16");
-      dtypes[backend].push_back(*dtype);
+      const absl::StatusOr<Precision> precision =
+          name.is_string() ? ParsePrecision(name.get<std::string>())
+                           : absl::StatusOr<Precision>(absl::InvalidArgumentError(""));
+      if (!precision.ok()) return reader.Refuse(key, "are f32, tf32, f16 and bf16");
+      precisions[backend].push_back(*precision);
     }
   };
   if (!value->is_object()) {
     read(*value, BackendKind::kCpu);
     read(*value, BackendKind::kCuda);
-    return dtypes;
+    return precisions;
   }
   for (const auto& [name, names] : value->items()) {
     const absl::StatusOr<BackendKind> backend = ParseBackendKind(name);
     if (!backend.ok()) reader.Refuse(key, "keys are cpu and cuda");
     if (backend.ok()) read(names, *backend);
   }
-  return dtypes;
+  return precisions;
 }
 
 std::vector<ConfigurationItem> ReadConfigurations(JsonReader& reader) {
@@ -261,17 +262,19 @@ std::vector<ConfigurationItem> ReadConfigurations(JsonReader& reader) {
     if (const Json* names = entry.Find("against")) {
       against = names->is_array() ? *names : Json::array({*names});
     }
-    std::map<BackendKind, DType> dtype;
-    for (const auto& [backend, dtypes] : ReadDTypes(entry, "dtype")) {
-      if (dtypes.size() > 1) entry.Refuse("dtype", "is one of f32, tf32, f16 and bf16 a backend");
-      if (!dtypes.empty()) dtype[backend] = dtypes.front();
+    std::map<BackendKind, Precision> precision;
+    for (const auto& [backend, precisions] : ReadPrecisions(entry, "dtype")) {
+      if (precisions.size() > 1) {
+        entry.Refuse("dtype", "is one of f32, tf32, f16 and bf16 a backend");
+      }
+      if (!precisions.empty()) precision[backend] = precisions.front();
     }
     const Names backends = ReadBackends(entry);
     for (const Json& params : ExpandFor(entry)) {
       items.push_back({TextOf(Substitute(name, params)),
                        Substitute(*spec, params),
                        {},
-                       dtype,
+                       precision,
                        params,
                        backends});
       for (const Json& other : against) {
@@ -331,9 +334,9 @@ CellKind ReadKind(JsonReader& reader) {
 }
 
 void ReadFactors(JsonReader& reader, Definition& definition) {
-  definition.dtypes = ReadDTypes(reader, "dtypes");
+  definition.precisions = ReadPrecisions(reader, "dtypes");
   for (const BackendKind backend : {BackendKind::kCpu, BackendKind::kCuda}) {
-    if (definition.dtypes[backend].empty()) definition.dtypes[backend] = {DType::kF32};
+    if (definition.precisions[backend].empty()) definition.precisions[backend] = {Precision::kF32};
   }
   for (const std::string& maps : reader.Texts("maps")) {
     if (maps != "rebuilt" && maps != "reused") {
@@ -462,7 +465,9 @@ absl::StatusOr<measure::Configuration> ResolveItem(const ConfigurationItem& item
   if (kind == CellKind::kMap) {
     std::vector<std::string> parts = absl::StrSplit(text, '/');
     // No dataflow runs in map cells, but the reference is held against one that is trusted.
-    parts.insert(parts.begin() + 1, "gather_gemm_scatter");
+    const absl::StatusOr<measure::Defaults> defaults = measure::LoadDefaults();
+    if (!defaults.ok()) return named(defaults.status());
+    parts.insert(parts.begin() + 1, defaults->trusted.dataflow);
     text = absl::StrJoin(parts, "/");
   }
   absl::StatusOr<measure::Configuration> resolved = measure::ResolveConfig(text, registry);

@@ -1,4 +1,4 @@
-// An experiment as its file says it: what is compared on what, and what a paper found.
+// The definition of an experiment, as its file gives it.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_
 
@@ -17,13 +17,13 @@
 
 namespace voxconv::experiment {
 
-// What a cell does: a network, one layer, a map alone; or a network once, without times, for what
-// its layers and maps are like.
+// What a cell runs: a network, one layer, or a map alone. kInfo runs a network once, without times,
+// to describe its layers and maps.
 enum class CellKind { kNetwork, kLayer, kMap, kInfo };
 
 struct InputSource {
   std::string name;   // in results and plots; the input itself where the file gives none
-  std::string like;   // which kind of data it stands for, such as "outdoor-64"; may be empty
+  std::string like;   // the kind of data, such as "outdoor-64"; may be empty
   std::string input;  // a path or scene:...
   std::string voxel_size = "0.05";
   ReadOptions read;
@@ -41,8 +41,8 @@ struct ConfigurationItem {
   std::string name;
   measure::Json spec;  // a text as for `voxconv ab`, or an object with a preset's keys
   std::vector<std::string> against;  // the names of sides B; empty for the baseline, in info cells
-  // Instead of the cell's, on backends that are named.
-  std::map<BackendKind, DType> dtype;
+  // By backend: replaces the precision of the cell.
+  std::map<BackendKind, Precision> precision;
   measure::Json params;  // of "for": {"B": 256}
   std::vector<std::string> backends;
 };
@@ -56,7 +56,7 @@ struct Definition {
   std::string given_inputs;  // "replace", "add" or "none"
   std::vector<int64_t> resolutions, quick_resolutions;
   std::vector<WorkItem> works, quick_works;
-  std::map<BackendKind, std::vector<DType>> dtypes;
+  std::map<BackendKind, std::vector<Precision>> precisions;
   std::vector<bool> rebuild_maps;
   bool stage_times = false;
   std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run
@@ -65,22 +65,23 @@ struct Definition {
   measure::Json json;  // all of the file
 };
 
-// What runs where a file names no inputs, and under --quick where it names no quick ones.
+// The inputs of a file that names none. The second: under --quick, of a file without quick inputs.
 std::vector<InputSource> DefaultInputs();
 std::vector<InputSource> DefaultQuickInputs();
 
-// Refused, naming the key, its value and what is allowed: whatever the user guide's section on
-// experiment files does not have.
+// Reads a definition. The user guide's section on experiment files says what is allowed.
+// kInvalidArgument gives the key, its value and what is allowed.
 absl::StatusOr<Definition> ParseDefinition(absl::string_view text);
 
-// A path that ends in .json, or a name from ListDefinitions. Errors in a file begin with its path.
+// Reads the definition `name`, which is a path that ends in .json or a name from ListDefinitions.
+// Errors in a file begin with its path.
 absl::StatusOr<Definition> LoadDefinition(const std::string& name);
-// Refuses a $VOXCONV_EXPERIMENT_DIR that is no directory.
+// kInvalidArgument if $VOXCONV_EXPERIMENT_DIR is set and is not a directory.
 absl::Status CheckDirectory();
 // Sorted names of the files in $VOXCONV_EXPERIMENT_DIR, the installed package and the source tree.
 std::vector<std::string> ListDefinitions();
 
-// The kinds of data that the shipped files name, allowed for inputs that users give.
+// The kinds of data that the shipped files name. Inputs that users give may have these kinds.
 const std::vector<std::string>& InputKinds();
 
 // An array of inputs as in the key "inputs" of an experiment, for --inputs.

@@ -43,8 +43,7 @@ absl::StatusOr<Definition> LoadFile(const std::string& path) {
   VOXCONV_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path));
   absl::StatusOr<Definition> definition = ParseDefinition(text);
   if (definition.ok()) return definition;
-  return absl::Status(definition.status().code(),
-                      absl::StrCat(path, ": ", definition.status().message()));
+  return StatusAt(path, definition.status());
 }
 
 }  // namespace

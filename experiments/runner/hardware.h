@@ -1,4 +1,5 @@
-// Hardware counters of a cell's sides: this program runs itself under Nsight Compute (ncu).
+// Reads hardware counters of a cell's sides. This program runs itself under Nsight Compute (ncu)
+// for that.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_HARDWARE_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_HARDWARE_H_
 
@@ -12,10 +13,10 @@
 
 namespace voxconv::experiment {
 
-// ncu in PATH or beside the CUDA toolkit; kNotFound says where it comes from.
+// The path of ncu, in PATH or beside the CUDA toolkit. kNotFound says where to get it.
 absl::StatusOr<std::string> FindNcu();
 
-// Which side of which cell a profiled process runs, as it stands on its command line:
+// Which side of which cell a profiled process runs. On its command line it is written as
 // "12:a:minuet/fig16".
 struct ProfiledSide {
   size_t cell = 0;
@@ -28,13 +29,13 @@ absl::StatusOr<ProfiledSide> ParseProfiledSide(absl::string_view text);
 // Runs `once` to warm up, and again between cudaProfilerStart and cudaProfilerStop.
 absl::Status RunForProfiler(const measure::RunOnce& once);
 
-// Runs `command` under ncu, of its kernels only those in the NVTX range `stage` where it is not
-// empty, and sums their counters: {"kernels", "l2_hit", "dram_bytes"}.
+// Runs `command` under ncu and sums the counters of its kernels: {"kernels", "l2_hit",
+// "dram_bytes"}. If `stage` is not empty, only kernels in the NVTX range of that name count.
 absl::StatusOr<measure::Json> ReadHardwareCounters(const std::string& ncu, const std::string& stage,
                                                    const std::vector<std::string>& command);
 
-// From ncu's raw page in CSV; lines before the header are skipped. kInvalidArgument, with the line
-// in which ncu tells an error, if there are no kernels.
+// Reads the same from ncu's raw page in CSV. Lines before the header are skipped. kInvalidArgument
+// if there are no kernels; the message has the line in which ncu reports an error.
 absl::StatusOr<measure::Json> ParseNcuCsv(absl::string_view text);
 
 }  // namespace voxconv::experiment

@@ -14,23 +14,20 @@ namespace voxconv::experiment {
 using measure::Json;
 
 absl::StatusOr<Json> LookAtNetwork(const ab::NetworkShape& shape,
-                                   const measure::Configuration& configuration, DType dtype,
+                                   const measure::Configuration& configuration, Precision precision,
                                    const VoxelizedCloud& cloud, uint64_t seed,
                                    const Registry& registry, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(shape.name, {.width = shape.width}));
   InitializeParameters(graph, seed);
-  const int64_t channels = graph.in_channels();
-  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates, MakeCoordinates(cloud, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor features,
-                           Tensor::FromHost(FeaturesWithChannels(cloud, channels),
-                                            coordinates->size(), channels, context));
+  VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
+                           MakeSparseTensor(cloud, graph.in_channels(), context));
   RunConfig config;
   config.planner = measure::MakePlanner(configuration);
-  config.dtype = dtype;
+  config.precision = precision;
   VOXCONV_ASSIGN_OR_RETURN(
       const std::unique_ptr<NetworkRunner> runner,
       NetworkRunner::Create(std::move(graph), config, registry, *context.backend));
-  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(coordinates, features.view()));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
   Json layers = Json::array();
   for (const LayerReport& layer : result.report.layers) {
     if (!layer.dataflow.empty()) layers.push_back(measure::LayerJson(layer));

@@ -1,4 +1,4 @@
-// What the layers and maps of a network are like on an input, without times.
+// Describes the layers and maps of a network on an input, without times.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_NETWORK_LOOK_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_NETWORK_LOOK_H_
 
@@ -9,11 +9,11 @@
 
 namespace voxconv::experiment {
 
-// Runs the network once. An array with a measure::LayerJson a convolution.
+// Runs the network once. Returns an array with a measure::LayerJson for each convolution.
 absl::StatusOr<measure::Json> LookAtNetwork(const ab::NetworkShape& shape,
                                             const measure::Configuration& configuration,
-                                            DType dtype, const VoxelizedCloud& cloud, uint64_t seed,
-                                            const Registry& registry,
+                                            Precision precision, const VoxelizedCloud& cloud,
+                                            uint64_t seed, const Registry& registry,
                                             const ExecutionContext& context);
 
 }  // namespace voxconv::experiment

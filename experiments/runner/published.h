@@ -1,4 +1,4 @@
-// The parts of an experiment's file that only the report reads, checked where the rest is.
+// Checks the parts of an experiment's file that only the report reads.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_PUBLISHED_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_PUBLISHED_H_
 
@@ -22,10 +22,11 @@ struct StageGroup {
 };
 const std::vector<StageGroup>& StageGroups();
 
-// What a published figure or a plot may be of.
+// The metrics that a published figure or a plot may show.
 const std::vector<std::string>& Metrics();
 
-// Reads "published" and "plots" for their errors. Configurations must have been read.
+// These check the keys "published" and "plots". Errors go to `reader`. The configurations must have
+// been read before.
 void CheckPublished(JsonReader& reader, const Definition& definition);
 void CheckPlots(JsonReader& reader, const Definition& definition);
 

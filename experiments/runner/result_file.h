@@ -13,13 +13,12 @@ namespace voxconv::experiment {
 
 class ResultFile {
  public:
-  // Reads the keys of finished cells, if the file is there, and makes it writable: a line that a
-  // killed program left unfinished is closed. Writes the definition unless it is the last one
-  // there.
+  // Reads the keys of finished cells from the file, if there is one. Ends a line that a killed
+  // program left unfinished. Writes the definition, unless it is the last one in the file.
   static absl::StatusOr<ResultFile> Open(const std::string& path, const measure::Json& definition);
 
   bool Has(const std::string& key) const { return finished_.contains(key); }
-  // What was verified before the cell of this key was measured; null where that is not known.
+  // What was verified before the cell of this key was measured. Null if that is not known.
   measure::Json VerifiedOf(const std::string& key) const;
   absl::Status Append(const measure::Json& line);
   const std::string& path() const { return path_; }

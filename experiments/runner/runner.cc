@@ -146,13 +146,15 @@ Json Runner::Describe(const Cell& cell) const {
                {"occupied", input_.occupied},
                {"input_class", measure::ToString(measure::Classify(input_.density))},
                {"work", cell.work.label},
-               {"dtype", std::string(ToString(cell.dtype_a))},
+               {"dtype", std::string(ToString(cell.precision_a))},
                {"maps", cell.rebuild_maps ? "rebuilt" : "reused"},
                {"configuration", cell.a.name},
                {"against", definition_.kind == CellKind::kInfo ? Json() : Json(cell.b.name)},
                {"params", cell.a.params}};
   if (cell.input.x.has_value()) json["x"] = *cell.input.x;
-  if (cell.dtype_b != cell.dtype_a) json["dtype_b"] = std::string(ToString(cell.dtype_b));
+  if (cell.precision_b != cell.precision_a) {
+    json["dtype_b"] = std::string(ToString(cell.precision_b));
+  }
   if (cell.resolution != 0) json["resolution"] = cell.resolution;
   return json;
 }
@@ -194,8 +196,8 @@ ab::Request Runner::RequestFor(const Cell& cell) const {
           .b = configurations_.at(cell.b.name),
           .cloud = input_.cloud,
           .rebuild_maps = cell.rebuild_maps,
-          .dtype_a = cell.dtype_a,
-          .dtype_b = cell.dtype_b,
+          .precision_a = cell.precision_a,
+          .precision_b = cell.precision_b,
           .seed = options_.seed,
           .stage_times = definition_.stage_times};
 }
@@ -275,8 +277,8 @@ absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary)
   if (definition_.kind != CellKind::kInfo) return Compare(cell, line, summary);
   VOXCONV_ASSIGN_OR_RETURN(
       const Json layers,
-      LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.dtype_a, input_.cloud,
-                    options_.seed, registry_, context_));
+      LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.precision_a,
+                    input_.cloud, options_.seed, registry_, context_));
   line["provenance"] = measure::DescribeProvenance(*context_.backend);
   line["configurations"] = {{"a", measure::ToJson(configurations_.at(cell.a.name))}};
   line["layers"] = layers;

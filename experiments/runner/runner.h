@@ -21,13 +21,14 @@ struct RunnerOptions {
   int pairs = 20;
   int warmup = 2;
   uint64_t seed = 1;
-  // Which of several runs of all cells this is, from 1. A later one takes over what the first has
-  // verified, if it is the same program.
+  // The number of this run of all cells, from 1. Later runs of the same program use what the first
+  // one has verified.
   int round = 1;
-  // Where to read hardware counters, too: the program ncu, and how this one was called.
+  // To read hardware counters as well: the path of ncu, and the command line of this program.
+  // Empty: no counters.
   std::string ncu;
   std::vector<std::string> command;
-  // Is given a line for people after each cell; may be empty.
+  // Called after each cell with a line for people. May be empty.
   std::function<void(const std::string&)> say;
   // Called between the pairs of a cell with its title, the pairs done and their number; may be
   // empty.
@@ -45,16 +46,16 @@ struct Tally {
 
 // Runs every cell that the file of results does not have yet and appends a line for each as it
 // ends: {"format", "kind": "cell", "experiment", "key", "status", "quick", "cell", ...}. The key is
-// made of the experiment, the cell, the input's hash, the commit and the device, so a cell runs
-// again when one of them changes; failed cells run again, too. The definition stands before the
-// lines it made, {"kind": "experiment", "definition"}. Ctrl-C ends the run after the current pair;
-// its cell is not kept.
+// made of the experiment, the cell, the input's hash, the commit and the device, so that a cell
+// runs again if one of them changes. Failed cells run again as well. The definition stands before
+// the lines of its cells, as {"kind": "experiment", "definition"}. Ctrl-C ends the run after the
+// current pair; the current cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context);
 
-// Runs one side of a cell for a profiler that watches this process. Nothing is verified: the cell
-// that asks for its counters is.
+// Runs one side of a cell for a profiler that watches this process. Verifies nothing, because the
+// cell that asks for the counters is verified itself.
 absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& cells,
                              const ProfiledSide& side, const RunnerOptions& options,
                              const Registry& registry, const ExecutionContext& context);

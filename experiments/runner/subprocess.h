@@ -1,8 +1,8 @@
-// Running another program.
+// Runs other programs.
 //
-// Own code in place of Boost.Process (1.74 in Debian 12), which starts a
-// program and captures what it prints, but ends no program with its parent and hands no signal on:
-// these calls would stay ours, inside its extension handlers.
+// This does not use Boost.Process (1.74 in Debian 12). That library starts a program and captures
+// its output, but it does not end the program with its parent and does not pass signals on. The
+// system calls for these would remain our code, inside its extension handlers.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_SUBPROCESS_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_SUBPROCESS_H_
 
@@ -19,13 +19,13 @@ struct ProgramResult {
   std::string output;   // standard output, if it was captured
 };
 
-// Runs argv[0], looked for in PATH, to its end. Standard error is shared, and so is standard output
-// unless `capture`.
+// Runs the program argv[0], which is searched in PATH, and waits for its end. The program shares
+// this one's standard error, and its standard output unless `capture`.
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& argv, bool capture);
 
-// The same with standard output shared, and SIGINT handed on to the program once, whether it came
-// from a terminal or for this process alone: the program is a process group of its own. A second
-// one ends this process, and the program with it.
+// The same, with standard output shared. The program is a process group of its own. The first
+// SIGINT is passed on to it, whether it comes from a terminal or was sent to this process alone.
+// The second one ends this process and the program.
 absl::StatusOr<ProgramResult> RunProgramInterruptibly(const std::vector<std::string>& argv,
                                                       const measure::InterruptGuard& interrupt);
 

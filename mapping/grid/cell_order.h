@@ -10,42 +10,49 @@
 
 namespace voxconv {
 
-// Numbers the cells of each batch sample over the inputs' bounds, one cell a lattice point of their
-// tensor stride, in bricks of bricks: the cells of an inner brick are consecutive, and so are the
-// inner bricks of an outer one. With bricks of a cache word and of a page, a kernel's reach, and a
-// surface, touch few of each. The number is a sum of one term an axis and one for the sample.
-// Trivially copyable: kernels take it by value.
+// Numbers the cells of a grid over the inputs' bounds, for each sample. A cell is a lattice point
+// of the inputs' tensor stride. Cells form inner bricks, and these form outer bricks. The cells of
+// an inner brick have consecutive numbers, and so have the inner bricks of an outer one. If an
+// inner brick is as large as a cache line or a word, and an outer one as large as a page, then a
+// kernel's reach touches few of each, and so does a surface. A cell's number is the sum of one term
+// for each axis and one for the sample. The class is trivially copyable, so that kernels take it by
+// value.
 class CellOrder {
  public:
-  // Any sum with this term in it is negative.
+  // A sum with this term is negative.
   static constexpr int64_t kNoCell = INT64_MIN / 8;
 
-  // Bricks by the log2 of their extent: `inner_bits` in cells, `outer_bits` in inner bricks.
+  // The arguments are the log2 of the bricks' extents: `inner_bits` in cells, `outer_bits` in inner
+  // bricks.
   CellOrder(const CoordinateSet& inputs, const Int3& inner_bits, const Int3& outer_bits);
 
-  // The bricks of either storage, the same for every backend, so that all need as much memory.
-  // Dense: 16 cells of 4 bytes are one cache line and 64 lines one page, what a touched cell costs.
+  // The bricks of the two storages. They are the same on every backend, so that all backends need
+  // the same memory.
+  // Dense: 16 cells of 4 bytes are one cache line, and 64 lines are one page. The first write to a
+  // cell costs its page.
   static CellOrder Dense(const CoordinateSet& inputs) {
     return CellOrder(inputs, {1, 1, 2}, {2, 2, 2});
   }
-  // Bitmap: a 64-bit word is a brick of 4 x 4 x 4, so that the 27 neighbours of a voxel lie in at
-  // most 8 words; a page is one of 8 x 8 x 8 words.
+  // Bitmap: a 64-bit word is a brick of 4 x 4 x 4 cells, so that the 27 neighbours of a voxel lie
+  // in at most 8 words. A page is a brick of 8 x 8 x 8 words.
   static CellOrder Bitmap(const CoordinateSet& inputs) {
     return CellOrder(inputs, {2, 2, 2}, {3, 3, 3});
   }
 
-  // kResourceExhausted if a grid of `bytes` for every `cells` of its cells (which must divide those
-  // of a brick) and `extra_bytes` is above `limit_mib`. Within the limit no number overflows.
+  // Checks the size of a grid that has `bytes` for every `cells` cells, plus `extra_bytes`. `cells`
+  // must divide the number of cells of a brick. kResourceExhausted if the grid exceeds `limit_mib`.
+  // Within the limit, no cell number overflows.
   absl::Status CheckLimit(int64_t bytes, int64_t cells, int64_t extra_bytes, int64_t limit_mib,
                           absl::string_view storage) const;
 
   int64_t num_cells() const { return sample_cells_ * num_batches_; }
-  // The axis' term for any position, kNoCell outside the bounds and between lattice points.
+  // The axis' term for a position. It is kNoCell outside the bounds and between lattice points. Any
+  // position is allowed.
   constexpr int64_t AxisTerm(int axis, int64_t position) const {
     const Axis& a = axes_[axis];
     if (position < a.lo || position > a.hi) return kNoCell;
     const auto distance = static_cast<uint32_t>(position - a.lo);
-    // Strides are mostly powers of two, and a division costs more than all the rest.
+    // Most strides are powers of two, and a division costs more than the rest of this function.
     const bool shifts = a.stride_bits >= 0;
     const uint32_t cell = shifts ? distance >> a.stride_bits : distance / a.stride;
     if ((shifts ? cell << a.stride_bits : cell * a.stride) != distance) return kNoCell;
@@ -63,8 +70,8 @@ class CellOrder {
   }
 
  private:
-  // An axis' cell number is cut into the digits inner, outer and the rest; a digit's weight is the
-  // distance of cells that differ by one in it.
+  // An axis' cell number is cut into three digits: inner, outer and the rest. A digit's weight is
+  // the distance between cells that differ by one in this digit.
   struct Axis {
     int32_t lo, hi;   // bounds
     uint32_t stride;  // tensor stride

@@ -1,4 +1,4 @@
-// Cell numbers in tables, for the CPU.
+// Tables of the terms of cell numbers, for the CPU.
 #ifndef VOXCONV_MAPPING_GRID_CELL_ORDER_CPU_H_
 #define VOXCONV_MAPPING_GRID_CELL_ORDER_CPU_H_
 
@@ -10,22 +10,23 @@
 
 namespace voxconv {
 
-// All terms that a problem's lookups can ask for, in tables: a lookup is three additions, with no
-// division, no range check and no branch, and nothing to wrap.
+// Tables of all terms that a problem's lookups can need. A lookup is then three additions. It has
+// no division, no range check and no branch, and nothing in it wraps. Host memory.
 class CellTermsCpu {
  public:
   static absl::StatusOr<CellTermsCpu> Create(const CellOrder& order, const Box& rows_bounds,
                                              int32_t num_batches, const Int3& min_offset,
                                              const Int3& max_offset,
                                              const ExecutionContext& context);
-  // For lookups of rows of `set` as they are.
+  // For lookups of the rows of `set`.
   static absl::StatusOr<CellTermsCpu> OfRows(const CellOrder& order, const CoordinateSet& set,
                                              const ExecutionContext& context);
   // For lookups of a problem's outputs shifted by its kernel offsets.
   static absl::StatusOr<CellTermsCpu> OfProblem(const CellOrder& order, const MapProblem& problem,
                                                 const ExecutionContext& context);
 
-  // Cell of row + offset; negative if there is none.
+  // The cell of row + offset; negative if there is none. It refers to the terms, which must outlive
+  // it.
   class Shifted {
    public:
     Shifted(const CellTermsCpu& terms, const Int3& offset);

@@ -11,11 +11,12 @@
 
 namespace voxconv {
 
-// A grid over the bounds of the inputs it was built of; immutable, host memory.
+// A grid over the bounds of the inputs that it was built from. It is immutable and lies in host
+// memory.
 class GridCpu : public MapIndex {
  public:
-  // All lookups of one problem, whose outputs are read from `outputs`: O(K N_out), and O(extent of
-  // the outputs) scratch.
+  // Makes all lookups of one problem. It reads the output rows from `outputs`. O(K N_out), and
+  // O(extent of the outputs) scratch.
   virtual absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                           bool symmetric,
                                           const ExecutionContext& context) const = 0;
@@ -23,10 +24,12 @@ class GridCpu : public MapIndex {
 
 using GridCpuPtr = std::unique_ptr<GridCpu>;
 
-// One int32 a cell. kResourceExhausted, with the size needed, past `limit_mib` MiB of index.
+// A grid of one int32 for each cell. kResourceExhausted if the index exceeds `limit_mib` MiB. The
+// message gives the size needed.
 absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64_t limit_mib,
                                              const ExecutionContext& context);
-// One bit a cell, a 32-bit rank for 64 of them, and 4 bytes a row. Takes interleaved rows only.
+// A grid of one bit for each cell, a 32-bit rank for every 64 cells, and 4 bytes for each row. It
+// takes interleaved rows only. The errors are the same.
 absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                               const ExecutionContext& context);
 

@@ -11,11 +11,12 @@
 
 namespace voxconv {
 
-// A grid over the bounds of the inputs it was built of; immutable, device memory.
+// A grid over the bounds of the inputs that it was built from. It is immutable and lies in device
+// memory.
 class GridCuda : public MapIndex {
  public:
-  // All lookups of one problem, whose outputs are read from `outputs`, as a neighbour table with
-  // masks. O(K N_out).
+  // Makes all lookups of one problem and returns a neighbour table with masks. It reads the output
+  // rows from `outputs`. O(K N_out).
   virtual absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                           bool symmetric,
                                           const ExecutionContext& context) const = 0;
@@ -23,8 +24,8 @@ class GridCuda : public MapIndex {
 
 using GridCudaPtr = std::unique_ptr<GridCuda>;
 
-// As the CPU's (mapping/grid/grid_cpu.h), of the same size. Every cell is cleared, whatever the
-// number of rows: O(cells) beside O(N).
+// The same storages as on the CPU (mapping/grid/grid_cpu.h), of the same size. These functions
+// clear every cell: O(cells + N).
 absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int64_t limit_mib,
                                                const ExecutionContext& context);
 absl::StatusOr<GridCudaPtr> BuildBitmapGridCuda(const CoordinateSet& inputs, int64_t limit_mib,

@@ -8,6 +8,8 @@ namespace voxconv {
 
 // Adds mapping "grid": an array over all cells of the inputs' bounding box.
 absl::Status RegisterGridMapping(Registry& registry);
+// Adds its implementation for CUDA. Only builds with CUDA have it.
+absl::Status RegisterGridMappingCuda(Registry& registry);
 
 }  // namespace voxconv
 

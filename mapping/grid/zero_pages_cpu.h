@@ -9,13 +9,14 @@
 namespace voxconv {
 
 // Zeroed memory straight from the operating system. A grid has a thousand times more cells than
-// voxels (10^9 of them for one LiDAR frame at 0.05 m): writing each, even once, would take seconds
-// and gigabytes. Pages of an anonymous mapping read as zero and take up memory only once written,
-// so a build costs the pages that voxels lie in. Hence not from the backend's pool, whose blocks
-// hold what their last user left; a grid's size is bounded by its own option instead.
+// voxels: 10^9 cells for one LiDAR frame at 0.05 m. Writing every cell once would take seconds and
+// gigabytes. Pages of an anonymous mapping read as zero, and take memory only once they are
+// written. A build thus costs only the pages that voxels lie in. The backend's pool cannot serve
+// this, because its blocks hold what their last user left. The grid's own option limits its size
+// instead.
 class ZeroPages {
  public:
-  // `bytes` >= 0. kResourceExhausted where the address space is refused.
+  // Reserves `bytes` >= 0. kResourceExhausted if the operating system refuses the address space.
   static absl::StatusOr<ZeroPages> Reserve(int64_t bytes);
 
   ZeroPages() = default;

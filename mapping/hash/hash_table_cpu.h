@@ -16,14 +16,16 @@ namespace voxconv {
 // Input rows by packed key (core/coordinate_key.h); immutable, host memory.
 class HashTableCpu : public MapIndex {
  public:
-  // rows[i] = input row of keys[i], or -1. kEmptyKey is never found. Concurrent calls are allowed.
+  // Sets rows[i] to the input row of keys[i], or to -1. `rows` is [keys.size()]. kEmptyKey is never
+  // found. Concurrent calls are allowed.
   virtual absl::Status Find(absl::Span<const uint64_t> keys, int32_t* rows) const = 0;
 };
 
 using HashTableCpuPtr = std::unique_ptr<HashTableCpu>;
 
-// Tables are filled to at most `load_factor`; 0 < load_factor < 1. kResourceExhausted for lack of
-// memory. Each finds exactly the same rows, run after run; see the .cc files for how.
+// These functions build tables that are filled to at most `load_factor`, 0 < load_factor < 1. They
+// return kResourceExhausted if memory is lacking. All tables find the same rows, in every run. The
+// .cc files describe the algorithms.
 absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateRows& inputs,
                                                        double load_factor,
                                                        const ExecutionContext& context);
@@ -36,7 +38,7 @@ absl::StatusOr<HashTableCpuPtr> BuildOpen3dCpu(const CoordinateSet& inputs,
                                                const ExecutionContext& context);
 bool HaveOpen3d();
 
-// All lookups of one problem, whose outputs are read from `outputs`. O(K N_out) expected.
+// Makes all lookups of one problem. It reads the output rows from `outputs`. O(K N_out) expected.
 absl::StatusOr<KernelMap> QueryHashTableCpu(const HashTableCpu& table, const MapProblem& problem,
                                             const CoordinateRows& outputs, bool symmetric,
                                             const ExecutionContext& context);

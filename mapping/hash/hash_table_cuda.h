@@ -14,8 +14,8 @@ namespace voxconv {
 // Input rows by packed key (core/coordinate_key.h); immutable, device memory.
 class HashTableCuda : public MapIndex {
  public:
-  // All lookups of one problem, whose outputs are read from `outputs`, as a neighbour table with
-  // masks. O(K N_out) expected.
+  // Makes all lookups of one problem and returns a neighbour table with masks. It reads the output
+  // rows from `outputs`. O(K N_out) expected.
   virtual absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                           bool symmetric,
                                           const ExecutionContext& context) const = 0;
@@ -23,20 +23,22 @@ class HashTableCuda : public MapIndex {
 
 using HashTableCudaPtr = std::unique_ptr<HashTableCuda>;
 
-// Rows are interleaved where a CoordinateSet is taken, and then for Query too.
+// A table built from a CoordinateSet reads interleaved rows, and its Query takes only interleaved
+// rows.
 //
-// Tables are filled to at most `load_factor`; 0 < load_factor < 1. Where a key lies depends on
-// which thread came first, what is found for it does not. See the .cu files for how.
+// Tables are filled to at most `load_factor`, 0 < load_factor < 1. The place of a key depends on
+// which thread comes first. The row found for it does not. The .cu files describe the algorithms.
 
 // Open addressing, four slots at a time. Queues a fill and one kernel.
 absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& inputs,
                                                          double load_factor,
                                                          const ExecutionContext& context);
-// Synchronises the stream, as a construction may fail: kResourceExhausted if it does with every
-// seed.
+// Cuckoo hashing. Synchronises the stream, because a construction can fail and is then tried again
+// with another seed. kResourceExhausted if it fails with every seed.
 absl::StatusOr<HashTableCudaPtr> BuildCuckooCuda(const CoordinateSet& inputs, double load_factor,
                                                  const ExecutionContext& context);
-// Chains of slabs. Queues a fill and one kernel. `load_factor` is that of the chains' first slabs.
+// Chains of slabs. Queues a fill and one kernel. `load_factor` holds for the first slabs of
+// the chains.
 absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, double load_factor,
                                                    const ExecutionContext& context);
 

@@ -5,9 +5,10 @@
 
 namespace voxconv {
 
-// Spreads a packed key over 64 bits: one multiplication carries every field into the high bits,
-// the shift brings them down again. Keys of neighbouring voxels differ in few low bits of each
-// field, which a lone multiplication would leave on a lattice; hence the second one. One-to-one.
+// Spreads a packed key over 64 bits. The first multiplication carries every field into the high
+// bits, and the shift brings them down again. Keys of neighbouring voxels differ in few low bits of
+// each field. One multiplication would leave such keys on a lattice, so there is a second one. The
+// function is one-to-one.
 constexpr uint64_t MixKey(uint64_t key) {
   key *= 0x9E3779B97F4A7C15u;
   key ^= key >> 32;

@@ -9,16 +9,17 @@
 
 namespace voxconv {
 
-// Keys of the sought inputs q + InputOffset(k). Refers to the problem it was made for.
+// The keys of the inputs q + InputOffset(k) that a problem looks up. The problem's coordinate sets
+// must outlive this object.
 class QueryKeysCpu {
  public:
-  // Packs `outputs`, the problem's, once for all offsets: O(N_out), 8 bytes a row.
+  // Packs `outputs`, which are the problem's, once for all offsets. O(N_out); 8 bytes for each row.
   static absl::StatusOr<QueryKeysCpu> Create(const MapProblem& problem,
                                              const CoordinateRows& outputs,
                                              const ExecutionContext& context);
 
-  // keys[i] for output rows begin + i < end; kEmptyKey where the position is out of range, as
-  // adding the key delta would there name another voxel.
+  // Sets keys[i] for the output rows begin + i < end. A position out of range gets kEmptyKey,
+  // because the sum of its keys is the key of another voxel.
   void Fill(int k, int64_t begin, int64_t end, uint64_t* keys) const;
 
  private:

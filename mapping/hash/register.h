@@ -9,6 +9,8 @@ namespace voxconv {
 // Adds mapping "hash": input coordinates in a hash table, one lookup for each output row and
 // kernel offset.
 absl::Status RegisterHashMapping(Registry& registry);
+// Adds its implementation for CUDA. Only builds with CUDA have it.
+absl::Status RegisterHashMappingCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -1,10 +1,11 @@
-// An octree over the voxels of a batch, in the memory of either backend, and looking one up in it:
-// what H-CNN (Abstract, Section 1) compares its perfect hashing with.
+// An octree over the voxels of a batch, in the memory of either backend, and the lookup of a voxel.
+// H-CNN (Abstract, Section 1) compares its perfect hashing with octrees.
 //
-// Depth 0 has a root for each sample with voxels, depth d + 1 the children of depth d's nodes that
-// have voxels, the last depth the voxels themselves; all in z-order, sample by sample. Nodes are
-// numbered within their depth and are nothing but their links: level d of the links leads to the
-// nodes of depth d, from the samples (d = 0) or from the eight octants of every node above.
+// Depth 0 has a root for each sample with voxels. Depth d + 1 has those children of depth d's nodes
+// that have voxels. The nodes of the last depth are the voxels. The nodes of a depth are in
+// z-order, sample by sample, and are numbered in this order. A node is stored only as links to its
+// children. Level 0 of the links leads from the samples to the roots. Level d leads from the eight
+// octants of every node of depth d - 1 to the nodes of depth d.
 #ifndef VOXCONV_MAPPING_OCTREE_OCTREE_H_
 #define VOXCONV_MAPPING_OCTREE_OCTREE_H_
 
@@ -20,42 +21,44 @@ namespace voxconv {
 
 inline constexpr int kMaxOctreeDepth = kKeyAxisBits;
 
-// The cube that the tree divides: the lattice points of the voxels' tensor stride from the lower
-// corner of their bounds on, 2^depth along every axis, no more than the bounds' longest edge needs.
-// Trivially copyable: kernels take it by value.
+// The cube that the tree divides. It starts at the lower corner of the voxels' bounds and has
+// 2^depth lattice points of their tensor stride along every axis. The depth is the least that
+// covers the longest edge of the bounds. It is trivially copyable, so that kernels take it by
+// value.
 class OctreeCube {
  public:
   OctreeCube() = default;
   explicit OctreeCube(const CoordinateSet& voxels);
 
-  // constexpr for device code, where a call of a plain function is left out without a word.
+  // constexpr makes these functions callable in device code.
   constexpr int depth() const { return depth_; }
   constexpr int32_t num_samples() const { return num_samples_; }
   // Bits of the largest z-order key.
   int key_bits() const;
 
-  // The cell of any position in units of the lattice; false, and nothing of use in `cell`, outside
-  // the voxels' bounds, between lattice points and for samples that are not there.
+  // Sets `cell` to the cell of a position, in units of the lattice. Returns false if the position
+  // is outside the voxels' bounds or between lattice points, or if the sample does not exist. The
+  // values in `cell` are then meaningless. Any position is allowed.
   constexpr bool ToCell(const Coordinate& c, uint32_t cell[3]) const {
     const int32_t position[3] = {c.x, c.y, c.z};
-    // What is below a bound is far above it, unsigned.
+    // As unsigned numbers, values below the lower bound are far above the upper one.
     bool inside = static_cast<uint32_t>(c.b) < static_cast<uint32_t>(num_samples_);
     for (int axis = 0; axis < 3; ++axis) {
       const Axis& a = axes_[axis];
       const uint32_t distance = static_cast<uint32_t>(position[axis]) - static_cast<uint32_t>(a.lo);
-      // Strides are mostly powers of two, and divisions slow.
+      // Most strides are powers of two, and divisions are slow.
       cell[axis] = a.stride_bits >= 0 ? distance >> a.stride_bits : distance / a.stride;
       inside = inside && distance <= a.span && cell[axis] * a.stride == distance;
     }
     return inside;
   }
 
-  // The sample above 3 bits a depth, the root's octant first.
+  // The z-order key: the sample in the high bits, then 3 bits for each depth, from the root on.
   constexpr uint64_t ZOrderKey(int32_t sample, const uint32_t cell[3]) const {
     return static_cast<uint64_t>(sample) << 3 * depth_ | Spread(cell[0]) << 2 |
            Spread(cell[1]) << 1 | Spread(cell[2]);
   }
-  // Of a voxel of the set.
+  // The z-order key of a voxel of the set.
   constexpr uint64_t ZOrderKey(const Coordinate& voxel) const {
     uint32_t cell[3] = {0, 0, 0};
     ToCell(voxel, cell);
@@ -70,7 +73,7 @@ class OctreeCube {
     int stride_bits = 0;  // its log2, or -1
   };
 
-  // Bit i goes to bit 3 i; below 2^kMaxOctreeDepth.
+  // Moves bit i to bit 3 i. `v` is below 2^kMaxOctreeDepth.
   static constexpr uint64_t Spread(uint64_t v) {
     v = (v | v << 32) & 0x001f00000000ffff;
     v = (v | v << 16) & 0x001f0000ff0000ff;
@@ -84,8 +87,8 @@ class OctreeCube {
   int32_t num_samples_ = 0;
 };
 
-// Set bits of v. Without the instruction, which the least of x86-64 processors lacks, std::popcount
-// is a call that looks every byte up.
+// The number of set bits of v. The base x86-64 instruction set has no instruction for it, and
+// std::popcount is then a call that looks up every byte.
 constexpr uint32_t CountBits(uint32_t v) {
 #ifdef __CUDA_ARCH__
   return static_cast<uint32_t>(__popc(static_cast<int>(v)));
@@ -96,14 +99,14 @@ constexpr uint32_t CountBits(uint32_t v) {
 #endif
 }
 
-// The links of 32 octants, four nodes' (or samples): which have a child, and the number of the
-// first one's, whom the others follow. 8 bytes: two a node, with the children's mask and all that
-// it takes to find them.
+// The links of 32 octants (those of four nodes), or of 32 samples. `present` has a bit for each
+// octant with a child. `first` is the number of the first child, and the others follow it. A word
+// has 8 bytes, so that a node takes two.
 struct alignas(8) LinkWord {
   static constexpr int kOctants = 32;
   static constexpr int kNodes = kOctants / 8;
   static constexpr uint8_t kEmptyByte = 0;
-  // Numbers of the last depth are positions in Octree::rows.
+  // Links to the last depth give positions in Octree::rows.
   static constexpr bool kNumbersLeaves = true;
 
   uint32_t present, first;
@@ -116,8 +119,8 @@ struct alignas(8) LinkWord {
   }
 };
 
-// One octant's: the number of its child, on the last level the voxel's row; -1: none. 32 bytes a
-// node, which keeps all eight, as O-CNN subdivides.
+// The link of one octant. It is the number of the child, and on the last level the voxel's row; -1
+// = none. A node keeps all eight links and takes 32 bytes, as in O-CNN.
 struct Link {
   static constexpr int kOctants = 1;
   static constexpr uint8_t kEmptyByte = 0xff;
@@ -130,7 +133,7 @@ struct Link {
   }
 };
 
-// What looking up takes; not owned, but for the sizes.
+// What a lookup needs. The pointers are to memory of an Octree.
 template <typename Links>
 struct OctreeView {
   OctreeCube cube;
@@ -138,8 +141,8 @@ struct OctreeView {
   const Links* links;
   const int32_t* rows;
 
-  // Row of the voxel at any (batch, x, y, z), -1 if there is none: a descent from the sample's
-  // root, that ends at the first empty octant.
+  // The row of the voxel at (batch, x, y, z), or -1. Any values are allowed. The descent starts at
+  // the sample's root and ends at the first empty octant. O(depth).
   constexpr int32_t Find(const Coordinate& c) const {
     uint32_t cell[3] = {0, 0, 0};
     if (!cube.ToCell(c, cell)) return -1;
@@ -159,7 +162,7 @@ struct OctreeView {
 // Sizes by depth.
 struct OctreeLevels {
   std::array<int64_t, kMaxOctreeDepth + 1> nodes{};  // the last depth's are the voxels
-  // Of the links, in elements; the end of the last level behind it.
+  // Where each level of the links begins, in elements. The end of the last level follows.
   std::array<int64_t, kMaxOctreeDepth + 2> begin{};
 
   // Fills `begin` from `nodes`, for links of `octants_per_link`.
@@ -172,7 +175,7 @@ struct Octree {
   OctreeCube cube;
   OctreeLevels levels;
   Array<Links> links;
-  Array<int32_t> rows;  // [voxels] in z-order; empty where links lead to rows
+  Array<int32_t> rows;  // [voxels] in z-order; empty if the links lead to rows
 
   int64_t bytes() const { return links.bytes() + rows.bytes(); }
   OctreeView<Links> View() const {
@@ -183,15 +186,15 @@ struct Octree {
   }
 };
 
-// The least depth at which two voxels have different nodes, by the highest bit in which their
-// z-order keys differ.
+// The least depth at which two voxels have different nodes. `highest_bit` is the highest bit in
+// which their z-order keys differ.
 constexpr int DepthOfParting(int highest_bit, int depth) {
   const int parting = depth - highest_bit / 3;
   return parting < 0 ? 0 : parting;
 }
 
-// The octant that leads to the node of depth `level` above a voxel: an index into that level.
-// `parent`: the number of the node above that one (of no account on level 0).
+// The octant that leads to the node of depth `level` above a voxel, as an index into that level of
+// the links. `parent` is the number of that node's parent. Level 0 ignores it.
 constexpr uint64_t OctantOf(uint64_t key, int64_t parent, int level, int depth) {
   const uint64_t path = key >> 3 * (depth - level);
   return level == 0 ? path : 8 * static_cast<uint64_t>(parent) + (path & 7);

@@ -8,13 +8,15 @@
 
 namespace voxconv {
 
-// A radix sort of the voxels' z-order keys, and two passes over them. The result does not depend on
-// the number of threads. O(depth * N); 24 bytes a voxel of scratch. Fails only for lack of memory.
+// Builds the tree by a radix sort of the voxels' z-order keys and two passes over them. The result
+// does not depend on the number of threads. O(depth * N). It takes 24 bytes of scratch for each
+// voxel. The only error is lack of memory.
 template <typename Links>
 absl::StatusOr<Octree<Links>> BuildOctreeCpu(const CoordinateSet& voxels,
                                              const ExecutionContext& context);
 
-// All lookups of one problem, as canonical pairs. O(K N_out depth). Fails only for lack of memory.
+// Makes all lookups of one problem and returns canonical pairs. O(K N_out depth). The only error is
+// lack of memory.
 template <typename Links>
 absl::StatusOr<KernelMap> QueryOctreeCpu(const Octree<Links>& tree, const MapProblem& problem,
                                          bool symmetric, const ExecutionContext& context);

@@ -8,16 +8,17 @@
 
 namespace voxconv {
 
-// The same tree as BuildOctreeCpu's, bit by bit. Synchronises the stream once, to learn the number
-// of nodes: room for the most that N voxels can have would be several times the tree. O(depth * N);
-// 24 bytes a voxel of scratch, 36 where z-order keys take more than 32 bits. Fails only for lack of
-// memory.
+// Builds the same tree as BuildOctreeCpu, bit by bit. It synchronises the stream once, to learn the
+// number of nodes. Room for the most nodes that N voxels can have would be several times the tree.
+// O(depth * N). It takes 24 bytes of scratch for each voxel, or 36 if z-order keys have more than
+// 32 bits. The only error is lack of memory.
 template <typename Links>
 absl::StatusOr<Octree<Links>> BuildOctreeCuda(const CoordinateSet& voxels,
                                               const ExecutionContext& context);
 
-// All lookups of one problem, as a neighbour table with masks, its pairs not counted. Queued on the
-// context's stream, which it does not wait for. O(K N_out depth). Fails only for lack of memory.
+// Makes all lookups of one problem and returns a neighbour table with masks, whose pairs are not
+// counted. It queues its work on the context's stream and does not synchronise it. O(K N_out
+// depth). The only error is lack of memory.
 template <typename Links>
 absl::StatusOr<KernelMap> QueryOctreeCuda(const Octree<Links>& tree, const MapProblem& problem,
                                           bool symmetric, const ExecutionContext& context);

@@ -9,6 +9,8 @@ namespace voxconv {
 // Adds mapping "octree": input coordinates in an octree, one descent for each output row and kernel
 // offset.
 absl::Status RegisterOctreeMapping(Registry& registry);
+// Adds its implementation for CUDA. Only builds with CUDA have it.
+absl::Status RegisterOctreeMappingCuda(Registry& registry);
 
 }  // namespace voxconv
 

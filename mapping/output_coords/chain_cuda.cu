@@ -1,6 +1,8 @@
 #include <algorithm>
-#include <limits>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_launch.h"
@@ -89,32 +91,74 @@ absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
   return SortUniqueLevelCuda(level, context);
 }
 
-// Levels whose sizes the host learns together.
-class Chain {
+// Levels whose sizes the host learns together: the first of a chain, as many as can be bounded.
+class LevelGroup {
  public:
-  Chain(ExpansionCuda expansion, const CoordinateSet& inputs, const ExecutionContext& context)
+  LevelGroup(ExpansionCuda expansion, const CoordinateSet& inputs)
       : expansion_(expansion),
         inputs_(inputs),
-        context_(context),
         next_inputs_{inputs.rows().data(), inputs.size(), nullptr},
         next_bounds_(inputs.bounds()),
         next_stride_(inputs.tensor_stride()) {}
+  // Waits for a copy that nobody has waited for: its memory serves others from now on.
+  ~LevelGroup() {
+    if (copying_ != nullptr) copying_->Synchronize().IgnoreError();
+  }
+  LevelGroup(const LevelGroup&) = delete;
+  LevelGroup& operator=(const LevelGroup&) = delete;
 
-  // Makes room for the levels of `geometries`, or fewer.
-  absl::Status Start(absl::Span<const ConvGeometry> geometries) {
+  // Queues the levels of `geometries` (one at least), or the first of them, and the copy of their
+  // sizes to the host.
+  absl::Status Queue(absl::Span<const ConvGeometry> geometries, const ExecutionContext& context) {
+    VOXCONV_RETURN_IF_ERROR(Start(geometries, context));
+    for (const ConvGeometry& geometry : geometries) {
+      VOXCONV_ASSIGN_OR_RETURN(const bool added, Add(geometry, context));
+      if (!added) break;
+    }
+    VOXCONV_RETURN_IF_ERROR(FusedLevelsCuda(waiting_, context));
+    VOXCONV_ASSIGN_OR_RETURN(found_, AsCuda(context).HostBuffer(infos_.bytes()));
+    copying_ = context.stream;
+    return context.backend->Copy(found_.data(), found_.space(), infos_.data(), infos_.space(),
+                                 infos_.bytes(), *context.stream);
+  }
+
+  // Waits for the sizes. The sets of the levels that Queue has queued.
+  absl::StatusOr<std::vector<CoordinateSetPtr>> Finish(const ExecutionContext& context) {
+    copying_ = nullptr;
+    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+    const auto* const infos = static_cast<const LevelInfoCuda*>(found_.data());
+    std::vector<CoordinateSetPtr> sets;
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeSet(infos[i], levels_[i], context));
+      sets.push_back(std::move(set));
+    }
+    return sets;
+  }
+
+ private:
+  struct Level {
+    CandidateRule rule;
+    const Coordinate* inputs;
+    Buffer rows;  // with room for more than there are
+  };
+
+  static int64_t BytesOf(int64_t rows) { return rows * static_cast<int64_t>(sizeof(Coordinate)); }
+
+  // Makes room for the sizes of the levels of `geometries`.
+  absl::Status Start(absl::Span<const ConvGeometry> geometries, const ExecutionContext& context) {
     together_ = expansion_ == ExpansionCuda::kFused &&
                 std::all_of(geometries.begin(), geometries.end(), OnlyQuantizes);
     const auto max_levels = static_cast<int64_t>(geometries.size());
-    VOXCONV_ASSIGN_OR_RETURN(infos_, AllocateArray<LevelInfoCuda>(max_levels, context_));
+    VOXCONV_ASSIGN_OR_RETURN(infos_, AllocateArray<LevelInfoCuda>(max_levels, context));
     constexpr int kThreads = 32;
-    VOXCONV_LAUNCH(ResetKernel, GridFor(max_levels, kThreads), kThreads, 0, context_, infos_.data(),
+    VOXCONV_LAUNCH(ResetKernel, GridFor(max_levels, kThreads), kThreads, 0, context, infos_.data(),
                    static_cast<int>(max_levels));
     return absl::OkStatus();
   }
 
-  // Queues a level after the last. False where its size had to be guessed too high; then nothing
-  // is queued. Never for the first.
-  absl::StatusOr<bool> Add(const ConvGeometry& geometry) {
+  // Queues a level after the last, or leaves it in `waiting_`. False where its size had to be
+  // guessed too high: then nothing is queued. Never for the first level.
+  absl::StatusOr<bool> Add(const ConvGeometry& geometry, const ExecutionContext& context) {
     CandidateRule rule =
         CandidateRule::ForBounds(geometry, next_stride_, next_bounds_, inputs_.num_batches());
     ExpansionLevelCuda level{};
@@ -132,13 +176,13 @@ class Chain {
       return false;
     }
     VOXCONV_ASSIGN_OR_RETURN(Buffer rows,
-                             context_.backend->Allocate(BytesOf(bound), *context_.stream));
+                             context.backend->Allocate(BytesOf(bound), *context.stream));
     level.outputs = static_cast<Coordinate*>(rows.data());
     level.info = infos_.data() + levels_.size();
     if (together_) {
       if (level.inputs.bound > 0) waiting_.push_back(level);
     } else {
-      VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context_));
+      VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context));
       next_inputs_ = {level.outputs, bound, &level.info->size};
     }
     next_bounds_ = box;
@@ -147,37 +191,9 @@ class Chain {
     return true;
   }
 
-  // Queues what Add has left, and the copy of the sizes.
-  absl::Status Queue() {
-    VOXCONV_RETURN_IF_ERROR(FusedLevelsCuda(waiting_, context_));
-    VOXCONV_ASSIGN_OR_RETURN(found_, AsCuda(context_).HostScratch(infos_.bytes()));
-    return context_.backend->Copy(found_, MemorySpace::kHost, infos_.data(), infos_.space(),
-                                  infos_.bytes(), *context_.stream);
-  }
-
-  // Waits for the sizes.
-  absl::StatusOr<std::vector<CoordinateSetPtr>> Finish() {
-    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
-    const LevelInfoCuda* const infos = static_cast<const LevelInfoCuda*>(found_);
-    std::vector<CoordinateSetPtr> sets;
-    for (size_t i = 0; i < levels_.size(); ++i) {
-      VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeSet(infos[i], levels_[i]));
-      sets.push_back(std::move(set));
-    }
-    return sets;
-  }
-
- private:
-  struct Level {
-    CandidateRule rule;
-    const Coordinate* inputs;
-    Buffer rows;  // with room for more than there are
-  };
-
-  static int64_t BytesOf(int64_t rows) { return rows * static_cast<int64_t>(sizeof(Coordinate)); }
-
-  absl::StatusOr<CoordinateSetPtr> MakeSet(const LevelInfoCuda& info, Level& level) {
-    if (info.bad_row != LevelInfoCuda::kNoRow) return RangeError(level, info.bad_row);
+  absl::StatusOr<CoordinateSetPtr> MakeSet(const LevelInfoCuda& info, Level& level,
+                                           const ExecutionContext& context) {
+    if (info.bad_row != LevelInfoCuda::kNoRow) return RangeError(level, info.bad_row, context);
     if (info.size > INT32_MAX) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "output coordinates: ", info.size, " rows; at most ", INT32_MAX, " are allowed"));
@@ -185,9 +201,9 @@ class Chain {
     const int64_t bytes = BytesOf(info.size);
     // Too much room to keep; a copy of less would only delay what waits for this set.
     if (level.rows.bytes() > 2 * bytes && level.rows.bytes() - bytes > kMaxSpare) {
-      VOXCONV_ASSIGN_OR_RETURN(Buffer exact, context_.backend->Allocate(bytes, *context_.stream));
-      VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(exact.data(), exact.space(), level.rows.data(),
-                                                     level.rows.space(), bytes, *context_.stream));
+      VOXCONV_ASSIGN_OR_RETURN(Buffer exact, context.backend->Allocate(bytes, *context.stream));
+      VOXCONV_RETURN_IF_ERROR(context.backend->Copy(exact.data(), exact.space(), level.rows.data(),
+                                                    level.rows.space(), bytes, *context.stream));
       std::swap(exact, level.rows);
     }
     Array<Coordinate> rows(std::move(level.rows), info.size);
@@ -197,12 +213,13 @@ class Chain {
                                 info.last_batch + 1, /*sorted=*/true);
   }
 
-  absl::Status RangeError(const Level& level, unsigned long long row) {
+  absl::Status RangeError(const Level& level, unsigned long long row,
+                          const ExecutionContext& context) {
     Coordinate input;
-    VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(&input, MemorySpace::kHost, level.inputs + row,
-                                                   context_.backend->memory_space(), sizeof(input),
-                                                   *context_.stream));
-    VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(&input, MemorySpace::kHost, level.inputs + row,
+                                                  context.backend->device().space, sizeof(input),
+                                                  *context.stream));
+    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
     absl::Status status = level.rule.CheckRange({&input, 1});
     VOXCONV_CHECK(!status.ok());
     return status;
@@ -210,37 +227,60 @@ class Chain {
 
   ExpansionCuda expansion_;
   const CoordinateSet& inputs_;
-  ExecutionContext context_;
   Array<LevelInfoCuda> infos_;
-  void* found_ = nullptr;  // of these, the host's copy
+  Buffer found_;               // of these, the host's copy
+  Stream* copying_ = nullptr;  // fills it, unless it has been waited for
   std::vector<Level> levels_;
   bool together_ = false;
-  std::vector<ExpansionLevelCuda> waiting_;  // for Queue
+  std::vector<ExpansionLevelCuda> waiting_;  // queued together, by Queue
   LevelInputsCuda next_inputs_;
   Box next_bounds_;
   Int3 next_stride_;
 };
 
+class PendingChain final : public PendingCoordinates {
+ public:
+  PendingChain(ExpansionCuda expansion, absl::Span<const ConvGeometry> geometries)
+      : expansion_(expansion), geometries_(geometries) {}
+
+  // Queues the first group of levels.
+  absl::Status Begin(const CoordinateSet& inputs, const ExecutionContext& context) {
+    return geometries_.empty() ? absl::OkStatus() : QueueGroup(inputs, geometries_, context);
+  }
+
+  absl::StatusOr<std::vector<CoordinateSetPtr>> Finish(const ExecutionContext& context) override {
+    std::vector<CoordinateSetPtr> sets;
+    while (sets.size() < geometries_.size()) {
+      if (!sets.empty()) {
+        VOXCONV_RETURN_IF_ERROR(
+            QueueGroup(*sets.back(), geometries_.subspan(sets.size()), context));
+      }
+      VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> known, group_->Finish(context));
+      for (CoordinateSetPtr& set : known) sets.push_back(std::move(set));
+    }
+    return sets;
+  }
+
+ private:
+  absl::Status QueueGroup(const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
+                          const ExecutionContext& context) {
+    group_.emplace(expansion_, inputs);  // frees the memory of the last
+    return group_->Queue(geometries, context);
+  }
+
+  ExpansionCuda expansion_;
+  absl::Span<const ConvGeometry> geometries_;
+  std::optional<LevelGroup> group_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
+absl::StatusOr<std::unique_ptr<PendingCoordinates>> BeginChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context, const std::function<void()>& meanwhile) {
-  std::vector<CoordinateSetPtr> sets;
-  while (sets.size() < geometries.size()) {
-    Chain chain(expansion, sets.empty() ? inputs : *sets.back(), context);
-    const absl::Span<const ConvGeometry> left = geometries.subspan(sets.size());
-    VOXCONV_RETURN_IF_ERROR(chain.Start(left));
-    for (const ConvGeometry& geometry : left) {
-      VOXCONV_ASSIGN_OR_RETURN(const bool added, chain.Add(geometry));
-      if (!added) break;
-    }
-    VOXCONV_RETURN_IF_ERROR(chain.Queue());
-    if (meanwhile && sets.empty()) meanwhile();
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> known, chain.Finish());
-    for (CoordinateSetPtr& set : known) sets.push_back(std::move(set));
-  }
-  return sets;
+    const ExecutionContext& context) {
+  auto pending = std::make_unique<PendingChain>(expansion, geometries);
+  VOXCONV_RETURN_IF_ERROR(pending->Begin(inputs, context));
+  return pending;
 }
 
 }  // namespace voxconv

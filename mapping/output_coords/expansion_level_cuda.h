@@ -1,4 +1,5 @@
-// One level of a chain of output coordinates, as its kernels see it.
+// One level of a chain of output coordinates, as kernels take it. All pointers are to device
+// memory.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_EXPANSION_LEVEL_CUDA_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_EXPANSION_LEVEL_CUDA_H_
 
@@ -14,10 +15,10 @@ namespace voxconv {
 
 // CandidateRule along one axis. The kernel's offsets are an arithmetic progression.
 struct AxisRuleCuda {
-  int32_t first, increment, count;  // of the offsets
+  int32_t first, increment, count;  // the progression of the offsets
   int32_t step;                     // output tensor stride
-  int32_t low_bits;                 // step - 1 where the step is a power of two, else -1
-  int32_t lo, hi;                   // wanted outputs; may be past the coordinate range
+  int32_t low_bits;                 // step - 1 if the step is a power of two, else -1
+  int32_t lo, hi;                   // limits of the outputs; may be outside the coordinate range
   bool quantize;
 
   constexpr int32_t FloorModulo(int32_t value) const {
@@ -39,7 +40,7 @@ struct CandidateRuleCuda {
   constexpr int64_t num_candidates() const { return int64_t{x.count} * y.count * z.count; }
 };
 
-// The lattice points of a box in every sample, numbered as their packed keys ascend.
+// The lattice points of a box in every sample. Their numbers ascend as their packed keys do.
 struct CellsCuda {
   int32_t lo[3], step[3];
   uint32_t extent[3];
@@ -61,7 +62,8 @@ struct CellsCuda {
   }
 
  private:
-  // Returns the remainder and leaves the quotient; most numbers fit the faster division.
+  // Returns the remainder and sets `number` to the quotient. Most numbers fit in 32 bits, for which
+  // the division is faster.
   static constexpr uint32_t Split(uint64_t& number, uint32_t extent) {
     if (number <= UINT32_MAX) {
       const auto low = static_cast<uint32_t>(number);
@@ -74,7 +76,7 @@ struct CellsCuda {
   }
 };
 
-// What the host waits for.
+// The results of a level that the host waits for.
 struct LevelInfoCuda {
   static constexpr unsigned long long kNoRow = ~0ull;
 
@@ -82,13 +84,13 @@ struct LevelInfoCuda {
   unsigned long long bad_row;  // the first input with an output outside the range, or kNoRow
   int32_t lo[3], hi[3];        // exact bounds of the rows
   int32_t last_batch;
-  int32_t unused;  // what would be padding, copied all the same
+  int32_t unused;  // names the padding, so that all bytes that are copied have a value
 };
 
 struct LevelInputsCuda {
   const Coordinate* rows;
-  int64_t bound;        // rows there are at most
-  const int64_t* size;  // rows there are, in device memory; null: `bound`
+  int64_t bound;        // the most rows there can be
+  const int64_t* size;  // the number of rows, in device memory; null: it is `bound`
 
 #ifdef __CUDACC__
   __device__ int64_t Size() const { return size == nullptr ? bound : *size; }
@@ -98,28 +100,29 @@ struct LevelInputsCuda {
 struct ExpansionLevelCuda {
   LevelInputsCuda inputs;
   CandidateRuleCuda rule;
-  CellsCuda cells;      // all that the rule admits
-  int64_t max_outputs;  // of one input
-  // What is to be computed. Of `info`, all of which is set to nothing found yet.
-  Coordinate* outputs;  // sorted, once each; room for as many as there can be
+  CellsCuda cells;      // all positions that the rule admits
+  int64_t max_outputs;  // the most outputs of one input
+  // The results. The caller sets `info` to the values of an empty level first.
+  Coordinate* outputs;  // sorted, without repetitions; has room for the most there can be
   LevelInfoCuda* info;
 
   int64_t max_keys() const { return inputs.bound * max_outputs; }
 };
 
-// Levels that do not wait for each other, for one kernel: blockIdx.y says which.
+// Values for the levels that one kernel computes. The levels do not depend on each other.
+// blockIdx.y is the level.
 inline constexpr size_t kMaxLevelsTogether = 8;
 template <typename T>
 struct PerLevel {
   T at[kMaxLevelsTogether];
 };
 
-// Each queues the work of one level with inputs.bound > 0.
+// Each function queues the work of one level on the context's stream. inputs.bound must be > 0.
 absl::Status StagedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
-// As FusedLevelCuda for each of them, none of which may read what another writes; two or
-// more together, in bricks whatever their size, as far as that goes.
+// Does the work of FusedLevelCuda for each level. No level may read what another writes. Two or
+// more levels share launches if their bitmaps take few enough bricks.
 absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
                              const ExecutionContext& context);
 

@@ -10,12 +10,13 @@
 
 namespace voxconv {
 
-// Input rows of one task; also the unit in which outputs are counted before they are written.
+// The number of input rows of one task. Each task counts its outputs before they are written.
 inline constexpr int64_t kRowsPerTask = 8192;
 
-// Keys (CandidateRule::key_format) of all outputs, in any order and with repetitions.
+// The functions below return the keys (CandidateRule::key_format) of all outputs, in any order and
+// with repetitions.
 
-// Only outputs are ever enumerated, axis by axis: counted first, then written.
+// Enumerates only outputs, axis by axis. It counts them first and then writes them.
 absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRule& rule,
                                                   const CoordinateSet& inputs,
                                                   const ExecutionContext& context);
@@ -24,11 +25,12 @@ absl::StatusOr<Array<uint64_t>> SortUniqueKeysCpu(const CandidateRule& rule,
 absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRule& rule,
                                               const CoordinateSet& inputs,
                                               const ExecutionContext& context);
-// The same four in one pass: a candidate lives in registers until it is known to be an output.
+// The same four steps in one pass. A candidate stays in registers until it is known to be an
+// output.
 absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context);
 
-// The rows behind `keys`, sorted and once each. O(N log N) at worst.
+// The rows of `keys`, sorted and without repetitions. O(N log N) at worst.
 absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRule& rule, Array<uint64_t> keys,
                                                const ExecutionContext& context);
 

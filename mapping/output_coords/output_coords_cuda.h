@@ -2,8 +2,7 @@
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 
-#include <functional>
-#include <vector>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -11,25 +10,25 @@
 
 namespace voxconv {
 
-// How inputs become outputs, once each and in order.
+// How inputs become outputs, sorted and without repetitions.
 enum class ExpansionCuda {
-  // TorchSparse Algorithm 3, a kernel for each step: candidates, modular check, boundary check,
-  // compaction. Then as kSortUnique.
+  // TorchSparse Algorithm 3, with a kernel for each step: candidates, modular check, boundary check
+  // and compaction. A sort and unique follow, as in kSortUnique.
   kStaged,
-  // All in one kernel, which marks outputs in a bitmap over their box; reading that in order gives
-  // them sorted and once each. Where the bitmap would be too large, outputs are appended to a list
-  // instead, and sorted.
+  // One kernel does all steps and marks outputs in a bitmap over their box. Reading the bitmap in
+  // order gives the outputs sorted and without repetitions. If the bitmap would be too large, the
+  // kernel appends outputs to a list, which is then sorted.
   kFused,
   // One kernel writes the outputs of each input; a radix sort over the bits in use, then unique.
   kSortUnique,
 };
 
-// OutputCoords::ComputeChain. Levels are computed with upper bounds of their sizes, and the host
-// waits once for all sizes and bounds; more often only where the bounds would grow past what it is
-// sensible to allocate, or to go over where it takes work.
-absl::StatusOr<std::vector<CoordinateSetPtr>> ComputeChainCuda(
+// OutputCoords::Begin. It computes levels with upper bounds of their sizes. The host thus waits
+// once for all sizes and bounds, in Finish. Some upper bounds are too large to allocate, or to go
+// over. Finish computes their levels, in groups, and waits once more for each group.
+absl::StatusOr<std::unique_ptr<PendingCoordinates>> BeginChainCuda(
     ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context, const std::function<void()>& meanwhile);
+    const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -8,6 +8,8 @@ namespace voxconv {
 
 // Adds output coordinates "sort_unique", "staged" and "fused": three ways to the same rows.
 absl::Status RegisterOutputCoords(Registry& registry);
+// Adds their implementations for CUDA. Only builds with CUDA have it.
+absl::Status RegisterOutputCoordsCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -1,4 +1,5 @@
-// From marked or listed cells to a level's rows: sorted, once each, with their bounds.
+// Turns marked or listed cells into a level's rows, which are sorted and without repetitions, and
+// finds the rows' bounds.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_
 
@@ -16,12 +17,13 @@ namespace voxconv {
 namespace unique_rows {
 
 constexpr int kThreads = 256;
-// Numbers that a block holds before it turns them into rows.
+// The most cell numbers that a block holds before it turns them into rows.
 constexpr int kStaged = 2048;
-// Few enough that each block adds up the counts of all tiles before its own.
+// The most tiles of a level. Each block adds up the counts of all tiles before its own, so there
+// must be few.
 constexpr int64_t kMaxTiles = 2048;
 
-// Sorted cell numbers with repetitions; those that are no output, all bits set, come last.
+// Sorted cell numbers with repetitions. Entries that are no output have all bits set and come last.
 template <typename Key>
 struct SortedKeys {
   static constexpr Key kNone = ~Key{0};
@@ -37,7 +39,7 @@ struct SortedKeys {
   }
 };
 
-// A bit for every cell, read 128 at a time.
+// A bit for every cell. Threads read 128 bits at a time.
 struct Bitmap {
   const uint4* words;
   int64_t size;  // in uint4
@@ -58,16 +60,17 @@ struct Bitmap {
   }
 };
 
-// The items of a level in tiles of `tile`, and the outputs in each.
+// The items of a level, in tiles of `tile` items, and the number of outputs in each tile.
 template <typename Source>
 struct Tiles {
   Source source;
   int64_t tile;
   int32_t* counts;
-  uint32_t num;  // of tiles
+  uint32_t num;  // number of tiles
 };
 
-// blockIdx.y is the level, blockIdx.x the tile; levels have no block beyond their last.
+// Counts the outputs of each tile. blockIdx.y is the level and blockIdx.x the tile. Blocks beyond a
+// level's last tile do nothing.
 template <typename Source>
 __global__ void __launch_bounds__(kThreads)
     CountKernel(const __grid_constant__ PerLevel<Tiles<Source>> levels) {
@@ -105,8 +108,9 @@ struct Extent {
     last_batch = max(last_batch, c.b);
   }
 
-  // Into the level's, for all threads of the block: by warp, then in shared memory, as atomics of
-  // every warp of every block on the same seven words would queue up.
+  // Merges the bounds of all threads of the block into the level's. It merges within warps first
+  // and then in shared memory. Atomics of every warp on the same seven words of global memory would
+  // wait for each other. All threads of the block must call this function.
   __device__ void Merge(LevelInfoCuda* info) const {
     __shared__ int32_t block[7];
     if (threadIdx.x < 7) block[threadIdx.x] = threadIdx.x < 3 ? INT32_MAX : INT32_MIN;
@@ -133,7 +137,8 @@ struct Extent {
   }
 };
 
-// Cells are numbered by the threads that hold them, which may be few, and turned into rows by all.
+// Writes the rows of each tile. The threads that hold cells write the cells' numbers to shared
+// memory. These threads may be few, so all threads of the block then turn the numbers into rows.
 template <typename Source>
 __global__ void __launch_bounds__(kThreads)
     WriteKernel(const __grid_constant__ PerLevel<Tiles<Source>> levels,
@@ -156,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
     first = before;
     if (blockIdx.x == num_tiles - 1) target.info->size = before + counts[blockIdx.x];
   }
-  if (counts[blockIdx.x] == 0) return;  // alike for the whole block
+  if (counts[blockIdx.x] == 0) return;  // the same for the whole block
   __syncthreads();
 
   Coordinate* to = target.outputs + first;
@@ -190,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
   extent.Merge(target.info);
 }
 
-// Items of a tile, a multiple of kThreads.
+// The number of items of a tile, a multiple of kThreads.
 inline int64_t TileFor(int64_t size) {
   const int64_t chunks = CeilDiv(size, kThreads);
   return CeilDiv(chunks, std::min(kMaxTiles, chunks)) * kThreads;
@@ -203,7 +208,8 @@ dim3 GridOf(const PerLevel<Tiles<Source>>& levels, size_t num_levels) {
   return dim3(most, static_cast<unsigned>(num_levels));
 }
 
-// Cuts the levels' items into tiles and counts the outputs in each. `counts` is their memory.
+// Cuts the levels' items into tiles and counts the outputs in each. `counts` becomes the owner of
+// the counts' memory.
 template <typename Source>
 absl::StatusOr<PerLevel<Tiles<Source>>> CountTiles(absl::Span<const Source> sources,
                                                    Array<int32_t>& counts,
@@ -250,11 +256,12 @@ absl::Status Compact(const Source& source, const ExpansionLevelCuda& level,
 
 }  // namespace unique_rows
 
-// Cell numbers of a level below this take 32 bits with room for SortedKeys::kNone.
+// If a level has fewer cells than this, their numbers fit in 32 bits, with room for
+// SortedKeys::kNone.
 constexpr uint64_t kMaxNarrowCells = uint64_t{1} << 31;
 
-// The level's rows from the numbers of its outputs' cells, in any order and with repetitions;
-// SortedKeys<Key>::kNone stands for nothing.
+// Makes the level's rows from the cell numbers of its outputs. The numbers are in any order and
+// with repetitions. Entries of SortedKeys<Key>::kNone are ignored.
 template <typename Key>
 absl::Status SortUniqueRows(Array<Key> keys, const ExpansionLevelCuda& level,
                             const ExecutionContext& context) {

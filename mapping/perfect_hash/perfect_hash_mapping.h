@@ -1,31 +1,34 @@
-// The plugin class of mapping "perfect_hash": its options and what it supports.
+// What mapping "perfect_hash" is on every backend: its options.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 
-#include <memory>
-
-#include "absl/status/statusor.h"
 #include "core/mapping.h"
 #include "core/options.h"
+#include "core/plugin.h"
+#include "mapping/perfect_hash/psh_builder_cpu.h"
 
 namespace voxconv {
 
-class PerfectHashMapping final : public Mapping {
+class PerfectHashMapping : public Mapping {
  public:
-  static OptionSchema Schema();
+  static PluginDescription Describe();
+
+  const Options& options() const final { return options_; }
+
+ protected:
   explicit PerfectHashMapping(Options options);
 
-  const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override;
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
-      const CoordinateSet& inputs, const ExecutionContext& context) const override;
-  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                  const ExecutionContext& context) const override;
+  PshOptions psh_options() const {
+    return {options_.GetFloat("load"), options_.GetInt("max_retries")};
+  }
+  // Whether the tables are constructed on the device.
+  bool builds_on_device() const { return options_.GetEnum("build") == "device"; }
+  // Whether half of the offsets are looked up.
+  bool Mirrors(const MapProblem& problem) const {
+    return symmetric_ && problem.geometry.symmetric();
+  }
 
  private:
-  absl::StatusOr<std::unique_ptr<MapIndex>> MakeIndex(const CoordinateSet& inputs,
-                                                      const ExecutionContext& context) const;
-
   Options options_;
   bool symmetric_;
 };

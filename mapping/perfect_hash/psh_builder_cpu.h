@@ -17,19 +17,19 @@ namespace voxconv {
 using PshVoxel = std::array<uint32_t, 3>;
 
 struct PshOptions {
-  double load = 1;  // n / m to aim at: m_bar is the least with m_bar^3 * load >= n
+  double load = 1;  // the aim for n / m; m_bar is the least with m_bar^3 * load >= n
   int64_t max_retries = 24;
 };
 
-// The table sizes to try one after the other: a larger r_bar each time, at last also a larger
-// m_bar.
+// The table sizes to try, one after the other. Each try has a larger r_bar. The last tries also
+// have a larger m_bar.
 class PshSizes {
  public:
   // For n >= 1 voxels.
   PshSizes(int64_t n, const PshOptions& options);
 
-  // Goes to the next sizes, at the first call to the first. kResourceExhausted, with n, m_bar,
-  // r_bar and the tries, after the last.
+  // Goes to the next sizes. The first call goes to the first sizes. After the last sizes, it
+  // returns kResourceExhausted with n, m_bar, r_bar and the number of tries.
   absl::Status Next();
 
   int32_t m_bar() const { return m_bar_; }
@@ -49,14 +49,14 @@ struct PshHash {
   int32_t m_bar = 0, r_bar = 0;  // 0 without voxels
   int tries = 0;
   std::vector<uint32_t> phi;   // [r_bar^3], x slowest
-  std::vector<uint32_t> slot;  // [n]: the voxel's slot in [0, m_bar^3), x slowest
+  std::vector<uint32_t> slot;  // [n]: each voxel's slot in [0, m_bar^3), x slowest
 };
 
-// The greedy construction of Lefebvre and Hoppe (Perfect Spatial Hashing, 2006): voxels of equal
-// h1 form a bucket; buckets are placed in descending size, each with the first offset under which
-// its voxels meet free slots only. Where a bucket has none, all is tried again with a larger r_bar,
-// at last also with a larger m_bar. `voxels` must be unique. Deterministic. Refuses more than
-// kMaxMBar^3 voxels; kResourceExhausted, with n, m_bar, r_bar and the tries, if all of them fail.
+// The greedy construction of Lefebvre and Hoppe (Perfect Spatial Hashing, 2006). Voxels of equal h1
+// form a bucket. Buckets are placed in descending size. Each takes the first offset that moves all
+// its voxels to free slots. If a bucket has no such offset, the construction starts again with the
+// next of PshSizes. `voxels` must be unique. The result is deterministic. More than kMaxMBar^3
+// voxels are an error. If all tries fail, the error is that of PshSizes::Next.
 absl::StatusOr<PshHash> BuildPshHash(absl::Span<const PshVoxel> voxels, const PshOptions& options);
 
 }  // namespace voxconv

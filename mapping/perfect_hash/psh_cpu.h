@@ -20,25 +20,27 @@ struct PshSize {
   int64_t n = 0;      // voxels
   int32_t m_bar = 0;  // H, T and V have m_bar^3 slots
   int32_t r_bar = 0;  // Phi has r_bar^3 entries
-  int tries = 0;      // of the construction
+  int tries = 0;      // tries that the construction took
 
   int64_t slots() const { return int64_t{m_bar} * m_bar * m_bar; }
   int64_t phi_entries() const { return int64_t{r_bar} * r_bar * r_bar; }
 };
 
-// h(p) = (h0(p) + Phi[h1(p)]) mod m_bar, h0 = p mod m_bar, h1 = p mod r_bar (Equation 1), for p in
-// units of the tensor stride relative to the lower corner of the voxel's sample. The tables of all
-// samples lie one after the other: sample b's slots at [M[b], M[b + 1]) and its part of Phi at
-// [R[b], R[b + 1]). H holds rows of the coordinate set, which a sample's voxels need not occupy in
-// one piece, where the paper holds positions within the sample; N is thus not needed to look up.
+// The hash is h(p) = (h0(p) + Phi[h1(p)]) mod m_bar, with h0 = p mod m_bar and h1 = p mod r_bar
+// (Equation 1). p is a voxel in units of the tensor stride, relative to the lower corner of its
+// sample. The tables of all samples lie one after the other. Sample b has the slots [M[b], M[b +
+// 1]) and the entries [R[b], R[b + 1]) of Phi. H holds rows of the coordinate set. In the paper it
+// holds positions within the sample, but here the rows of a sample need not be contiguous. A lookup
+// thus does not need N. The tables lie in host memory.
 class SuperPsh {
  public:
-  // Samples are built in parallel; the result does not depend on the number of threads. Errors:
-  // those of BuildPshHash, and lack of memory.
+  // Builds the samples in parallel. The result does not depend on the number of threads. The errors
+  // are those of BuildPshHash, and lack of memory.
   static absl::StatusOr<SuperPsh> Build(const CoordinateSet& voxels, const PshOptions& options,
                                         const ExecutionContext& context);
 
-  // f(view) with a PshView of these tables, for a caller that looks up the type of tags once.
+  // Calls f(view) with a PshView of these tables. A caller thus resolves the type of tags once for
+  // many lookups.
   template <typename F>
   auto WithView(const F& f) const {
     return std::visit(
@@ -57,18 +59,19 @@ class SuperPsh {
   }
 
   const std::vector<PshSize>& sizes() const { return sizes_; }
-  // Whether T has 3 x 16 bits as in the paper, or 3 x 32 because a sample is wider than 65,536.
+  // True if an entry of T has 3 x 16 bits, as in the paper. An entry has 3 x 32 bits if a sample is
+  // wider than 65,536.
   bool has_narrow_tags() const { return std::holds_alternative<Array<uint16_t>>(tags_); }
-  // Bytes of H, Phi, T, V, M, R and N, all of them overhead over the data array D.
+  // Bytes of H, Phi, T, V, M, R and N. All of them are overhead over the data array D.
   int64_t bytes() const;
 
   const std::vector<PshSample>& samples() const { return samples_; }
   const Array<int32_t>& h() const { return h_; }
   const Array<uint32_t>& phi() const { return phi_; }
   const std::variant<Array<uint16_t>, Array<uint32_t>>& tags() const { return tags_; }
-  // Sample of every slot.
+  // The sample of each slot.
   const Array<uint16_t>& v() const { return v_; }
-  // Accumulated slots, offset entries and voxels, [samples + 1].
+  // Prefix sums of the slots, the offset entries and the voxels. Each is [samples + 1].
   const std::vector<int64_t>& m() const { return m_; }
   const std::vector<int64_t>& r() const { return r_; }
   const std::vector<int64_t>& n() const { return n_; }

@@ -1,4 +1,5 @@
-// Perfect spatial hashing on CUDA: tables in device memory, constructed there or on the host.
+// Perfect spatial hashing on CUDA. The tables lie in device memory. They are constructed there or
+// on the host.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_CUDA_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PSH_CUDA_H_
 
@@ -13,7 +14,7 @@
 
 namespace voxconv {
 
-// What looking up takes of SuperPsh's tables, in device memory.
+// Those tables of SuperPsh that a lookup needs, in device memory.
 struct PshCuda {
   Int3 stride{1, 1, 1};
   Array<PshSample> samples;
@@ -27,18 +28,18 @@ struct PshCuda {
   }
 };
 
-// SuperPsh::Build of a host copy of the rows, on all cores. Synchronises the stream.
+// Runs SuperPsh::Build on a host copy of the rows, on all cores. Synchronises the stream.
 absl::StatusOr<PshCuda> BuildPshOnHost(const CoordinateSet& voxels, const PshOptions& options,
                                        const ExecutionContext& context);
-// As many buckets at once as the device has room for; the same sizes are tried, and the same errors
-// returned, as on the host. Which offsets it finds differs from run to run, what is found with them
-// does not. Synchronises the stream.
+// Places as many buckets at once as the device has room for. It tries the same sizes and returns
+// the same errors as on the host. The offsets it finds differ from run to run. The rows that
+// lookups find do not. Synchronises the stream.
 absl::StatusOr<PshCuda> BuildPshOnDevice(const CoordinateSet& voxels, const PshOptions& options,
                                          const ExecutionContext& context);
 
 class PshIndexCuda : public MapIndex {
  public:
-  // All lookups of one problem, as a neighbour table with masks. O(K N_out).
+  // Makes all lookups of one problem and returns a neighbour table with masks. O(K N_out).
   virtual absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
                                           const ExecutionContext& context) const = 0;
 };

@@ -1,4 +1,4 @@
-// Looking a voxel up in the tables of a super-PSH, on any backend.
+// The lookup of a voxel in the tables of a super-PSH, on any backend.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_VIEW_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PSH_VIEW_H_
 
@@ -8,7 +8,7 @@
 
 namespace voxconv {
 
-// An entry of the offset table, three coordinates below kMaxMBar in one word.
+// An entry of the offset table has three coordinates below kMaxMBar in one word.
 inline constexpr int kPhiBits = 10;
 inline constexpr int32_t kMaxMBar = 1 << kPhiBits;
 constexpr uint32_t PackPhi(uint32_t x, uint32_t y, uint32_t z) {
@@ -31,7 +31,7 @@ class FastMod {
   uint64_t inverse_ = 0;
 };
 
-// What looking up in one sample takes beside the tables.
+// What a lookup in one sample needs beside the tables.
 struct PshSample {
   Int3 lo;                       // in finest voxels
   uint32_t span[3] = {0, 0, 0};  // hi - lo
@@ -39,7 +39,7 @@ struct PshSample {
   FastMod mod_m, mod_r;
   int64_t first_slot = 0, first_phi = 0;
 
-  // p: a voxel in units of the tensor stride relative to `lo`.
+  // p is a voxel in units of the tensor stride, relative to `lo`.
   constexpr int64_t PhiIndex(const uint32_t p[3]) const {
     const uint64_t r = r_bar;
     return first_phi + static_cast<int64_t>((mod_r(p[0]) * r + mod_r(p[1])) * r + mod_r(p[2]));
@@ -54,7 +54,7 @@ struct PshSample {
   constexpr uint32_t Wrap(uint32_t sum) const { return sum >= m_bar ? sum - m_bar : sum; }
 };
 
-// Tables of a backend's memory; see SuperPsh. `Tag` is uint16_t or uint32_t.
+// The tables of a SuperPsh or a PshCuda, which own the memory. `Tag` is uint16_t or uint32_t.
 template <typename Tag>
 struct PshView {
   const PshSample* samples;
@@ -64,8 +64,9 @@ struct PshView {
   const Tag* tags;  // T, [slots, 3]
   const int32_t* h;
 
-  // Row of the voxel at (batch, x, y, z), -1 if there is none: refused by H = -1 or T != p, or for
-  // lying outside the sample's box or between its voxels' lattice. Any values are allowed.
+  // The row of the voxel at (batch, x, y, z), or -1 if there is none. There is none if H = -1 or
+  // T != p. There is none outside the sample's box or between lattice points either. Any values are
+  // allowed. O(1).
   constexpr int32_t Find(const Coordinate& c) const {
     if (c.b < 0 || c.b >= num_samples) return -1;
     const PshSample& sample = samples[c.b];
@@ -76,7 +77,7 @@ struct PshView {
                               static_cast<uint32_t>(stride.z)};
     uint32_t p[3] = {0, 0, 0};
     for (int axis = 0; axis < 3; ++axis) {
-      // Below the corner is far above it, unsigned.
+      // As unsigned numbers, values below the corner are far above it.
       p[axis] = static_cast<uint32_t>(position[axis]) - static_cast<uint32_t>(lo[axis]);
       if (p[axis] > sample.span[axis]) return -1;
       if (step[axis] == 1) continue;

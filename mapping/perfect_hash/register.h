@@ -6,8 +6,10 @@
 
 namespace voxconv {
 
-// mapping "perfect_hash": H-CNN's perfect spatial hashing.
+// Adds mapping "perfect_hash": H-CNN's perfect spatial hashing.
 absl::Status RegisterPerfectHashMapping(Registry& registry);
+// Adds its implementation for CUDA. Only builds with CUDA have it.
+absl::Status RegisterPerfectHashMappingCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -59,7 +59,6 @@ absl::StatusOr<KernelMap> FullSearch(const SortedSearch& search, const Execution
   const int probed = NumProbedOffsets(problem.geometry, search.symmetric);
   VOXCONV_ASSIGN_OR_RETURN(Queries queries, SortedQueries(problem, probed, context));
 
-  const StageScope stage(context, Stage::kMapQuery);
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> columns,
                            AllocateArray<int32_t>(num_offsets * rows, context));
   VOXCONV_RETURN_IF_ERROR(

@@ -1,4 +1,4 @@
-// All queries of all segments sorted together: what Minuet's segments avoid.
+// A search that sorts the queries of all segments together. Minuet's segments avoid this.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_FULL_SEARCH_CPU_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_FULL_SEARCH_CPU_H_
 
@@ -8,9 +8,9 @@
 
 namespace voxconv {
 
-// Materialises the queries q + d of all offsets, sorts them (under Stage::kIndexBuild) and searches
-// the source for them in that order, each from the one before. 24 bytes a query of scratch; 2^31
-// queries or more are refused here, on the CPU.
+// Materialises the queries q + d of all offsets and sorts them under Stage::kIndexBuild. Then it
+// searches the source for them in that order. Each search starts where the one before ended. It
+// takes 24 bytes of scratch for each query. 2^31 queries or more are an error.
 absl::StatusOr<KernelMap> FullSearch(const SortedSearch& search, const ExecutionContext& context);
 
 }  // namespace voxconv

@@ -124,7 +124,6 @@ absl::StatusOr<KernelMap> SortAndSearch(const SortedSearchCuda& search, int prob
   const int64_t rows = problem.outputs.size();
   VOXCONV_ASSIGN_OR_RETURN(Queries<Name> queries, SortedQueries<Name>(problem, probed, context));
 
-  const StageScope stage(context, Stage::kMapQuery);
   VOXCONV_ASSIGN_OR_RETURN(NeighbourArrays arrays, AllocateNeighbours(problem, context));
   const TableWriter writer(problem, arrays, search.symmetric);
   VOXCONV_RETURN_IF_ERROR(ClearTable(writer, rows, context));

@@ -6,8 +6,10 @@
 
 namespace voxconv {
 
-// mapping "sorted_search": Minuet's search in sorted input coordinates.
+// Adds mapping "sorted_search": Minuet's search in sorted input coordinates.
 absl::Status RegisterSortedSearchMapping(Registry& registry);
+// Adds its implementation for CUDA. Only builds with CUDA have it.
+absl::Status RegisterSortedSearchMappingCuda(Registry& registry);
 
 }  // namespace voxconv
 

@@ -1,4 +1,5 @@
-// Searches of one query segment at a time (Minuet 5.1): the queries q + d of one kernel offset.
+// Searches of one query segment at a time (Minuet 5.1). A segment has the queries q + d of one
+// kernel offset d.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SEGMENT_SEARCH_CPU_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SEGMENT_SEARCH_CPU_H_
 
@@ -10,24 +11,25 @@
 
 namespace voxconv {
 
-// What every search is given. References only.
+// The arguments of every search. It owns nothing.
 struct SortedSearch {
   const MapProblem& problem;
   const SortedKeys& source;  // the inputs
   bool symmetric;            // probe only the offsets below the centre
 };
 
-// Binary search of the whole source for queries in the given row order: the baseline.
+// The baseline: a binary search of the whole source for each query, in the order of the rows.
 absl::StatusOr<KernelMap> NaiveSearch(const SortedSearch& search, const ExecutionContext& context);
 
-// Binary search of the whole source for every query of the sorted segment, which is never
-// materialised: consecutive queries take nearly the same path through the source (SS).
+// Minuet's SS: a binary search of the whole source for each query, in sorted order. Consecutive
+// queries take nearly the same path through the source. The segment is never materialised.
 absl::StatusOr<KernelMap> SegmentedSearch(const SortedSearch& search, const SortedKeys& outputs,
                                           const ExecutionContext& context);
 
-// The segment is cut by a backward search of the last key of every block of `source_block` source
-// keys in it; queries are then searched in their source block alone, at most `query_block` of them
-// at a time and in lockstep, as a CUDA thread block would (SS + DTBS).
+// Minuet's SS + DTBS. The source is cut into blocks of `source_block` keys. A backward search finds
+// the last key of each block in the segment, which cuts the segment. Each query is then searched in
+// its source block only. At most `query_block` queries are searched at a time, in lockstep, as in a
+// CUDA thread block.
 absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearch& search,
                                                 const SortedKeys& outputs, int64_t source_block,
                                                 int64_t query_block,

@@ -1,4 +1,4 @@
-// What kernels are handed of sorted keys.
+// Sorted keys as kernels take them. The arrays belong to a SortedKeysCuda.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_VIEW_CUH_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_VIEW_CUH_
 
@@ -10,7 +10,7 @@ namespace voxconv {
 
 struct SortedKeysView {
   const uint64_t* keys;  // [size + 1]
-  const int32_t* rows;   // null where positions are rows
+  const int32_t* rows;   // [size]; null if row i is at position i
   int64_t size;
 
   explicit SortedKeysView(const SortedKeysCuda& sorted)

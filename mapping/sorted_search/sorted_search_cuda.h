@@ -1,5 +1,5 @@
-// The searches on the CUDA backend, named as those on the CPU. All write a neighbour table with
-// masks, uncounted.
+// The searches on the CUDA backend. They have the names of those on the CPU. Each returns a
+// neighbour table with masks, whose pairs are not counted.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_CUDA_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_CUDA_H_
 
@@ -11,7 +11,7 @@
 
 namespace voxconv {
 
-// What every search is given. References only.
+// The arguments of every search. It owns nothing.
 struct SortedSearchCuda {
   const MapProblem& problem;
   const SortedKeysCuda& source;  // the inputs
@@ -22,29 +22,30 @@ struct SortedSearchCuda {
 absl::StatusOr<KernelMap> NaiveSearch(const SortedSearchCuda& search,
                                       const ExecutionContext& context);
 
-// Materialises the queries q + d of all offsets, sorts them (under Stage::kIndexBuild) and searches
-// the source for them in that order. 36 bytes a query of scratch, 48 where there are more than
-// `most_narrow` queries, whose names then take 64 bits instead of 32; only tests give another.
+// Materialises the queries q + d of all offsets and sorts them under Stage::kIndexBuild. Then it
+// searches the source for them in that order. It takes 36 bytes of scratch for each query. More
+// than `most_narrow` queries need indices of 64 bits and take 48 bytes each. Only tests set
+// `most_narrow`.
 absl::StatusOr<KernelMap> FullSearch(const SortedSearchCuda& search,
                                      const ExecutionContext& context,
                                      int64_t most_narrow = INT32_MAX);
 
-// A binary search of the whole source for each query of the sorted segments, which are never
-// materialised: the threads of a warp take nearly the same path (Minuet's SS).
+// Minuet's SS: a binary search of the whole source for each query of the sorted segments. The
+// threads of a warp take nearly the same path. The segments are never materialised.
 absl::StatusOr<KernelMap> SegmentedSearch(const SortedSearchCuda& search,
                                           const SortedKeysCuda& outputs,
                                           const ExecutionContext& context);
 
-// Minuet 5.1.2 (SS + DTBS): backward search of the last key of every block of `source_block` source
-// keys in each segment; a thread block for every `query_block` queries of what lies between two of
-// these, with the source block in shared memory where it fits.
+// Minuet's SS + DTBS (5.1.2). The source is cut into blocks of `source_block` keys. A backward
+// search finds the last key of each block in each segment, which cuts the segments. A thread block
+// searches up to `query_block` queries in their source block. The source block is in shared memory
+// if it fits.
 absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearchCuda& search,
                                                 const SortedKeysCuda& outputs, int64_t source_block,
                                                 int64_t query_block,
                                                 const ExecutionContext& context);
 
-// One binary search for all offsets of a query that differ in z alone, and a short walk along z
-// from there.
+// One binary search for all offsets of a query that differ only in z, then a short walk along z.
 absl::StatusOr<KernelMap> ZWalkSearch(const SortedSearchCuda& search, const SortedKeysCuda& outputs,
                                       const ExecutionContext& context);
 

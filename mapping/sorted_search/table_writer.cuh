@@ -1,4 +1,4 @@
-// How searches that find pairs in another order than that of the rows write them to the table.
+// How a search writes pairs to the neighbour table in any order.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_TABLE_WRITER_CUH_
 #define VOXCONV_MAPPING_SORTED_SEARCH_TABLE_WRITER_CUH_
 
@@ -11,7 +11,7 @@
 
 namespace voxconv {
 
-// Kernel offsets of one launch: as many as fit a kernel's parameters.
+// The kernel offsets of one launch. They fit in a kernel's parameters.
 struct OffsetChunk {
   static constexpr int kMax = 128;
 
@@ -31,14 +31,16 @@ inline OffsetChunk MakeOffsetChunk(const MapProblem& problem, int first, int end
   return chunk;
 }
 
-// Offsets that a search probes: all, or those below the centre (the others mirror them).
+// The number of offsets that a search probes. It is all of them, or those below the centre, whose
+// mirrors are the others.
 inline int NumProbed(const MapProblem& problem, bool symmetric) {
   const int num_offsets = problem.geometry.num_offsets();
   return symmetric ? num_offsets / 2 : num_offsets;
 }
 
-// A table that holds no pairs but, if symmetric, the centre's. Every other cell is written once at
-// most, so that the result does not depend on the order.
+// Writes pairs to a cleared table, which holds only the centre's pairs if it is symmetric. Each
+// other cell is written at most once, so that the result does not depend on the order. The arrays
+// lie in device memory.
 struct TableWriter {
   int32_t* table;   // [N_out, K]
   uint32_t* masks;  // [N_out, words]
@@ -65,7 +67,8 @@ struct TableWriter {
   }
 };
 
-// Clears the table of `rows` output rows.
+// Clears the table of `rows` output rows, and writes the centre's pairs if it is symmetric. Queues
+// its work on the context's stream.
 absl::Status ClearTable(const TableWriter& writer, int64_t rows, const ExecutionContext& context);
 
 }  // namespace voxconv

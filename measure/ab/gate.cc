@@ -7,20 +7,24 @@ namespace voxconv::ab {
 absl::StatusOr<verify::CropReference> MakeCropReference(const LayerShape& shape,
                                                         absl::Span<const Coordinate> rows,
                                                         int64_t crop_voxels) {
-  return verify::CropReference::Create(shape.geometry, {shape.c_in, shape.c_out, DType::kF32}, rows,
-                                       crop_voxels);
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry,
+                           ConvGeometry::Create(verify::PlacedGeometry(shape.geometry)));
+  return verify::CropReference::Create(
+      shape.geometry, ShapeOfLayer(geometry, shape.c_in, shape.c_out, Precision::kF32), rows,
+      crop_voxels);
 }
 
 absl::StatusOr<verify::CropCheck> CheckAgainst(const verify::CropReference& reference,
                                                const measure::Configuration& configuration,
                                                const Registry& registry,
                                                const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
-                           registry.mappings().Create(configuration.choice.mapping));
+  const BackendKind backend = context.backend->kind();
+  const LayerChoice& choice = configuration.choice;
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, registry.mappings().Create(choice.mapping, backend));
   VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
-                           registry.output_coords().Create(configuration.choice.output_coords));
+                           registry.output_coords().Create(choice.output_coords, backend));
   VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
-                           registry.dataflows().Create(configuration.choice.dataflow));
+                           registry.dataflows().Create(choice.dataflow, backend));
   return verify::CheckOnCrop(reference, *mapping, output_coords.get(), *dataflow, context);
 }
 

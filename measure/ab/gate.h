@@ -1,4 +1,4 @@
-// What must hold before anything is timed.
+// The checks that both sides must pass before anything is timed.
 #ifndef VOXCONV_MEASURE_AB_GATE_H_
 #define VOXCONV_MEASURE_AB_GATE_H_
 
@@ -11,18 +11,20 @@
 
 namespace voxconv::ab {
 
-// What the reference makes of a layer on a crop of at most `crop_voxels` of `rows`.
+// The reference's result of a layer on a crop of at most `crop_voxels` of `rows`. Errors of
+// verify::CropReference::Create.
 absl::StatusOr<verify::CropReference> MakeCropReference(const LayerShape& shape,
                                                         absl::Span<const Coordinate> rows,
                                                         int64_t crop_voxels);
 
-// verify::CheckOnCrop of the configuration's plugins.
+// verify::CheckOnCrop with the configuration's plugins.
 absl::StatusOr<verify::CropCheck> CheckAgainst(const verify::CropReference& reference,
                                                const measure::Configuration& configuration,
                                                const Registry& registry,
                                                const ExecutionContext& context);
 
-// Norm-wise difference of what both sides give, one run each. kInternal if it is past the bound.
+// Runs each side once and returns the norm-wise difference of their outputs. kInternal if it is
+// above the bound.
 absl::StatusOr<double> CompareOutputs(const Work& work);
 
 }  // namespace voxconv::ab

@@ -1,9 +1,9 @@
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/map_ops.h"
 #include "measure/ab/work.h"
 #include "measure/layer_work.h"
 #include "verify/gate.h"
@@ -31,7 +31,7 @@ class MapRunner {
   }
 
   absl::StatusOr<KernelMap> Pairs() const {
-    return context_.backend->ConvertKernelMap(map_, {}, context_);
+    return context_.backend->map_ops().To(MapForm::kPairs, map_, context_);
   }
   absl::StatusOr<std::vector<float>> PairsPerOffset() const {
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, Pairs());
@@ -51,7 +51,7 @@ class MapRunner {
       : mapper_(std::move(mapper)), context_(context) {}
 
   absl::Status Build(const ExecutionContext& context) {
-    VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(std::nullopt, context));
+    VOXCONV_ASSIGN_OR_RETURN(map_, mapper_.MakeMap(context));
     return absl::OkStatus();
   }
 
@@ -68,8 +68,9 @@ Side MakeSide(const std::shared_ptr<MapRunner>& runner) {
 
 absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& geometry,
                                  const Registry& registry, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords,
-                           registry.output_coords().Create(request.a.choice.output_coords));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const auto output_coords,
+      registry.output_coords().Create(request.a.choice.output_coords, context.backend->kind()));
   VOXCONV_ASSIGN_OR_RETURN(
       const measure::LayerProblem problem,
       measure::MakeLayerProblem(geometry, request.cloud.coords, *output_coords, context));

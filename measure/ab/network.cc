@@ -17,25 +17,22 @@ namespace {
 // One side's network with the input that both share.
 class NetworkSide {
  public:
-  NetworkSide(std::unique_ptr<NetworkRunner> runner, CoordinateSetPtr coordinates,
-              std::shared_ptr<const Tensor> features, const ExecutionContext& context)
-      : runner_(std::move(runner)),
-        coordinates_(std::move(coordinates)),
-        features_(std::move(features)),
-        context_(context) {}
+  NetworkSide(std::unique_ptr<NetworkRunner> runner, std::shared_ptr<const SparseTensor> input,
+              const ExecutionContext& context)
+      : runner_(std::move(runner)), input_(std::move(input)), context_(context) {}
 
   absl::StatusOr<measure::Measurement> Run() {
-    VOXCONV_ASSIGN_OR_RETURN(
-        const measure::FrameTime time,
-        measure::TimeFrame(*runner_, coordinates_, features_->view(), context_, result_));
+    VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
+                             measure::TimeFrame(*runner_, input_->view(), context_, result_));
     return measure::Measurement{time.wall_ms, result_.report.total};
   }
-  absl::StatusOr<std::vector<float>> Output() const { return result_.features.ToHost(context_); }
+  absl::StatusOr<std::vector<float>> Output() const {
+    return result_.output.features().ToHost(context_);
+  }
 
  private:
   std::unique_ptr<NetworkRunner> runner_;
-  CoordinateSetPtr coordinates_;
-  std::shared_ptr<const Tensor> features_;
+  std::shared_ptr<const SparseTensor> input_;
   ExecutionContext context_;
   RunResult result_;
 };
@@ -71,42 +68,39 @@ std::vector<LayerShape> TypicalLayers(const NetworkGraph& graph) {
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
                                      const Registry& registry, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, MakeGraph(shape, request.seed));
-  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
-                           MakeCoordinates(request.cloud, context));
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor tensor, Tensor::FromHost(FeaturesWithChannels(request.cloud, graph.in_channels()),
-                                      coordinates->size(), graph.in_channels(), context));
-  const auto features = std::make_shared<const Tensor>(std::move(tensor));
+  VOXCONV_ASSIGN_OR_RETURN(SparseTensor tensor,
+                           MakeSparseTensor(request.cloud, graph.in_channels(), context));
+  const auto input = std::make_shared<const SparseTensor>(std::move(tensor));
 
   // The largest map pair by pair: an output that lacks a few pairs could hide within the bound.
   VOXCONV_RETURN_IF_ERROR(
-      MakeLayerWork(request, {{.kind = ConvKind::kSubmanifold}, 1, 1}, registry, context).status());
+      CheckSameMaps(request, {{.kind = ConvKind::kSubmanifold}, 16, 16}, registry, context));
 
   Work work;
-  for (const auto& [configuration, dtype, side] :
-       {std::tuple(&request.a, request.dtype_a, &work.a),
-        std::tuple(&request.b, request.dtype_b, &work.b)}) {
+  for (const auto& [configuration, precision, side] :
+       {std::tuple(&request.a, request.precision_a, &work.a),
+        std::tuple(&request.b, request.precision_b, &work.b)}) {
     RunConfig config;
     config.planner = measure::MakePlanner(*configuration);
-    config.dtype = dtype;
+    config.precision = precision;
     config.keep_maps = !request.rebuild_maps;
     config.profile_stages = request.stage_times || context.backend->kind() == BackendKind::kCpu;
     config.count_pairs = false;
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
                              NetworkRunner::Create(graph, config, registry, *context.backend));
-    *side =
-        MakeSide(std::make_shared<NetworkSide>(std::move(runner), coordinates, features, context));
+    *side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context));
   }
   const size_t convolutions = graph.Convolutions().size();
-  work.bound = verify::NetworkBound(graph, request.dtype_a, request.dtype_b);
+  work.bound = verify::NetworkBound(graph, request.precision_a, request.precision_b);
   work.layers_to_check = TypicalLayers(graph);
-  work.title = absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions,
-                            " convolutions, ", coordinates->size(), " voxels, ", DTypesOf(request));
+  work.title =
+      absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions, " convolutions, ",
+                   request.cloud.size(), " voxels, ", PrecisionsOf(request));
   work.description = {{"network", shape.name},
                       {"width", shape.width},
-                      {"dtype", DTypesOf(request)},
+                      {"dtype", PrecisionsOf(request)},
                       {"convolutions", convolutions},
-                      {"n_in", coordinates->size()}};
+                      {"n_in", request.cloud.size()}};
   return work;
 }
 

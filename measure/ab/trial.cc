@@ -49,7 +49,7 @@ absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work
       if (!check.ok()) {
         return absl::Status(
             check.status().code(),
-            absl::StrCat("not timed: --", name, " fails: ", check.status().message()));
+            absl::StrCat("not timed: side ", name, " fails: ", check.status().message()));
       }
       result.checks["layers"].push_back({{"side", name},
                                          {"kind", std::string(ToString(shape.geometry.kind))},
@@ -84,10 +84,10 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
                    const std::string& name_a, const std::string& name_b, int warmup,
                    const ExecutionContext& context) {
   const auto side = [](const std::string& name, const measure::Configuration& configuration,
-                       DType dtype) {
+                       Precision precision) {
     Json json = {{"name", name}};
     json.update(measure::ToJson(configuration));
-    json["dtype"] = std::string(ToString(dtype));
+    json["dtype"] = std::string(ToString(precision));
     return json;
   };
   Json line;
@@ -107,8 +107,8 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
   if (context.backend->kind() == BackendKind::kCpu) {
     line["factors"]["threads"] = AsCpu(context).threads();
   }
-  line["configurations"] = {{"a", side(name_a, request.a, request.dtype_a)},
-                            {"b", side(name_b, request.b, request.dtype_b)}};
+  line["configurations"] = {{"a", side(name_a, request.a, request.precision_a)},
+                            {"b", side(name_b, request.b, request.precision_b)}};
   return line;
 }
 

@@ -1,4 +1,4 @@
-// What `ab` and `experiment` do with a work: verify it, measure it, and describe it.
+// What `ab` and `experiment` do with a Work: they verify, measure and describe it.
 #ifndef VOXCONV_MEASURE_AB_TRIAL_H_
 #define VOXCONV_MEASURE_AB_TRIAL_H_
 
@@ -20,8 +20,8 @@ struct Verification {
   double difference = 0;  // between the sides' outputs
 };
 
-// Holds every layer shape of both sides against the reference, then A against B. A layer of a
-// configuration on an input is held against it once: later trials take what was found.
+// Checks every layer shape of both sides against the reference, and then A against B. A layer of a
+// configuration on an input is checked against the reference once; later trials use that result.
 class Verifier {
  public:
   // Both must outlive it. `crop_voxels`: the most voxels that the reference is given.
@@ -29,7 +29,8 @@ class Verifier {
            int64_t crop_voxels = verify::kCropVoxels)
       : registry_(registry), context_(context), crop_voxels_(crop_voxels) {}
 
-  // `input_hash` tells inputs apart (measure::HashInput). An error begins with "not timed".
+  // `input_hash` identifies the input (measure::HashInput). The message of an error begins with
+  // "not timed".
   absl::StatusOr<Verification> Verify(const Request& request, const Work& work,
                                       const std::string& input_hash);
 
@@ -47,7 +48,7 @@ class Verifier {
   std::string references_of_;
 };
 
-// Runs the pairs. Ctrl-C ends them early, unless `options.stop` says what does.
+// Runs the pairs. Ctrl-C ends them early, unless `options.stop` is set.
 absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work);
 
 struct NamedInput {

@@ -31,8 +31,9 @@ struct Side {
 
 struct Work {
   Side a, b;
-  double bound = 0;  // on the norm-wise difference of their outputs
-  // Layers to hold against the reference before: the one at hand, or of each kind in the network.
+  double bound = 0;  // of the norm-wise difference of their outputs
+  // Layers that are checked against the reference first: the layer itself, or one of each kind in
+  // the network.
   std::vector<LayerShape> layers_to_check;
   std::string title;          // one line for people
   measure::Json description;  // the same for result files
@@ -42,11 +43,11 @@ struct Request {
   measure::Configuration a, b;
   const VoxelizedCloud& cloud;
   bool rebuild_maps = true;
-  DType dtype_a = DType::kF32;
-  DType dtype_b = DType::kF32;
+  Precision precision_a = Precision::kF32;
+  Precision precision_b = Precision::kF32;
   uint64_t seed = 1;  // of weights, and of the features of a layer
-  // Of a network on CUDA, where the events between the stages of a frame cost more than many a
-  // stage; layers, maps and the CPU always have stage times.
+  // Whether a network on CUDA has stage times. The events between the stages of a frame cost more
+  // than many stages do. Layers, maps and the CPU always have stage times.
   bool stage_times = false;
 };
 
@@ -55,21 +56,27 @@ struct NetworkShape {
   double width = 1;
 };
 
-// All refuse what a side does not support, with its reason, and two sides whose kernel maps or
-// output coordinates differ. The results refer to `registry` and the context's backend.
+// Both prepare the two sides. kUnimplemented gives the reason why a side does not support the work.
+// Two sides whose kernel maps or output coordinates differ are refused. `registry` and the
+// context's backend must outlive the result.
 absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
                                    const Registry& registry, const ExecutionContext& context);
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
                                      const Registry& registry, const ExecutionContext& context);
 
-// Output coordinates, index and query of a layer's map alone, in whatever layout the mapping emits;
-// the configurations' dataflows are not used, `rebuild_maps` is not either. The outputs of a side
-// are the pairs per kernel offset.
+// The same for the map of a layer alone: output coordinates, index and query, in the form that the
+// mapping makes. Dataflows and `rebuild_maps` are not used. The output of a side is the number of
+// pairs of each kernel offset.
 absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& geometry,
                                  const Registry& registry, const ExecutionContext& context);
 
+// Checks that both sides have the same map of the layer, read from what was prepared for their
+// dataflows. kInternal names the first pair that differs. Errors of MakeLayerWork.
+absl::Status CheckSameMaps(const Request& request, const LayerShape& shape,
+                           const Registry& registry, const ExecutionContext& context);
+
 // "f32", or "f16 and f32" where the sides differ.
-std::string DTypesOf(const Request& request);
+std::string PrecisionsOf(const Request& request);
 
 }  // namespace voxconv::ab
 

@@ -10,47 +10,47 @@
 
 namespace voxconv::bench {
 
-// Benchmarks whose result was wrong; they are not timed. Shared by all of a run.
+// How many benchmarks had a wrong result. These are not timed. All benchmarks of a run share this.
 struct GateFailures {
   int count = 0;
 };
 
 // map/<spec>/<input>/K27/threads=N: index build and query. Counters: voxels, pairs, index_ms and
-// query_ms an iteration, speedup_vs_std and, with more threads, speedup_vs_1_thread by medians. Not
-// timed unless the map equals the baseline's.
+// query_ms of an iteration, speedup_vs_std, and with several threads speedup_vs_1_thread by
+// medians. Not timed if the map differs from the baseline's.
 void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 
-// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map in the layout that the dataflow
-// takes. Counters: GFLOP/s of the true pairs, and of_sgemm, the share of the rate of one dense
-// SGEMM of as many rows, run after each iteration. Not timed unless the output is close to the
-// first dataflow's.
+// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map that is prepared for the
+// dataflow. Counters: GFLOP/s of the true pairs, and of_sgemm, which is this rate divided by that
+// of one dense SGEMM with as many rows, run after each iteration. Not timed if the output is not
+// close to that of the first dataflow.
 void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
                       std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
 
-// sgemm/<input>/CINxCOUT/threads=N: that SGEMM alone.
+// sgemm/<input>/CINxCOUT/threads=N: the same SGEMM alone.
 void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>& scenario);
 
-// copy/threads=N: a copy far larger than the caches; the measured bound of what only moves data.
-// Counter: GB/s, bytes read and written.
+// copy/threads=N: a copy far larger than the caches, which bounds all work that only moves data.
+// Counter: GB/s of bytes read and written.
 void AddCopyBenchmark(int threads);
 
 struct NetworkSpec {
   std::string network;                   // networks/models.h
   std::string name;                      // the configuration's, as given
   measure::Configuration configuration;  // resolved
-  DType dtype = DType::kF32;
+  Precision precision = Precision::kF32;
   bool keep_maps = false;
   bool parallel_maps = true;
   bool graph = false;  // replayed; needs keep_maps and CUDA
 };
 
-// network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: a frame from
-// coordinates and features in the backend's memory to a last synchronisation, without stage times,
-// batch norm folded; with /graph, a replay of that as a CUDA graph. Counters: voxels; median_ms;
-// queued_ms, the median of the time until the host had queued it all; synchronisations, how often
-// the host waited in that time, the most of a frame. Not timed unless the output is close to that
-// of another configuration in f32.
+// network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: one frame, from
+// coordinates and features in the backend's memory to a synchronisation at the end. Stages are not
+// timed, and batch norm is folded. With /graph, the frame is replayed as a CUDA graph. Counters:
+// voxels; median_ms; queued_ms, the median of the time until the host had queued all work;
+// synchronisations, the most waits of the host in that time over all frames. Not timed if the
+// output is not close to that of another configuration in f32.
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures);
 

@@ -66,7 +66,7 @@ class ConvBenchmark {
       seconds.push_back(taken);
       dense_seconds.push_back(dense.Run(scenario_->Context()));
     }
-    map_ = KernelMap();  // the next benchmark needs the memory
+    map_ = nullptr;  // the next benchmark needs the memory
     if (!status.ok()) {
       state.SkipWithError(std::string(status.message()).c_str());
       return;
@@ -80,9 +80,9 @@ class ConvBenchmark {
  private:
   absl::Status Prepare(DenseProduct& dense) {
     const ExecutionContext context = scenario_->Context();
-    const LayoutRequest layout = dataflow_->RequiredLayout(scenario_->pairs().num_offsets());
-    VOXCONV_ASSIGN_OR_RETURN(
-        map_, context.backend->ConvertKernelMap(scenario_->pairs(), layout, context));
+    VOXCONV_ASSIGN_OR_RETURN(map_,
+                             PrepareMap(*dataflow_, Pass::kForward, scenario_->ShapeOf(channels_),
+                                        scenario_->pairs(), context));
     VOXCONV_RETURN_IF_ERROR(dense.Prepare(*scenario_, channels_));
     dense.Run(context);
     return absl::OkStatus();
@@ -90,29 +90,34 @@ class ConvBenchmark {
 
   absl::StatusOr<Tensor> Convolve() {
     VOXCONV_ASSIGN_OR_RETURN(const Scenario::Data* data, scenario_->DataFor(channels_));
-    return RunConvolution(*dataflow_, map_, data->features.view(), data->weights.view(), workspace_,
-                          scenario_->Context());
+    const ExecutionContext context = scenario_->Context();
+    VOXCONV_ASSIGN_OR_RETURN(
+        const auto plan,
+        dataflow_->Plan(Pass::kForward, *map_, scenario_->ShapeOf(channels_), context));
+    return RunPlannedConvolution(*dataflow_, *plan, *map_, data->features.view(),
+                                 data->weights.view(), workspace_, context);
   }
 
   absl::Status Gate() {
     VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
-    VOXCONV_ASSIGN_OR_RETURN(dataflow_, scenario_->registry().dataflows().Create(spec_));
-    VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
     const ExecutionContext context = scenario_->Context();
+    VOXCONV_ASSIGN_OR_RETURN(
+        dataflow_, scenario_->registry().dataflows().Create(spec_, context.backend->kind()));
+    VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
     VOXCONV_ASSIGN_OR_RETURN(
         const Tensor output,
         verify::ConvolveOntoNan(*dataflow_, scenario_->pairs(), data->features.view(),
-                                data->weights.view(), workspace_, context));
+                                data->weights.view(), Precision::kF32, workspace_, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, output.ToHost(context));
     if (data->output.empty()) {
       data->output = features;
       return absl::OkStatus();
     }
-    const BackendKind kind = context.backend->kind();
+    const ConvShape shape = scenario_->ShapeOf(channels_);
     const auto same = verify::CompareOutputs(
         features, data->output,
-        verify::DifferenceBound({}, verify::PrecisionOf(*dataflow_, DType::kF32, kind),
-                                scenario_->pairs().num_offsets() * channels_.in,
+        verify::DifferenceBound({}, verify::RunPrecisionOf(*dataflow_, shape),
+                                shape.num_offsets * shape.c_in,
                                 /*same_operands=*/true),
         "the first dataflow");
     if (!same.ok()) ++failures_->count;
@@ -124,7 +129,7 @@ class ConvBenchmark {
   std::shared_ptr<Scenario> scenario_;
   std::shared_ptr<GateFailures> failures_;
   std::unique_ptr<const Dataflow> dataflow_;
-  KernelMap map_;  // in the dataflow's layout
+  std::shared_ptr<const PreparedMap> map_;
   Workspace workspace_;
   std::optional<absl::Status> gate_;
 };

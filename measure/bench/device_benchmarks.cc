@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
+#include "core/map_ops.h"
 #include "core/tensor_ops.h"
 #include "verify/convolve.h"
 #include "verify/gate.h"
@@ -43,7 +44,7 @@ absl::StatusOr<DeviceTimes> TimeCopy(DeviceScenario& scenario, benchmark::State&
   VOXCONV_ASSIGN_OR_RETURN(const Buffer from, backend.Allocate(kBytes, stream));
   VOXCONV_ASSIGN_OR_RETURN(const Buffer to, backend.Allocate(kBytes, stream));
   VOXCONV_RETURN_IF_ERROR(backend.FillBytes(from.data(), 1, kBytes, stream));
-  const MemorySpace space = backend.memory_space();
+  const MemorySpace space = backend.device().space;
   VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time([&](const ExecutionContext&) {
     return backend.Copy(to.data(), space, from.data(), space, kBytes, stream);
   }));
@@ -72,69 +73,90 @@ absl::StatusOr<DeviceTimes> TimeLaunch(DeviceScenario& scenario, benchmark::Stat
   return times;
 }
 
-absl::StatusOr<DeviceTimes> TimeGemm(DeviceScenario& scenario, DType dtype,
+absl::StatusOr<DeviceTimes> TimeGemm(DeviceScenario& scenario, Precision precision,
                                      benchmark::State& state) {
   constexpr int64_t kSize = 8192;
   VOXCONV_RETURN_IF_ERROR(scenario.Open());
   const ExecutionContext context = scenario.Context();
+  const DType dtype = StorageOf(precision);
   VOXCONV_ASSIGN_OR_RETURN(const Tensor x, Tensor::FromHost(verify::Values(kSize * kSize, 1), kSize,
                                                             kSize, context, dtype));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor y, Tensor::Create(kSize, kSize, dtype, context));
   TensorOps& ops = context.backend->tensor_ops();
   VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time([&](const ExecutionContext& run) {
-    return ops.Linear(x.view(), x.view(), nullptr, y.view(), run);
+    return ops.Linear(x.view(), x.view(), nullptr, precision, y.view(), run);
   }));
   state.counters["TFLOP/s"] = 1e-6 * 2 * kSize * kSize * kSize / times.elapsed;
   return times;
 }
 
-std::string LayoutName(const LayoutRequest& layout) {
-  if (layout.layout != MapLayout::kMaskSorted) return std::string(ToString(layout.layout));
-  return absl::StrCat("mask_sorted(", ToString(layout.mask_order), ")");
+absl::Status CheckSupport(const Dataflow& dataflow, const ConvShape& shape) {
+  const Support support = dataflow.Supports(Pass::kForward, shape);
+  return support.ok ? absl::OkStatus() : absl::UnimplementedError(support.reason);
+}
+
+// Index, query and, with a dataflow, the map that it reads.
+absl::StatusOr<DeviceTimes> TimeMap(DeviceScenario& scenario, const Mapping& mapping,
+                                    const Dataflow* dataflow, const ConvShape& shape,
+                                    GateFailures& failures) {
+  using Prepared = std::shared_ptr<const PreparedMap>;
+  const auto build = [&](const ExecutionContext& context) -> absl::StatusOr<Prepared> {
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryKernelMap(mapping, scenario.problem(), context));
+    if (dataflow == nullptr) return std::make_shared<const PreparedMap>(std::move(map));
+    return PrepareMap(*dataflow, Pass::kForward, shape, map, context);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared map, build(scenario.Context()));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, map->ToPairs(scenario.Context()));
+  if (absl::Status same = scenario.CheckPairs(pairs); !same.ok()) {
+    ++failures.count;
+    return same;
+  }
+  return scenario.Time([&](const ExecutionContext& context) { return build(context).status(); });
 }
 
 absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& dataflow,
-                                     const Channels& channels, DType dtype, GateFailures& failures,
-                                     benchmark::State& state) {
-  const Support support = dataflow.Supports({channels.in, channels.out, dtype}, BackendKind::kCuda);
-  if (!support.ok) return absl::UnimplementedError(support.reason);
+                                     const Channels& channels, Precision precision,
+                                     GateFailures& failures, benchmark::State& state) {
   VOXCONV_RETURN_IF_ERROR(scenario.Prepare());
-  VOXCONV_ASSIGN_OR_RETURN(const DeviceScenario::Data* data, scenario.DataFor(channels, dtype));
+  const ConvShape shape = scenario.ShapeOf(channels, precision);
+  VOXCONV_RETURN_IF_ERROR(CheckSupport(dataflow, shape));
+  VOXCONV_ASSIGN_OR_RETURN(const DeviceScenario::Data* data, scenario.DataFor(channels, precision));
   const ExecutionContext context = scenario.Context();
   const MapProblem problem = scenario.problem();
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, scenario.registry().mappings().Create("hash"));
+  const TensorView &features = data->features.view(), &weights = data->weights.view();
   VOXCONV_ASSIGN_OR_RETURN(
-      const KernelMap map,
-      BuildKernelMap(*mapping, problem, dataflow.RequiredLayout(problem.geometry.num_offsets()),
-                     context));
+      const auto mapping, scenario.registry().mappings().Create(scenario.defaults().trusted.mapping,
+                                                                context.backend->kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap queried, QueryKernelMap(*mapping, problem, context));
   Workspace workspace;
-  const auto convolve = [&](const ExecutionContext& run) {
-    return RunConvolution(dataflow, map, data->features.view(), data->weights.view(), workspace,
-                          run);
-  };
   {
     VOXCONV_ASSIGN_OR_RETURN(const Tensor output,
-                             verify::ConvolveOntoNan(dataflow, map, data->features.view(),
-                                                     data->weights.view(), workspace, context));
+                             verify::ConvolveOntoNan(dataflow, queried, features, weights,
+                                                     precision, workspace, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, output.ToHost(context));
     const auto same = verify::CompareOutputs(
         values, data->output,
-        verify::DifferenceBound({}, verify::PrecisionOf(dataflow, dtype, BackendKind::kCuda),
-                                map.num_offsets() * channels.in, /*same_operands=*/true),
+        verify::DifferenceBound({}, verify::RunPrecisionOf(dataflow, shape),
+                                shape.num_offsets * shape.c_in, /*same_operands=*/true),
         "f32");
     if (!same.ok()) {
       ++failures.count;
       return same.status();
     }
   }
-  VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time([&](const ExecutionContext& run) {
-    return convolve(run).status();
-  }));
+  VOXCONV_ASSIGN_OR_RETURN(const auto map,
+                           PrepareMap(dataflow, Pass::kForward, shape, queried, context));
+  const auto convolve = [&](const ExecutionContext& run) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(const auto plan, dataflow.Plan(Pass::kForward, *map, shape, run));
+    return RunPlannedConvolution(dataflow, *plan, *map, features, weights, workspace, run).status();
+  };
+  VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time(convolve));
   const double flops = 2.0 * static_cast<double>(scenario.num_pairs()) *
                        static_cast<double>(channels.in * channels.out);
-  const double bytes = static_cast<double>(
-      problem.inputs.size() * channels.in * SizeOf(dtype) +
-      problem.outputs.size() * (channels.out * SizeOf(dtype) + 4 * map.num_offsets()));
+  const int64_t element = SizeOf(StorageOf(precision));
+  const auto bytes = static_cast<double>(
+      problem.inputs.size() * channels.in * element +
+      problem.outputs.size() * (channels.out * element + int64_t{4} * shape.num_offsets));
   state.counters["TFLOP/s"] = 1e-6 * flops / times.elapsed;
   state.counters["MB"] = 1e-6 * bytes;
   return times;
@@ -143,70 +165,74 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
 }  // namespace
 
 void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
-                          const std::vector<DType>& dtypes) {
+                          const std::vector<Precision>& precisions) {
   AddBenchmark("copy/device", [=](benchmark::State& state) { return TimeCopy(*scenario, state); });
   AddBenchmark("launch/device",
                [=](benchmark::State& state) { return TimeLaunch(*scenario, state); });
-  for (DType dtype : dtypes) {
-    AddBenchmark(absl::StrCat("gemm/", ToString(dtype), "/device"),
-                 [=](benchmark::State& state) { return TimeGemm(*scenario, dtype, state); });
+  for (Precision precision : precisions) {
+    AddBenchmark(absl::StrCat("gemm/", ToString(precision), "/device"),
+                 [=](benchmark::State& state) { return TimeGemm(*scenario, precision, state); });
   }
 }
 
-void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layout,
+void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
                            const std::shared_ptr<DeviceScenario>& scenario,
                            const std::shared_ptr<GateFailures>& failures) {
-  AddBenchmark(absl::StrCat("map/", mapping, "/", scenario->input(), "/K27/", LayoutName(layout)),
-               [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
-                 VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
-                                          scenario->registry().mappings().Create(mapping));
-                 VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
-                 const auto build = [&](const ExecutionContext& context) {
-                   return BuildKernelMap(*plugin, scenario->problem(), layout, context);
-                 };
-                 VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, build(scenario->Context()));
-                 if (absl::Status same = scenario->CheckPairs(map); !same.ok()) {
-                   ++failures->count;
-                   return same;
-                 }
-                 return scenario->Time(
-                     [&](const ExecutionContext& context) { return build(context).status(); });
-               });
+  const std::string reads = reader.dataflow.empty() ? "" : absl::StrCat("/for=", reader.dataflow);
+  AddBenchmark(
+      absl::StrCat("map/", mapping, "/", scenario->input(), "/K27", reads),
+      [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
+        VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
+        const Registry& registry = scenario->registry();
+        const BackendKind backend = scenario->backend().kind();
+        VOXCONV_ASSIGN_OR_RETURN(const auto plugin, registry.mappings().Create(mapping, backend));
+        std::unique_ptr<const Dataflow> dataflow;
+        const ConvShape shape = scenario->ShapeOf(reader.channels, reader.precision);
+        if (!reader.dataflow.empty()) {
+          VOXCONV_ASSIGN_OR_RETURN(dataflow, registry.dataflows().Create(reader.dataflow, backend));
+          VOXCONV_RETURN_IF_ERROR(CheckSupport(*dataflow, shape));
+        }
+        return TimeMap(*scenario, *plugin, dataflow.get(), shape, *failures);
+      });
 }
 
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
                                const std::shared_ptr<DeviceScenario>& scenario) {
-  AddBenchmark(absl::StrCat("map/", mapping, "/", output_coords, "/", scenario->input(), "/K8s2"),
-               [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
-                 const Registry& registry = scenario->registry();
-                 VOXCONV_ASSIGN_OR_RETURN(const auto plugin, registry.mappings().Create(mapping));
-                 VOXCONV_ASSIGN_OR_RETURN(const auto coords,
-                                          registry.output_coords().Create(output_coords));
-                 VOXCONV_ASSIGN_OR_RETURN(
-                     const ConvGeometry geometry,
-                     ConvGeometry::Create(
-                         {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}}));
-                 VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
-                 const CoordinateSet& inputs = scenario->coordinates();
-                 return scenario->Time([&](const ExecutionContext& context) -> absl::Status {
-                   VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr outputs,
-                                            coords->Compute(inputs, geometry, context));
-                   return BuildKernelMap(*plugin, {inputs, *outputs, geometry},
-                                         {.layout = MapLayout::kNeighbourTable}, context)
-                       .status();
-                 });
-               });
+  AddBenchmark(
+      absl::StrCat("map/", mapping, "/", output_coords, "/", scenario->input(), "/K8s2"),
+      [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
+        VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
+        const Registry& registry = scenario->registry();
+        const BackendKind backend = scenario->backend().kind();
+        VOXCONV_ASSIGN_OR_RETURN(const auto plugin, registry.mappings().Create(mapping, backend));
+        VOXCONV_ASSIGN_OR_RETURN(const auto coords,
+                                 registry.output_coords().Create(output_coords, backend));
+        VOXCONV_ASSIGN_OR_RETURN(
+            const ConvGeometry geometry,
+            ConvGeometry::Create(
+                {.kind = ConvKind::kStrided, .kernel = {2, 2, 2}, .stride = {2, 2, 2}}));
+        const CoordinateSet& inputs = scenario->coordinates();
+        return scenario->Time([&](const ExecutionContext& context) -> absl::Status {
+          VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr outputs,
+                                   coords->Compute(inputs, geometry, context));
+          VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                                   QueryKernelMap(*plugin, {inputs, *outputs, geometry}, context));
+          return context.backend->map_ops().To(MapForm::kNeighbourTable, map, context).status();
+        });
+      });
 }
 
-void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
-                            const std::shared_ptr<DeviceScenario>& scenario,
+void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels,
+                            Precision precision, const std::shared_ptr<DeviceScenario>& scenario,
                             const std::shared_ptr<GateFailures>& failures) {
   AddBenchmark(absl::StrCat("conv/", dataflow, "/", scenario->input(), "/", channels.name(), "/",
-                            ToString(dtype)),
+                            ToString(precision)),
                [=](benchmark::State& state) -> absl::StatusOr<DeviceTimes> {
-                 VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
-                                          scenario->registry().dataflows().Create(dataflow));
-                 return TimeConv(*scenario, *plugin, channels, dtype, *failures, state);
+                 VOXCONV_RETURN_IF_ERROR(scenario->Open());
+                 VOXCONV_ASSIGN_OR_RETURN(
+                     const auto plugin,
+                     scenario->registry().dataflows().Create(dataflow, scenario->backend().kind()));
+                 return TimeConv(*scenario, *plugin, channels, precision, *failures, state);
                });
 }
 

@@ -1,5 +1,6 @@
-// The benchmarks of `voxconv bench --backend cuda`. Times are the device's (DeviceScenario::Time):
-// the benchmark's own is `elapsed`, the counter stages_us leaves out what lies between stages.
+// The benchmarks of `voxconv bench --backend cuda`. Times are those of the device
+// (DeviceScenario::Time). The time of a benchmark is `elapsed`. The counter stages_us leaves out
+// the time between stages.
 #ifndef VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
 #define VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
 
@@ -12,15 +13,26 @@
 
 namespace voxconv::bench {
 
-// copy/device (GB/s read and written), launch/device (launch_us: a fill of four bytes among a
-// thousand; one_us: one alone, which is what the events around a measurement add to it and more)
-// and gemm/<dtype>/device (8192 x 8192 x 8192, TFLOP/s): the ceilings of everything else.
+// The ceilings of all other benchmarks:
+// - copy/device: GB/s read and written.
+// - launch/device: launch_us is the time of a fill of four bytes among a thousand fills. one_us is
+// that
+//   of one fill alone, which includes what the events around a measurement add.
+// - gemm/<dtype>/device: 8192 x 8192 x 8192, TFLOP/s.
 void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
-                          const std::vector<DType>& dtypes);
+                          const std::vector<Precision>& precisions);
 
-// map/<spec>/<input>/K27/<layout>: index build, query and conversion to `layout`. Not timed unless
-// its pairs are those of the baseline mapping on the CPU.
-void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layout,
+// A dataflow that is to read a map in a layer with these channels.
+struct MapReader {
+  std::string dataflow;  // spec; empty: no dataflow
+  Channels channels;
+  Precision precision = Precision::kF32;
+};
+
+// map/<spec>/<input>/K27: index build and query. map/<spec>/<input>/K27/for=<dataflow>: the map is
+// also prepared for the dataflow. Not timed if its pairs differ from those of the baseline mapping
+// on the CPU.
+void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
                            const std::shared_ptr<DeviceScenario>& scenario,
                            const std::shared_ptr<GateFailures>& failures);
 
@@ -29,11 +41,12 @@ void AddDeviceMapBenchmark(const std::string& mapping, const LayoutRequest& layo
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
                                const std::shared_ptr<DeviceScenario>& scenario);
 
-// conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map in the dataflow's layout.
-// Counters: TFLOP/s of the true pairs; MB of features in, features out and table, for the floor
-// over the rate of `copy`. Not timed unless the output is close to that of f32.
-void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels, DType dtype,
-                            const std::shared_ptr<DeviceScenario>& scenario,
+// conv/<spec>/<input>/CINxCOUT/<dtype>: plan and forward on a K27 map that is prepared for the
+// dataflow. Counters: TFLOP/s of the true pairs, and MB of input features, output features and
+// table. These MB divided by the rate of `copy` are a lower bound on the time. Not timed if the
+// output is not close to that of f32.
+void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels,
+                            Precision precision, const std::shared_ptr<DeviceScenario>& scenario,
                             const std::shared_ptr<GateFailures>& failures);
 
 }  // namespace voxconv::bench

@@ -16,7 +16,6 @@ namespace {
 constexpr int kWarmRuns = 3;
 constexpr int kTimedRuns = 30;
 constexpr int64_t kScratchBytes = int64_t{1} << 30;  // a fill of it takes about 0.3 ms
-constexpr char kExpectedDataflow[] = "direct";
 
 }  // namespace
 
@@ -48,45 +47,50 @@ absl::Status DeviceScenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu, MakeBackend({}));
   const ExecutionContext context{cpu.get(), &cpu->main_stream()};
   VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr set, MakeCoordinates(cloud, context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto baseline, registry_.mappings().Create(kBaselineMapping));
+  VOXCONV_ASSIGN_OR_RETURN(defaults_, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(const auto baseline,
+                           registry_.mappings().Create(defaults_.baseline_mapping, cpu->kind()));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
-                           BuildKernelMap(*baseline, {*set, *set, *geometry_}, {}, context));
+                           QueryKernelMap(*baseline, {*set, *set, *geometry_}, context));
   VOXCONV_ASSIGN_OR_RETURN(pairs_, verify::PairsOnHost(map, context));
   return absl::OkStatus();
 }
 
 absl::Status DeviceScenario::CheckPairs(const KernelMap& map) const {
-  return verify::CompareMaps(map, pairs_, Context(), kBaselineMapping);
+  return verify::CompareMaps(map, pairs_, Context(), defaults_.baseline_mapping);
 }
 
 absl::StatusOr<DeviceScenario::Data*> DeviceScenario::DataFor(const Channels& channels,
-                                                              DType dtype) {
-  const std::pair key(channels, dtype);
+                                                              Precision precision) {
+  const std::pair key(channels, precision);
   if (data_key_ == key) return &data_;
   data_key_.reset();
   const ExecutionContext context = Context();
   const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
-  const auto features = verify::RoundedTo(dtype, verify::Values(rows * channels.in, 1));
-  const auto weights = verify::RoundedTo(dtype, verify::Values(weight_rows * channels.out, 2));
+  const auto features = verify::RoundedTo(precision, verify::Values(rows * channels.in, 1));
+  const auto weights = verify::RoundedTo(precision, verify::Values(weight_rows * channels.out, 2));
   {
     VOXCONV_ASSIGN_OR_RETURN(const Tensor x,
                              Tensor::FromHost(features, rows, channels.in, context));
     VOXCONV_ASSIGN_OR_RETURN(const Tensor w,
                              Tensor::FromHost(weights, weight_rows, channels.out, context));
-    VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, registry_.dataflows().Create(kExpectedDataflow));
+    VOXCONV_ASSIGN_OR_RETURN(
+        const auto dataflow,
+        registry_.dataflows().Create(defaults_.baseline_dataflow, backend_->kind()));
     PairList pairs;
     VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(pairs_.in, context));
     VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(pairs_.out, context));
-    const KernelMap map(rows, rows, pairs_.offset_ptr, {}, std::move(pairs));
+    const KernelMap map(rows, rows, pairs_.offset_ptr, std::move(pairs));
     Workspace workspace;
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor y, verify::ConvolveOntoNan(*dataflow, map, x.view(),
-                                                                     w.view(), workspace, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        const Tensor y, verify::ConvolveOntoNan(*dataflow, map, x.view(), w.view(), Precision::kF32,
+                                                workspace, context));
     VOXCONV_ASSIGN_OR_RETURN(data_.output, y.ToHost(context));
   }
-  VOXCONV_ASSIGN_OR_RETURN(data_.features,
-                           Tensor::FromHost(features, rows, channels.in, context, dtype));
-  VOXCONV_ASSIGN_OR_RETURN(data_.weights,
-                           Tensor::FromHost(weights, weight_rows, channels.out, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(
+      data_.features, Tensor::FromHost(features, rows, channels.in, context, StorageOf(precision)));
+  VOXCONV_ASSIGN_OR_RETURN(data_.weights, Tensor::FromHost(weights, weight_rows, channels.out,
+                                                           context, StorageOf(precision)));
   data_key_ = key;
   return &data_;
 }

@@ -13,6 +13,7 @@
 #include "core/convolution.h"
 #include "core/registry.h"
 #include "measure/bench/scenario.h"
+#include "measure/defaults.h"
 #include "reference_cpu/kernel_map.h"
 
 namespace voxconv::bench {
@@ -46,17 +47,23 @@ class DeviceScenario {
   // Canonical pairs of the K = 27 submanifold map, on the host.
   int64_t num_pairs() const { return static_cast<int64_t>(pairs_.in.size()); }
   absl::Status CheckPairs(const KernelMap& map) const;
+  // Of a convolution on that map.
+  ConvShape ShapeOf(const Channels& channels, Precision precision) const {
+    return ShapeOfLayer(*geometry_, channels.in, channels.out, precision);
+  }
+  const measure::Defaults& defaults() const { return defaults_; }  // after Prepare
 
   struct Data {
     Tensor features, weights;
     std::vector<float> output;  // expected, in f32
   };
-  // Seeded, rounded to the dtype; the expected output is that of f32 on the same rounded values by
-  // another dataflow. One at a time.
-  absl::StatusOr<Data*> DataFor(const Channels& channels, DType dtype);
+  // Seeded features and weights, rounded to `precision`. The expected output is that of another
+  // dataflow in f32 on the same rounded values. Valid until the next call with other arguments.
+  absl::StatusOr<Data*> DataFor(const Channels& channels, Precision precision);
 
-  // Runs `work` often and times it on the device, warm, with the host ahead of the device: what
-  // the host takes to queue the work is hidden where the work itself does not wait for the device.
+  // Runs `work` many times and times it on the device, after a warm-up. The host queues the work
+  // while the device is busy, so that the time to queue it is hidden, unless the work waits for the
+  // device.
   absl::StatusOr<DeviceTimes> Time(
       const std::function<absl::Status(const ExecutionContext&)>& work);
 
@@ -70,10 +77,11 @@ class DeviceScenario {
   std::optional<absl::Status> opened_, prepared_;
   std::unique_ptr<Backend> backend_;
   Buffer scratch_;  // filled to keep the device busy while the host queues work
+  measure::Defaults defaults_;
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
   reference::KernelMap pairs_;
-  std::optional<std::pair<Channels, DType>> data_key_;
+  std::optional<std::pair<Channels, Precision>> data_key_;
   Data data_;
 };
 

@@ -65,14 +65,14 @@ class MapBenchmark {
 
   absl::Status Gate() {
     VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
-    VOXCONV_ASSIGN_OR_RETURN(mapping_, scenario_->registry().mappings().Create(spec_));
     const ExecutionContext context = scenario_->Context();
-    const Support support =
-        mapping_->Supports(scenario_->problem().geometry, context.backend->kind());
+    VOXCONV_ASSIGN_OR_RETURN(
+        mapping_, scenario_->registry().mappings().Create(spec_, context.backend->kind()));
+    const Support support = mapping_->Supports(scenario_->problem().geometry);
     if (!support.ok) return absl::UnimplementedError(support.reason);
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, BuildAndQuery(context));
     const absl::Status same =
-        verify::CompareMaps(map, scenario_->pairs(), context, kBaselineMapping);
+        verify::CompareMaps(map, scenario_->pairs(), context, scenario_->baseline_name());
     if (!same.ok()) ++failures_->count;
     return same;
   }

@@ -6,6 +6,7 @@
 #include "builtin/backends.h"
 #include "io/voxelize.h"
 #include "measure/bench/benchmarks.h"
+#include "measure/defaults.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
 #include "networks/initialize.h"
@@ -47,7 +48,7 @@ class NetworkBenchmark {
       state.SkipWithError(std::string(status.message()).c_str());
       return;
     }
-    state.counters["voxels"] = static_cast<double>(scenario_->coordinates()->size());
+    state.counters["voxels"] = static_cast<double>(scenario_->num_voxels());
     state.counters["median_ms"] = Median(wall);
     state.counters["queued_ms"] = Median(queued);
     state.counters["synchronisations"] = static_cast<double>(synchronisations);
@@ -55,12 +56,12 @@ class NetworkBenchmark {
 
  private:
   absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
-      const measure::Configuration& configuration, DType dtype) {
+      const measure::Configuration& configuration, Precision precision) {
     VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
     InitializeParameters(graph, /*seed=*/1);
-    bound_ = verify::NetworkBound(graph, dtype, DType::kF32);
+    bound_ = verify::NetworkBound(graph, precision, Precision::kF32);
     const RunConfig config{.planner = measure::MakePlanner(configuration),
-                           .dtype = dtype,
+                           .precision = precision,
                            .fold_batch_norm = true,
                            .keep_maps = spec_.keep_maps,
                            .parallel_maps = spec_.parallel_maps,
@@ -68,14 +69,14 @@ class NetworkBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(auto runner,
                              NetworkRunner::Create(std::move(graph), config, scenario_->registry(),
                                                    *scenario_->Context().backend));
-    VOXCONV_ASSIGN_OR_RETURN(features_, scenario_->Features(runner->graph().in_channels(), dtype));
+    VOXCONV_ASSIGN_OR_RETURN(input_,
+                             scenario_->Input(runner->graph().in_channels(), StorageOf(precision)));
     return runner;
   }
 
   absl::Status Frame(NetworkRunner& runner, RunResult& result, measure::FrameTime& time) {
-    VOXCONV_ASSIGN_OR_RETURN(time,
-                             measure::TimeFrame(runner, scenario_->coordinates(), features_.view(),
-                                                scenario_->Context(), result));
+    VOXCONV_ASSIGN_OR_RETURN(
+        time, measure::TimeFrame(runner, input_.view(), scenario_->Context(), result));
     return absl::OkStatus();
   }
 
@@ -86,17 +87,17 @@ class NetworkBenchmark {
 
   // Not without a replay that gives what a run gives.
   absl::Status Record(NetworkRunner& runner, std::unique_ptr<RecordedFrame>& recorded) {
-    VOXCONV_ASSIGN_OR_RETURN(recorded, runner.Record(scenario_->coordinates(), features_.view()));
+    VOXCONV_ASSIGN_OR_RETURN(recorded, runner.Record(input_.view()));
     RunResult result;
     measure::FrameTime time;
     VOXCONV_RETURN_IF_ERROR(Frame(runner, result, time));
     VOXCONV_RETURN_IF_ERROR(Replay(*recorded, time));
-    return measure::CheckReplay(runner, recorded->result().features, result.features,
-                                scenario_->Context());
+    return measure::CheckReplay(runner, recorded->result().output.features(),
+                                result.output.features(), scenario_->Context());
   }
 
   absl::Status Prepare(std::unique_ptr<NetworkRunner>& runner) {
-    VOXCONV_ASSIGN_OR_RETURN(runner, MakeRunner(spec_.configuration, spec_.dtype));
+    VOXCONV_ASSIGN_OR_RETURN(runner, MakeRunner(spec_.configuration, spec_.precision));
     // Memory pools, libraries' choices, and the maps if they are kept.
     constexpr int kWarmup = 3;
     RunResult result;
@@ -106,26 +107,27 @@ class NetworkBenchmark {
   }
 
   absl::StatusOr<std::vector<float>> Output(const measure::Configuration& configuration,
-                                            DType dtype) {
-    VOXCONV_ASSIGN_OR_RETURN(auto runner, MakeRunner(configuration, dtype));
+                                            Precision precision) {
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, MakeRunner(configuration, precision));
     RunResult result;
     measure::FrameTime time;
     VOXCONV_RETURN_IF_ERROR(Frame(*runner, result, time));
-    return result.features.ToHost(scenario_->Context());
+    return result.output.features().ToHost(scenario_->Context());
   }
 
-  // In f32, and with a dataflow that shares nothing with the fused ones.
+  // Against the trusted plugins in f32.
   absl::Status Gate() {
     VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
+    VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
     std::vector<float>& expected = scenario_->expected()[spec_.network];
     if (expected.empty()) {
       measure::Configuration baseline;
-      baseline.choice = {"hash", "gather_gemm_scatter", measure::kDefaultOutputCoords};
-      VOXCONV_ASSIGN_OR_RETURN(expected, Output(baseline, DType::kF32));
+      baseline.choice = defaults.trusted;
+      VOXCONV_ASSIGN_OR_RETURN(expected, Output(baseline, Precision::kF32));
     }
-    VOXCONV_ASSIGN_OR_RETURN(const auto output, Output(spec_.configuration, spec_.dtype));
-    const auto same =
-        verify::CompareOutputs(output, expected, bound_, "gather_gemm_scatter in f32");
+    VOXCONV_ASSIGN_OR_RETURN(const auto output, Output(spec_.configuration, spec_.precision));
+    const auto same = verify::CompareOutputs(output, expected, bound_,
+                                             absl::StrCat(defaults.trusted.dataflow, " in f32"));
     if (!same.ok()) ++failures_->count;
     return same.status();
   }
@@ -133,7 +135,7 @@ class NetworkBenchmark {
   NetworkSpec spec_;
   std::shared_ptr<NetworkScenario> scenario_;
   std::shared_ptr<GateFailures> failures_;
-  Tensor features_;
+  SparseTensor input_;
   double bound_ = 0;
   std::optional<absl::Status> gate_;
 };
@@ -148,20 +150,19 @@ absl::Status NetworkScenario::Prepare() {
 absl::Status NetworkScenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend(choice_));
   VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInput(input_, load_));
-  VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud_, Context()));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> NetworkScenario::Features(int64_t channels, DType dtype) const {
-  return Tensor::FromHost(FeaturesWithChannels(cloud_, channels), cloud_.size(), channels,
-                          Context(), dtype);
+absl::StatusOr<SparseTensor> NetworkScenario::Input(int64_t channels, DType dtype) const {
+  return MakeSparseTensor(cloud_, channels, Context(), dtype);
 }
 
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures) {
-  const std::string name = absl::StrCat(
-      "network/", spec.network, "/", spec.name, "/", scenario->input(), "/", ToString(spec.dtype),
-      "/maps=", spec.keep_maps ? "kept" : "rebuilt", spec.graph ? "/graph" : "");
+  const std::string name =
+      absl::StrCat("network/", spec.network, "/", spec.name, "/", scenario->input(), "/",
+                   ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt",
+                   spec.graph ? "/graph" : "");
   auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

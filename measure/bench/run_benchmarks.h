@@ -6,9 +6,9 @@
 
 namespace voxconv::bench {
 
-// Runs what is registered and matches the filter, after benchmark::Initialize. The results go to
-// standard output and to the library's own output file. Errors: kNotFound where no benchmark
-// matches, kInternal where benchmarks ended with an error, of which the first is said.
+// Runs the registered benchmarks that match the filter. benchmark::Initialize must have been
+// called. Results go to standard output and to the library's output file. kNotFound if no benchmark
+// matches. kInternal if benchmarks ended with an error; the message gives the first one.
 absl::Status RunBenchmarks();
 
 }  // namespace voxconv::bench

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "builtin/backends.h"
 #include "io/voxelize.h"
+#include "measure/defaults.h"
 #include "measure/statistics.h"
 #include "measure/timer.h"
 #include "verify/matrix.h"
@@ -24,8 +25,11 @@ absl::Status Scenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
   VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud, Context()));
   VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
-  VOXCONV_ASSIGN_OR_RETURN(baseline_, registry_.mappings().Create(kBaselineMapping));
-  VOXCONV_ASSIGN_OR_RETURN(pairs_, BuildKernelMap(*baseline_, problem(), {}, Context()));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  baseline_name_ = defaults.baseline_mapping;
+  VOXCONV_ASSIGN_OR_RETURN(baseline_,
+                           registry_.mappings().Create(baseline_name_, backend_->kind()));
+  VOXCONV_ASSIGN_OR_RETURN(pairs_, QueryPairs(*baseline_, problem(), Context()));
   return absl::OkStatus();
 }
 

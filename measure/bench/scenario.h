@@ -1,4 +1,4 @@
-// What the benchmarks run on: one input under one thread count.
+// The inputs that benchmarks run on.
 #ifndef VOXCONV_MEASURE_BENCH_SCENARIO_H_
 #define VOXCONV_MEASURE_BENCH_SCENARIO_H_
 
@@ -25,40 +25,48 @@ struct Channels {
   std::string name() const;  // "64x64"
 };
 
-// The submanifold convolution of kernel 3 on an input's voxels. Loaded on first use, so that a
-// filter that leaves it out costs nothing. Not thread-safe.
+// The submanifold convolution of kernel 3 on an input's voxels, on the CPU with one number of
+// threads. Loaded on first use, so that a scenario that the filter leaves out costs nothing. Not
+// thread-safe.
 class Scenario {
  public:
   // `registry` must outlive the scenario.
   Scenario(std::string input, LoadOptions load, int threads, const Registry& registry)
       : input_(std::move(input)), load_(std::move(load)), threads_(threads), registry_(registry) {}
 
-  // Loads the input and builds the map with the baseline mapping. Later calls return the first
-  // one's status. The rest of the class needs an OK.
+  // Loads the input and builds the map with the baseline mapping. Later calls return the status of
+  // the first one. The other methods may be called only after it has returned OK.
   absl::Status Prepare();
 
   ExecutionContext Context(Profile* profile = nullptr) const {
     return {backend_.get(), &backend_->main_stream(), profile};
   }
-  // One thread on the same memory, to tell what more threads bring.
+  // A context with one thread, to measure what more threads bring.
   ExecutionContext SerialContext() const { return {serial_.get(), &serial_->main_stream()}; }
   int threads() const { return threads_; }
   const Registry& registry() const { return registry_; }
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
-  // Canonical pairs by the baseline mapping.
+  // The canonical pairs, found by the baseline mapping.
   const KernelMap& pairs() const { return pairs_; }
+  // The shape of a convolution on that map, in f32.
+  ConvShape ShapeOf(const Channels& channels) const {
+    return ShapeOfLayer(*geometry_, channels.in, channels.out, Precision::kF32);
+  }
+  // The name of the baseline's pairs in messages.
+  const std::string& baseline_name() const { return baseline_name_; }
   // Seconds of one index build and query by the baseline mapping.
   absl::StatusOr<double> TimeBaseline();
 
-  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out]; made once.
+  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out]. Made once for
+  // each `channels`, and owned by the scenario.
   struct Data {
     Tensor features, weights;
-    // What the first dataflow gave: the others are held against it.
+    // The output of the first dataflow. Those of the others are compared with it.
     std::vector<float> output;
   };
   absl::StatusOr<Data*> DataFor(const Channels& channels);
 
-  // "scene:lidar64" and "threads=2", as they stand in benchmark names.
+  // "scene:lidar64" and "threads=2", for names of benchmarks.
   const std::string& input() const { return input_; }
   std::string ThreadsName() const;
 
@@ -73,12 +81,13 @@ class Scenario {
   std::unique_ptr<Backend> backend_, serial_;
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
+  std::string baseline_name_;
   std::unique_ptr<const Mapping> baseline_;
   KernelMap pairs_;
   std::map<Channels, Data> data_;
 };
 
-// What whole networks run on: one input on one backend, loaded on first use. Not thread-safe.
+// The input of whole networks on one backend. Loaded on first use. Not thread-safe.
 class NetworkScenario {
  public:
   // `registry` must outlive the scenario.
@@ -86,16 +95,17 @@ class NetworkScenario {
                   const Registry& registry)
       : input_(std::move(input)), load_(std::move(load)), choice_(choice), registry_(registry) {}
 
-  // Later calls return the first one's status. The rest of the class needs an OK.
+  // Makes the backend and loads the input. Later calls return the status of the first one. The
+  // other methods may be called only after it has returned OK.
   absl::Status Prepare();
 
   ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
   const Registry& registry() const { return registry_; }
-  const CoordinateSetPtr& coordinates() const { return coordinates_; }
-  // The input's own, with so many channels.
-  absl::StatusOr<Tensor> Features(int64_t channels, DType dtype) const;
+  int64_t num_voxels() const { return cloud_.size(); }
+  // The input with `channels` features, stored as `dtype` (MakeSparseTensor).
+  absl::StatusOr<SparseTensor> Input(int64_t channels, DType dtype) const;
   const std::string& input() const { return input_; }
-  // By network: its output in f32, which the first benchmark fills in.
+  // By network: its output in f32, which the first benchmark of the network sets.
   std::map<std::string, std::vector<float>>& expected() { return expected_; }
 
  private:
@@ -108,12 +118,8 @@ class NetworkScenario {
   std::optional<absl::Status> prepared_;
   std::unique_ptr<Backend> backend_;
   VoxelizedCloud cloud_;
-  CoordinateSetPtr coordinates_;
   std::map<std::string, std::vector<float>> expected_;
 };
-
-// The mapping that all others are compared with: what SpConv's CPU path uses.
-inline constexpr char kBaselineMapping[] = "hash:variant=std";
 
 // Not empty. Medians, since one disturbed iteration spoils a mean.
 double Median(const std::vector<double>& values);

@@ -8,5 +8,5 @@ if(VOXCONV_INSTALL AND NOT VOXCONV_SANITIZE)
            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_plugin_test.sh ${PROJECT_SOURCE_DIR}
                    ${PROJECT_BINARY_DIR} ${CMAKE_CXX_COMPILER} ${CMAKE_BUILD_TYPE} "${nvcc}"
                    "${CMAKE_CUDA_ARCHITECTURES}")
-  set_tests_properties(installed_plugin_test PROPERTIES TIMEOUT 600 LABELS contract)
+  set_tests_properties(installed_plugin_test PROPERTIES TIMEOUT 900 LABELS contract)
 endif()

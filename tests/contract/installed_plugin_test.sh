@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the build to a temporary prefix, builds examples/plugin and a small program against the
-# installed package alone, and runs the plugin: in that program, and in `voxconv verify`. Likewise
-# examples/cuda_plugin, with the CUDA compiler and for the architectures given.
+# Installs the build to a temporary prefix. Builds examples/plugin, examples/dataflow_plugin,
+# examples/library and a small program against the installed package alone. Runs the plugins: the
+# mapping in that program, and both in `voxconv verify`. Runs the programs of examples/library. The
+# same with examples/cuda_plugin, by the CUDA compiler and for the architectures that are given.
 #   installed_plugin_test.sh SOURCE_DIR BUILD_DIR CXX BUILD_TYPE [NVCC ARCHITECTURES]
 set -euo pipefail
 
@@ -40,25 +41,61 @@ build() {
 step "install" cmake --install "$build_dir" --prefix "$work/prefix"
 # Nothing of the source tree may be needed from here on: the sources are copied out of it.
 cp -r "$source_dir/examples/plugin" "$work/plugin_source"
+cp -r "$source_dir/examples/dataflow_plugin" "$work/dataflow_plugin_source"
+cp -r "$source_dir/examples/library" "$work/library_source"
 cp -r "$source_dir/tests/contract/installed_host" "$work/host_source"
 build plugin "$work/plugin_source"
+build dataflow_plugin "$work/dataflow_plugin_source"
+build library "$work/library_source"
 build host "$work/host_source"
 plugin=$work/plugin/binary_tree.so
 
 step "load and run in a program of the installed package" "$work/host/installed_host" "$plugin"
 cat "$work/log"
 
-voxconv=$build_dir/bin/voxconv
-if [[ -x $voxconv ]]; then
-  step "voxconv list" "$voxconv" list --plugin "$plugin"
-  grep -q binary_tree "$work/log" || { echo "voxconv list does not name binary_tree" >&2; exit 1; }
-  step "voxconv verify" "$voxconv" verify --backend cpu --plugin "$plugin" --mapping binary_tree
-  tail -n 1 "$work/log"
-  # A filter that matches nothing would pass, too.
-  grep -Eq '^[1-9][0-9]* passed, 0 failed' "$work/log" || {
-    echo "voxconv verify ran no case of binary_tree" >&2
+# library_program NAME ERRORS [ARGUMENTS...]: it must print as many errors, each of which it has held
+# against its bound itself. Once more, the bound is looked at here.
+library_program() {
+  local name=$1 errors=$2
+  shift 2
+  step "$name $*" "$work/library/$name" --input 'scene:lidar64?azimuths=100' "$@"
+  grep -o 'error .*' "$work/log"
+  awk -v errors="$errors" '
+    match($0, /error [0-9.e+-]+, bound [0-9.e+-]+/) {
+      split(substr($0, RSTART, RLENGTH), part, /[ ,]+/)
+      if (part[2] + 0 <= part[4] + 0 && part[4] + 0 < 1e-3) ++within
+    }
+    END { exit within != errors }' "$work/log" || {
+    cat "$work/log"
+    echo "$name: not all of $errors errors are below their bounds" >&2
     exit 1
   }
+}
+library_program convolve 6
+library_program convolve 6 --mapping sorted_search --dataflow gather_gemm_scatter
+library_program network 1
+if "$work/library/convolve" --mapping hassh > "$work/log" 2>&1; then
+  echo "convolve takes a mapping that does not exist" >&2
+  exit 1
+fi
+grep -q "^convolve: mapping 'hassh' is unknown; there are grid, hash" "$work/log"
+
+voxconv=$build_dir/bin/voxconv
+if [[ -x $voxconv ]]; then
+  # verify_plugin FAMILY NAME LIBRARY: lists it, and runs its cases.
+  verify_plugin() {
+    step "voxconv list" "$voxconv" list --plugin "$3"
+    grep -q "$2" "$work/log" || { echo "voxconv list does not name $2" >&2; exit 1; }
+    step "voxconv verify --$1 $2" "$voxconv" verify --backend cpu --plugin "$3" "--$1" "$2"
+    tail -n 1 "$work/log"
+    # A filter that matches nothing would pass, too.
+    grep -Eq '^[1-9][0-9]* passed, 0 failed' "$work/log" || {
+      echo "voxconv verify ran no case of $2" >&2
+      exit 1
+    }
+  }
+  verify_plugin mapping binary_tree "$plugin"
+  verify_plugin dataflow row_lists "$work/dataflow_plugin/row_lists.so"
 else
   echo "== voxconv verify: left out, $voxconv is not built"
 fi

@@ -56,27 +56,25 @@ TEST_P(NetworkTest, EveryMappingWithEveryDataflowMatchesTheOracle) {
   ASSERT_TRUE(expected.ok()) << expected.status();
 
   const ExecutionContext context = CpuContext();
-  const auto set = CoordinateSet::Create(crop.rows, {1, 1, 1}, context);
-  ASSERT_TRUE(set.ok()) << set.status();
-  const auto features = Tensor::FromHost(crop.features, crop.rows.size(), 4, context);
-  ASSERT_TRUE(features.ok());
+  const auto input = SparseTensor::Create(crop.rows, {1, 1, 1}, crop.features, 4, context);
+  ASSERT_TRUE(input.ok()) << input.status();
   const Registry& registry = BuiltinRegistry();
   const std::string output_coords = registry.output_coords().entries().begin()->first;
-  const ConvGeometry geometry = *ConvGeometry::Create({});
   int compared = 0;
-  for (const std::string& mapping : registry.mappings().EnumVariants()) {
-    const auto plugin = registry.mappings().Create(mapping);
-    if (!(*plugin)->Supports(geometry, BackendKind::kCpu).ok) continue;  // CUDA's alone
-    for (const std::string& dataflow : registry.dataflows().EnumVariants()) {
+  const ConvGeometry geometry = *ConvGeometry::Create({});
+  for (const std::string& mapping : registry.mappings().EnumVariants(BackendKind::kCpu)) {
+    const auto plugin = registry.mappings().Create(mapping, BackendKind::kCpu);
+    if (!(*plugin)->Supports(geometry).ok) continue;  // CUDA's alone
+    for (const std::string& dataflow : registry.dataflows().EnumVariants(BackendKind::kCpu)) {
       SCOPED_TRACE(absl::StrCat(mapping, " / ", dataflow));
       const RunConfig config{
           .planner = std::make_shared<FixedPlanner>(LayerChoice{mapping, dataflow, output_coords})};
       auto runner = NetworkRunner::Create(*graph, config, registry, Cpu());
       ASSERT_TRUE(runner.ok()) << runner.status();
-      const auto result = (*runner)->Run(*set, features->view());
+      const auto result = (*runner)->Run(input->view());
       ASSERT_TRUE(result.ok()) << result.status();
-      const auto rows = CopyToHost(result->coordinates->rows(), context);
-      const auto values = result->features.ToHost(context);
+      const auto rows = CopyToHost(result->output.coordinates()->rows(), context);
+      const auto values = result->output.features().ToHost(context);
       ASSERT_TRUE(rows.ok() && values.ok());
       EXPECT_EQ(*rows, expected->coordinates);
       EXPECT_LE(reference::RelativeError(*values, expected->features), kBound);

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/session.h"
+#include "builtin/backends.h"
+#include "core/backend_support.h"
 #include "tests/support/brute_force_plugins.h"
 #include "verify/crash_report.h"
 #include "verify/matrix.h"
@@ -34,7 +35,7 @@ struct MapParts {
   int64_t num_inputs = 0, num_outputs = 0;
   std::vector<int64_t> offset_ptr = {0};
   std::vector<int32_t> in, out, table;
-  LayoutRequest layout;
+  bool without_arrays = false;
   int identity_offset = -1;
   bool symmetric = false;
 
@@ -44,12 +45,13 @@ struct MapParts {
       VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> entries, CopyToBackend<int32_t>(table, context));
       storage = NeighbourTable{.table = std::move(entries), .masks = {}};
     } else {
-      PairList pairs;
+      PairBuffers pairs;
       VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
       VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
-      storage = std::move(pairs);
+      storage = PairList(std::move(pairs));
     }
-    KernelMap map(num_inputs, num_outputs, offset_ptr, layout, std::move(storage));
+    if (without_arrays) storage = std::monostate();
+    KernelMap map(num_inputs, num_outputs, offset_ptr, std::move(storage));
     map.set_identity_offset(identity_offset);
     map.set_symmetric(symmetric);
     return map;
@@ -95,9 +97,11 @@ class FaultyMapping final : public Mapping {
   FaultyMapping(Options options, MappingFault fault)
       : options_(std::move(options)), fault_(std::move(fault)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(const CoordinateSet& inputs,
-                                                       const ExecutionContext&) const override {
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(const CoordinateSet& inputs,
+                                                         const ExecutionContext&) const override {
     if (fault_.instead_of_build) return fault_.instead_of_build();
     auto index = std::make_unique<CopiedRows>();
     for (const Coordinate& row : inputs.rows().host()) {
@@ -105,11 +109,10 @@ class FaultyMapping final : public Mapping {
     }
     return index;
   }
-  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
     if (fault_.instead_of_query) return fault_.instead_of_query();
     MapParts parts = RightParts(static_cast<const CopiedRows&>(index), problem);
-    if (fault_.table) parts.layout.layout = MapLayout::kNeighbourTable;
     if (!parts.in.empty()) fault_.change(parts);
     return parts.Build(fault_.table, context);
   }
@@ -129,7 +132,7 @@ class WrongPluginsTest : public ::testing::Test {
 
   void AddMapping(MappingFault fault) {
     const absl::Status status = registry_.mappings().Register(
-        {.name = "faulty", .summary = "for tests"},
+        {.name = "faulty", .summary = "for tests"}, BackendKind::kCpu,
         [fault](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
           return std::make_unique<FaultyMapping>(std::move(options), fault);
         });
@@ -196,10 +199,7 @@ std::vector<NamedFault> MapFaults() {
       {"offset_ptr descends", change([](MapParts& p) { p.offset_ptr[1] = 1 << 30; })},
       {"inputs; the problem", change([](MapParts& p) { p.num_inputs += 1000000; })},
       {"outputs; the problem", change([](MapParts& p) { p.num_outputs += 1000000; })},
-      {"but it holds pairs",
-       change([](MapParts& p) { p.layout.layout = MapLayout::kNeighbourTable; })},
-      {"allowed are pairs and neighbour_table",
-       change([](MapParts& p) { p.layout.layout = MapLayout::kDenseTables; })},
+      {"its arrays were left out", change([](MapParts& p) { p.without_arrays = true; })},
       {"table has", table([](MapParts& p) { p.table.resize(p.table.size() / 2); })},
       {"table entry 13 is 100000000", table([](MapParts& p) { p.table[13] = 100000000; })},
       {"0 inputs", {.instead_of_query = [] { return KernelMap(); }}},
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(All, WrongMapTest, ::testing::Range<size_t>(0, MapFault
 
 TEST_F(WrongPluginsTest, ANullIndexIsAnError) {
   ExpectMappingFails({.instead_of_build = [] { return std::unique_ptr<MapIndex>(); }},
-                     "mapping: BuildIndex returned null");
+                     "mapping: DoBuildIndex returned null");
 }
 
 TEST_F(WrongPluginsTest, ExceptionsFailTheirCaseAlone) {
@@ -241,16 +241,18 @@ TEST_F(WrongPluginsTest, AnIndexServesSeveralGeometries) {
    public:
     explicit Forgetful(Options options) : inner_(std::move(options), {}) {}
     const Options& options() const override { return inner_.options(); }
-    Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
-    absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+    Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+
+   protected:
+    absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
         const CoordinateSet& inputs, const ExecutionContext& context) const override {
       auto index = std::make_unique<OneGeometry>();
       VOXCONV_ASSIGN_OR_RETURN(const auto rows, inner_.BuildIndex(inputs, context));
       index->rows = static_cast<const CopiedRows&>(*rows);
       return index;
     }
-    absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                    const ExecutionContext& context) const override {
+    absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                      const ExecutionContext& context) const override {
       const auto& own = static_cast<const OneGeometry&>(index);
       if (own.first == nullptr) own.first = std::make_unique<ConvGeometry>(problem.geometry);
       return inner_.Query(own.rows, {problem.inputs, problem.outputs, *own.first}, context);
@@ -260,7 +262,7 @@ TEST_F(WrongPluginsTest, AnIndexServesSeveralGeometries) {
     FaultyMapping inner_;
   };
   ASSERT_EQ(registry_.mappings().Register(
-                {.name = "forgetful"},
+                {.name = "forgetful"}, BackendKind::kCpu,
                 [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
                   return std::make_unique<Forgetful>(std::move(options));
                 }),
@@ -275,10 +277,12 @@ TEST_F(WrongPluginsTest, AFactoryThatRefusesEverythingIsOneCase) {
     return [status](Options) -> absl::StatusOr<std::unique_ptr<const Mapping>> { return status; };
   };
   ASSERT_TRUE(registry_.mappings()
-                  .Register({.name = "refuses"}, refuse(absl::InvalidArgumentError("I refuse")))
+                  .Register({.name = "refuses"}, BackendKind::kCpu,
+                            refuse(absl::InvalidArgumentError("I refuse")))
                   .ok());
   ASSERT_TRUE(registry_.mappings()
-                  .Register({.name = "elsewhere"}, refuse(absl::UnimplementedError("no device")))
+                  .Register({.name = "elsewhere"}, BackendKind::kCpu,
+                            refuse(absl::UnimplementedError("no device")))
                   .ok());
   const std::string line = "map/refuses/factory: mapping refuses: I refuse";
   EXPECT_THAT(Failures({.mapping = "refuses"}), ElementsAre(line));
@@ -304,23 +308,24 @@ class FaultyDataflow final : public Dataflow {
   FaultyDataflow(Options options, std::string fault)
       : options_(std::move(options)), fault_(std::move(fault)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvShape& shape, BackendKind) const override {
-    return shape.dtype == DType::kF32 || fault_ == "claims_f16" ? Support::Yes()
-                                                                : Support::No("f32 only");
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    return {.support = fault_ == "claims_f16" ? Support::Yes() : F32Only("faulty", shape),
+            .fuses_epilogue = fault_ == "claims_epilogue"};
   }
-  bool deterministic(BackendKind) const override { return true; }
-  bool FusesEpilogue(BackendKind) const override { return fault_ == "claims_epilogue"; }
-  LayoutRequest RequiredLayout(int) const override { return {}; }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap&, const ConvShape&,
-                                                     const ExecutionContext&) const override {
+  MapNeed DoNeededMap(Pass, const ConvShape&) const override { return {}; }
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap&, const ConvShape&,
+                                                       const ExecutionContext&) const override {
     if (fault_ == "null_plan") return std::unique_ptr<DataflowPlan>();
     return std::make_unique<DataflowPlan>();
   }
-  absl::Status Forward(const DataflowPlan&, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace&, const ExecutionContext&) const override {
+  absl::Status DoForward(const DataflowPlan&, const PreparedMap& prepared, const ForwardArgs& args,
+                         const Workspace&, const ExecutionContext&) const override {
     if (args.input.dtype != DType::kF32) return absl::InternalError("it was a lie");
+    const KernelMap& map = prepared.map();
     const int64_t c_in = args.input.channels, c_out = args.output.channels;
-    const PairList& pairs = map.As<PairList>();
+    const PairList& pairs = map.pairs();
     if (fault_ != "leaves_rows") std::fill_n(args.output.f32(), args.output.rows * c_out, 0.0f);
     for (int64_t i = 0; fault_ == "leaves_rows" && i < map.num_pairs(); ++i) {
       std::fill_n(args.output.f32() + pairs.out.data()[i] * c_out, c_out, 0.0f);
@@ -346,7 +351,7 @@ class WrongDataflowTest : public WrongPluginsTest {
  protected:
   std::vector<std::string> FailuresOf(const std::string& fault) {
     const absl::Status status = registry_.dataflows().Register(
-        {.name = "faulty"},
+        {.name = "faulty"}, BackendKind::kCpu,
         [fault](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
           return std::make_unique<FaultyDataflow>(std::move(options), fault);
         });
@@ -363,7 +368,7 @@ TEST_F(WrongDataflowTest, RowsWithoutAPairAreWritten) {
   EXPECT_THAT(FailuresOf("leaves_rows"), Contains(HasSubstr("is nan; the reference has 0")));
 }
 TEST_F(WrongDataflowTest, ANullPlanIsAnError) {
-  EXPECT_THAT(FailuresOf("null_plan"), Contains(HasSubstr("dataflow: Plan returned null")));
+  EXPECT_THAT(FailuresOf("null_plan"), Contains(HasSubstr("dataflow: DoPlan returned null")));
 }
 TEST_F(WrongDataflowTest, WhatItClaimsOnTheCpuIsRun) {
   EXPECT_THAT(FailuresOf("claims_epilogue"), Contains(HasSubstr("-epilogue/")));

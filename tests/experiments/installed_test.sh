@@ -9,7 +9,7 @@ fail() { echo "installed_test: $*" >&2; exit 1; }
 
 cmake --install "$1" --prefix "$work/prefix" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 share=$work/prefix/share/voxconv
-for file in experiments/matrix.json experiments/minuet/fig16.json presets/minuet.json \
+for file in experiments/matrix.json experiments/minuet/fig16.json presets/minuet.json presets/defaults.json \
             report/report.py; do
   [[ -f $share/$file ]] || fail "$file is not installed"
 done

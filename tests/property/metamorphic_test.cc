@@ -77,19 +77,21 @@ struct Pairing {
 
 // Every mapping variant with one dataflow and every dataflow variant with one mapping.
 std::vector<Pairing> Pairings() {
-  const std::vector<std::string> mappings = BuiltinRegistry().mappings().Variants();
-  const std::vector<std::string> dataflows = BuiltinRegistry().dataflows().Variants();
+  const std::vector<std::string> mappings =
+      BuiltinRegistry().mappings().Variants(BackendKind::kCpu);
+  const std::vector<std::string> dataflows =
+      BuiltinRegistry().dataflows().Variants(BackendKind::kCpu);
   std::vector<Pairing> pairings;
   // Some variants are another backend's.
   const ConvGeometry geometry = *ConvGeometry::Create({});
   for (const std::string& mapping : mappings) {
-    const auto plugin = BuiltinRegistry().mappings().Create(mapping);
-    if (!(*plugin)->Supports(geometry, BackendKind::kCpu).ok) continue;
+    const auto plugin = BuiltinRegistry().mappings().Create(mapping, BackendKind::kCpu);
+    if (!(*plugin)->Supports(geometry).ok) continue;
     pairings.push_back({mapping, dataflows.front()});
   }
   for (const std::string& dataflow : dataflows) {
-    const auto plugin = BuiltinRegistry().dataflows().Create(dataflow);
-    if (!(*plugin)->Supports({kIn, kOut}, BackendKind::kCpu).ok) continue;
+    const auto plugin = BuiltinRegistry().dataflows().Create(dataflow, BackendKind::kCpu);
+    if (!(*plugin)->Supports(Pass::kForward, {.c_in = kIn, .c_out = kOut}).ok) continue;
     pairings.push_back({mappings.front(), dataflow});
   }
   return pairings;
@@ -107,8 +109,8 @@ class MetamorphicTest : public ::testing::TestWithParam<Pairing> {
   }
   // A test that leaves a geometry out, since the mapping refuses it, ends as a skipped one.
   bool Supported(const ConvGeometry& geometry) {
-    auto mapping = BuiltinRegistry().mappings().Create(GetParam().mapping);
-    const Support support = (*mapping)->Supports(geometry, BackendKind::kCpu);
+    auto mapping = BuiltinRegistry().mappings().Create(GetParam().mapping, BackendKind::kCpu);
+    const Support support = (*mapping)->Supports(geometry);
     if (!support.ok) refusals_.push_back(absl::StrCat(geometry.ToString(), ": ", support.reason));
     return support.ok;
   }
@@ -265,11 +267,12 @@ TEST(MillionVoxelTest, MappingsAgree) {
   const ConvGeometry geometry = Geometry({});
   std::vector<int32_t> first_in;
   for (const auto& [name, entry] : BuiltinRegistry().mappings().entries()) {
-    const auto mapping = BuiltinRegistry().mappings().Create(name);
+    if (!entry.factories.contains(BackendKind::kCpu)) continue;
+    const auto mapping = BuiltinRegistry().mappings().Create(name, BackendKind::kCpu);
     ASSERT_TRUE(mapping.ok()) << mapping.status();
-    const auto map = BuildKernelMap(**mapping, {**set, **set, geometry}, {}, context);
+    const auto map = QueryPairs(**mapping, {**set, **set, geometry}, context);
     ASSERT_TRUE(map.ok()) << name << ": " << map.status();
-    const auto in = CopyToHost(map->As<PairList>().in, context);
+    const auto in = CopyToHost(map->pairs().in.array(), context);
     ASSERT_TRUE(in.ok());
     if (first_in.empty()) first_in = *in;
     EXPECT_TRUE(*in == first_in) << name;

@@ -25,7 +25,8 @@ bool RunsOnThreads(const ExecutionContext& context, int threads) {
 }
 
 // A copy of `view` with its values changed.
-absl::StatusOr<Tensor> Changed(const TensorView& view, const std::function<void(Values&)>& change,
+absl::StatusOr<Tensor> Changed(const ConstTensorView& view,
+                               const std::function<void(Values&)>& change,
                                const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Values values, ToHost(view, context));
   change(values);
@@ -64,10 +65,10 @@ DataflowFault WithWeights(std::function<void(const ConvCall&, Values&)> change) 
 
 DataflowFault WithPairs(std::function<void(Pairs&)> change) {
   return [change = std::move(change)](ConvCall call) -> absl::Status {
-    VOXCONV_ASSIGN_OR_RETURN(
-        const KernelMap map,
-        testing::Changed(*call.map, change, /*keep_marks=*/false, call.context));
-    call.map = &map;
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap right, call.map->ToPairs(call.context));
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap changed,
+                             testing::Changed(right, change, /*keep_marks=*/false, call.context));
+    call.other_map = &changed;
     return RunAndWait(call);
   };
 }
@@ -187,7 +188,7 @@ absl::Status ReadStaleWorkspace(const ConvCall& call) {
   float stale = 0;
   Backend& backend = *call.context.backend;
   VOXCONV_RETURN_IF_ERROR(backend.Copy(&stale, MemorySpace::kHost, call.stale,
-                                       backend.memory_space(), sizeof(stale),
+                                       backend.device().space, sizeof(stale),
                                        *call.context.stream));
   VOXCONV_RETURN_IF_ERROR(call.RunRight());
   VOXCONV_ASSIGN_OR_RETURN(Values output, ToHost(call.output, call.context));
@@ -211,10 +212,11 @@ DataflowFault ChangeOneBitSometimes() {
   });
 }
 
-absl::Status WriteTo(const TensorView& view, const ConvCall& call) {
+// Writes to what may only be read.
+absl::Status WriteTo(const ConstTensorView& view, const ConvCall& call) {
   VOXCONV_RETURN_IF_ERROR(call.RunRight());
   if (view.bytes() == 0) return absl::OkStatus();
-  return call.context.backend->FillBytes(view.data, 0, SizeOf(view.dtype) * 2,
+  return call.context.backend->FillBytes(const_cast<void*>(view.data), 0, SizeOf(view.dtype) * 2,
                                          *call.context.stream);
 }
 
@@ -268,9 +270,10 @@ MappingFault LosesOneIn(int64_t period) {
 }  // namespace
 
 std::vector<NamedFault<DataflowFault>> DataflowFaults() {
-  const std::vector<DType> all = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
-  const std::vector<DType> finer_than_bf16 = {DType::kF32, DType::kTf32, DType::kF16};
-  const std::vector<DType> past_f16 = {DType::kF32, DType::kTf32, DType::kBF16};
+  using enum Precision;
+  const std::vector<Precision> all = {kF32, kTf32, kF16, kBF16};
+  const std::vector<Precision> finer_than_bf16 = {kF32, kTf32, kF16};
+  const std::vector<Precision> past_f16 = {kF32, kTf32, kBF16};
   const auto loses_one_in = [](int64_t period) {
     return WithPairs([period](Pairs& pairs) { pairs.DropEvery(period); });
   };
@@ -292,7 +295,7 @@ std::vector<NamedFault<DataflowFault>> DataflowFaults() {
       {"output_rows_permuted", WithOutput(ExchangeRows), all},
       {.name = "one_run_in_50_differs",
        .fault = ChangeOneBitSometimes(),
-       .dtypes = all,
+       .precisions = all,
        .breaks_determinism = true},
       {"last_offset_skipped_if_large", WithWeights(SkipLastOffset), all},
       {"last_rows_zero_if_large", WithOutput(ZeroLastRows), all},
@@ -303,7 +306,7 @@ std::vector<NamedFault<DataflowFault>> DataflowFaults() {
        WrongWhere([](const ConvCall& call) { return call.num_offsets() == 343; }), all},
       {.name = "wrong_on_4_threads",
        .fault = WrongWhere([](const ConvCall& call) { return RunsOnThreads(call.context, 4); }),
-       .dtypes = all,
+       .precisions = all,
        .cpu_only = true},
       {"clamps_past_65504", ClampsInputPast(65504), past_f16},
       {"clamps_past_1e30", ClampsInputPast(1e30f), past_f16},
@@ -318,7 +321,7 @@ std::vector<NamedFault<DataflowFault>> DataflowFaults() {
 }
 
 std::vector<NamedFault<MappingFault>> MappingFaults() {
-  const std::vector<DType> maps = {DType::kF32};
+  const std::vector<Precision> maps = {Precision::kF32};
   const auto calls = std::make_shared<std::atomic<int>>(0);
   return {
       {"one_pair_in_1e4_lost", LosesOneIn(10000), maps},
@@ -343,7 +346,7 @@ std::vector<NamedFault<MappingFault>> MappingFaults() {
       {.name = "wrong_on_4_threads",
        .fault = LosesOneWhere(
            [](const MapCall& call, const Pairs&) { return RunsOnThreads(call.context, 4); }),
-       .dtypes = maps,
+       .precisions = maps,
        .cpu_only = true},
   };
 }

@@ -14,13 +14,14 @@ template <typename Fault>
 struct NamedFault {
   std::string name;  // lower_snake_case
   Fault fault;
-  // The dtypes in which the fault changes anything; of mappings f32 alone.
-  std::vector<DType> dtypes;
+  // The precisions in which the fault changes anything. For mappings, only f32.
+  std::vector<Precision> precisions;
   bool cpu_only = false;
-  bool breaks_determinism = false;  // no fault where the right plugin does not claim determinism
+  // Such a fault counts only if the right plugin claims determinism.
+  bool breaks_determinism = false;
 };
 
-// Made anew by each call: faults that count their calls count them each for itself.
+// Each call makes new faults. A fault that counts its calls counts only its own.
 std::vector<NamedFault<DataflowFault>> DataflowFaults();
 std::vector<NamedFault<MappingFault>> MappingFaults();
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/map_ops.h"
+
 namespace voxconv::testing {
 
 void Pairs::DropEvery(int64_t period) {
@@ -38,17 +40,19 @@ void Pairs::ReorderOffsets(const std::vector<int>& order) {
 
 absl::StatusOr<KernelMap> Changed(const KernelMap& map, const std::function<void(Pairs&)>& change,
                                   bool keep_marks, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap right, context.backend->ConvertKernelMap(map, {}, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap right,
+                           context.backend->map_ops().To(MapForm::kPairs, map, context));
   Pairs pairs{.num_inputs = map.num_inputs(),
               .num_outputs = map.num_outputs(),
               .offset_ptr = right.offset_ptr()};
-  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToHost(right.As<PairList>().in, context));
-  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToHost(right.As<PairList>().out, context));
+  VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToHost(right.pairs().in.array(), context));
+  VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToHost(right.pairs().out.array(), context));
   change(pairs);
-  PairList list;
+  PairBuffers list;
   VOXCONV_ASSIGN_OR_RETURN(list.in, CopyToBackend<int32_t>(pairs.in, context));
   VOXCONV_ASSIGN_OR_RETURN(list.out, CopyToBackend<int32_t>(pairs.out, context));
-  KernelMap changed(pairs.num_inputs, pairs.num_outputs, pairs.offset_ptr, {}, std::move(list));
+  KernelMap changed(pairs.num_inputs, pairs.num_outputs, pairs.offset_ptr,
+                    PairList(std::move(list)));
   if (keep_marks) {
     changed.set_identity_offset(map.identity_offset());
     changed.set_symmetric(map.symmetric());

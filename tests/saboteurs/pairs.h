@@ -21,14 +21,15 @@ struct Pairs {
   int num_offsets() const { return static_cast<int>(offset_ptr.size()) - 1; }
   // Removes every `period`-th pair, the first of them at `period` - 1.
   void DropEvery(int64_t period);
-  // Removes the last pair; nothing where there is none.
+  // Removes the last pair, if there is one.
   void DropLast();
   // Offset k gets the pairs of offset order[k].
   void ReorderOffsets(const std::vector<int>& order);
 };
 
-// The map with its pairs changed, as canonical pairs. `keep_marks`: the identity offset and the
-// symmetry of `map` are kept; otherwise the new map claims neither. Synchronises the stream.
+// The map, which has either form, with its pairs changed, as canonical pairs. `keep_marks`: the
+// identity offset and the symmetry of `map` are kept; otherwise the new map claims neither.
+// Synchronises the stream.
 absl::StatusOr<KernelMap> Changed(const KernelMap& map, const std::function<void(Pairs&)>& change,
                                   bool keep_marks, const ExecutionContext& context);
 

@@ -1,5 +1,5 @@
-// Plugins that are wrong on purpose: `verify` must find each of them, in every dtype where it is
-// wrong. The table says by which case.
+// Plugins that are wrong on purpose: `verify` must find each of them, in every precision where it
+// is wrong. The table says by which case.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,13 +26,14 @@
 namespace voxconv::testing {
 namespace {
 
-constexpr std::array<DType, 4> kDTypes = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr std::array<Precision, 4> kPrecisions = {Precision::kF32, Precision::kTf32,
+                                                  Precision::kF16, Precision::kBF16};
 constexpr const char* kDataflows[] = {"gather_gemm_scatter", "implicit_gemm"};
 constexpr const char* kMappings[] = {"hash", "sorted_search"};
 // Wrapped without a fault: verify must find nothing.
 constexpr char kNoFault[] = "no_fault";
 
-// Of one wrapped plugin in one dtype.
+// Of one wrapped plugin in one precision.
 struct Row {
   std::string fault, inner;
   bool must_fail = true;
@@ -40,16 +41,18 @@ struct Row {
   std::string caught_by;  // the first case that fails
   std::string why;
 };
-using RowKey = std::pair<std::string, DType>;  // registered name
+using RowKey = std::pair<std::string, Precision>;  // registered name
 
-// What a case's id says of the plugin and the dtype that it is about.
+// What a case's id says of the plugin and the precision that it is about.
 RowKey KeyOf(const std::string& id) {
   const std::vector<std::string> parts = absl::StrSplit(id, '/');
-  if (parts[0] == "map") return {parts[1], DType::kF32};
-  if (parts.size() < 4 || parts[1] == "map") return {parts.size() < 3 ? "" : parts[2], DType::kF32};
+  if (parts[0] == "map") return {parts[1], Precision::kF32};
+  if (parts.size() < 4 || parts[1] == "map") {
+    return {parts.size() < 3 ? "" : parts[2], Precision::kF32};
+  }
   const std::vector<std::string> shape = absl::StrSplit(parts[3], '-');
-  const absl::StatusOr<DType> dtype = ParseDType(shape.size() < 2 ? "f32" : shape[1]);
-  return {parts[2], dtype.value_or(DType::kF32)};
+  const absl::StatusOr<Precision> precision = ParsePrecision(shape.size() < 2 ? "f32" : shape[1]);
+  return {parts[2], precision.value_or(Precision::kF32)};
 }
 
 class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
@@ -75,8 +78,8 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
     const absl::Status status =
         RegisterWrapped(name, BuiltinRegistry(), inner, fault.fault, registry_);
     ASSERT_EQ(status, absl::OkStatus());
-    for (const DType dtype : fault.dtypes) {
-      rows_[{name, dtype}] = {fault.name, inner, fault.name != kNoFault};
+    for (const Precision precision : fault.precisions) {
+      rows_[{name, precision}] = {fault.name, inner, fault.name != kNoFault};
     }
   }
 
@@ -107,7 +110,7 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
   }
 
   void PrintTable() const {
-    std::cout << absl::StrFormat("%-29s %-20s %-5s %s\n", "fault", "in", "dtype", "caught by");
+    std::cout << absl::StrFormat("%-29s %-20s %-5s %s\n", "fault", "in", "type", "caught by");
     for (const auto& [key, row] : rows_) {
       const std::string passed = absl::StrCat("nothing in ", row.cases, " cases");
       std::cout << absl::StrFormat("%-29s %-20s %-5s %s\n", row.fault, row.inner,
@@ -124,12 +127,13 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
 
 TEST_P(SaboteursTest, EveryDataflowIsCaught) {
   for (const std::string inner : kDataflows) {
-    const auto right = BuiltinRegistry().dataflows().Create(inner);
+    const auto right = BuiltinRegistry().dataflows().Create(inner, GetParam());
     ASSERT_EQ(right.status(), absl::OkStatus());
-    const bool deterministic = (*right)->deterministic(GetParam());
+    const ConvShape shape{.c_in = 16, .c_out = 16, .num_offsets = 27};
+    const bool deterministic = (*right)->CapabilityOf(Pass::kForward, shape).deterministic;
     Add(NamedFault<DataflowFault>{kNoFault,
                                   [](const ConvCall& call) { return call.RunRight(); },
-                                  {kDTypes.begin(), kDTypes.end()}},
+                                  {kPrecisions.begin(), kPrecisions.end()}},
         inner);
     for (const auto& fault : DataflowFaults()) {
       if (deterministic || !fault.breaks_determinism) Add(fault, inner);
@@ -142,7 +146,8 @@ TEST_P(SaboteursTest, EveryDataflowIsCaught) {
 
 TEST_P(SaboteursTest, EveryMappingIsCaught) {
   for (const std::string inner : kMappings) {
-    Add(NamedFault<MappingFault>{kNoFault, [](const MapCall&, Pairs&) {}, {DType::kF32}}, inner);
+    Add(NamedFault<MappingFault>{kNoFault, [](const MapCall&, Pairs&) {}, {Precision::kF32}},
+        inner);
     for (const auto& fault : MappingFaults()) Add(fault, inner);
   }
   RunMatrix();

@@ -5,6 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/backend_support.h"
+#include "core/convolution.h"
+#include "tests/saboteurs/wrapped_family.h"
+
 namespace voxconv::testing {
 namespace {
 
@@ -16,9 +20,10 @@ float RoundedToTf32(float value) {
 }
 
 // What the tensor cores would multiply, as f32.
-absl::StatusOr<Tensor> Operand(const TensorView& view, const ExecutionContext& context) {
+absl::StatusOr<Tensor> Operand(const ConstTensorView& view, Precision precision,
+                               const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(std::vector<float> values, ToHost(view, context));
-  if (view.dtype == DType::kTf32) {
+  if (precision == Precision::kTf32) {
     for (float& value : values) value = RoundedToTf32(value);
   }
   return Tensor::FromHost(values, view.rows, view.channels, context);
@@ -40,34 +45,49 @@ class WrappedPlan final : public DataflowPlan {
 
 class WrappedDataflow final : public Dataflow {
  public:
-  WrappedDataflow(Options options, std::unique_ptr<const Dataflow> right, DataflowFault fault)
-      : options_(std::move(options)), right_(std::move(right)), fault_(std::move(fault)) {}
+  // `emulates`: `right` computes in f32 alone. The precisions are emulated around it.
+  WrappedDataflow(Options options, std::unique_ptr<const Dataflow> right, bool emulates,
+                  DataflowFault fault)
+      : options_(std::move(options)),
+        right_(std::move(right)),
+        emulates_(emulates),
+        fault_(std::move(fault)) {}
 
   const Options& options() const override { return options_; }
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return right_->Supports(ShapeOfRight(shape, backend), backend);
+
+ protected:
+  // Gradients are those of the right dataflow, without a fault.
+  bool Has(Pass) const override { return true; }
+  Capability DoCapability(Pass pass, const ConvShape& shape) const override {
+    Capability capability = right_->CapabilityOf(pass, ShapeOfRight(shape));
+    if (!emulates_) return capability;
+    if (capability.support.ok) {
+      capability.support = pass == Pass::kForward ? UniformTypes("wrapped", shape)
+                                                  : F32Only("a wrapped gradient", shape);
+    }
+    // What is emulated is summed in f32 and rounded once.
+    capability.fuses_epilogue = false;
+    capability.rounds_partial_sums = false;
+    return capability;
   }
-  bool deterministic(BackendKind backend) const override { return right_->deterministic(backend); }
-  bool FusesEpilogue(BackendKind backend) const override {
-    return backend != BackendKind::kCpu && right_->FusesEpilogue(backend);
+  MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override {
+    return right_->NeededMap(pass, ShapeOfRight(shape));
   }
-  // What emulates a dtype sums in f32 and rounds once.
-  bool RoundsPartialSums(BackendKind backend) const override {
-    return backend != BackendKind::kCpu && right_->RoundsPartialSums(backend);
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
+      const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const override {
+    return right_->Prepare(map, need, context);
   }
-  LayoutRequest RequiredLayout(int num_offsets) const override {
-    return right_->RequiredLayout(num_offsets);
-  }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
-    VOXCONV_ASSIGN_OR_RETURN(
-        auto plan, right_->Plan(map, ShapeOfRight(shape, context.backend->kind()), context));
+    VOXCONV_ASSIGN_OR_RETURN(auto plan, right_->Plan(pass, map, ShapeOfRight(shape), context));
     return std::make_unique<WrappedPlan>(std::move(plan));
   }
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
+                         const Workspace& workspace,
+                         const ExecutionContext& context) const override {
     const auto& own = static_cast<const WrappedPlan&>(plan);
+    const Precision precision = plan.shape().types.precision;
     ConvCall call{.input = args.input,
                   .weights = args.weights,
                   .output = args.output,
@@ -79,25 +99,44 @@ class WrappedDataflow final : public Dataflow {
       changed_args.input = changed.input;
       changed_args.weights = changed.weights;
       changed_args.output = changed.output;
-      if (changed.map != &map) return RunAnew(*changed.map, changed_args, context);
-      return Run(own.right(), map, changed_args, workspace, context);
+      // Other weights may still be on their way.
+      changed_args.settled = args.settled && changed.weights.data == args.weights.data;
+      if (changed.other_map != nullptr) {
+        return RunAnew(own.right().shape(), *changed.other_map, precision, changed_args, context);
+      }
+      return Run(own.right(), map, precision, changed_args, workspace, context);
     };
     return fault_(std::move(call));
   }
+  absl::Status DoInputGrad(const DataflowPlan& plan, const PreparedMap& map,
+                           const InputGradArgs& args, const Workspace& workspace,
+                           const ExecutionContext& context) const override {
+    return right_->InputGrad(RightOf(plan), map, args, workspace, context);
+  }
+  absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
+                            const WeightGradArgs& args, const Workspace& workspace,
+                            const ExecutionContext& context) const override {
+    return right_->WeightGrad(RightOf(plan), map, args, workspace, context);
+  }
 
  private:
-  static ConvShape ShapeOfRight(ConvShape shape, BackendKind backend) {
-    if (backend == BackendKind::kCpu) shape.dtype = DType::kF32;
+  static const DataflowPlan& RightOf(const DataflowPlan& plan) {
+    return static_cast<const WrappedPlan&>(plan).right();
+  }
+
+  ConvShape ShapeOfRight(ConvShape shape) const {
+    if (emulates_) shape.types = ConvTypes();
     return shape;
   }
 
-  absl::Status Run(const DataflowPlan& plan, const KernelMap& map, ForwardArgs args,
-                   const Workspace& workspace, const ExecutionContext& context) const {
-    if (args.input.dtype == DType::kF32 || context.backend->kind() != BackendKind::kCpu) {
+  absl::Status Run(const DataflowPlan& plan, const PreparedMap& map, Precision precision,
+                   ForwardArgs args, const Workspace& workspace,
+                   const ExecutionContext& context) const {
+    if (!emulates_ || precision == Precision::kF32) {
       return right_->Forward(plan, map, args, workspace, context);
     }
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor input, Operand(args.input, context));
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor weights, Operand(args.weights, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor input, Operand(args.input, precision, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor weights, Operand(args.weights, precision, context));
     VOXCONV_ASSIGN_OR_RETURN(
         const Tensor output,
         Tensor::Create(args.output.rows, args.output.channels, DType::kF32, context));
@@ -111,23 +150,23 @@ class WrappedDataflow final : public Dataflow {
   }
 
   // With a map that no plan was made for.
-  absl::Status RunAnew(const KernelMap& map, const ForwardArgs& args,
+  absl::Status RunAnew(ConvShape shape, const KernelMap& map, Precision precision, ForwardArgs args,
                        const ExecutionContext& context) const {
-    VOXCONV_ASSIGN_OR_RETURN(
-        const KernelMap converted,
-        context.backend->ConvertKernelMap(map, right_->RequiredLayout(map.num_offsets()), context));
-    const ConvShape shape{args.input.channels, args.output.channels, args.input.dtype};
-    VOXCONV_ASSIGN_OR_RETURN(
-        const auto plan,
-        right_->Plan(converted, ShapeOfRight(shape, context.backend->kind()), context));
+    shape.symmetric = map.symmetric();
+    args.settled = false;
+    VOXCONV_ASSIGN_OR_RETURN(const auto prepared,
+                             PrepareMap(*right_, Pass::kForward, shape, map, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto plan,
+                             right_->Plan(Pass::kForward, *prepared, shape, context));
     Workspace workspace;
     VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
-    VOXCONV_RETURN_IF_ERROR(Run(*plan, converted, args, workspace, context));
+    VOXCONV_RETURN_IF_ERROR(Run(*plan, *prepared, precision, args, workspace, context));
     return context.stream->Synchronize();
   }
 
   Options options_;
   std::unique_ptr<const Dataflow> right_;
+  bool emulates_;
   DataflowFault fault_;
 };
 
@@ -136,11 +175,11 @@ class WrappedDataflow final : public Dataflow {
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const DataflowFault& fault,
                              Registry& registry) {
-  return registry.dataflows().Register(
-      {.name = name, .summary = "for tests"},
-      [&right, inner, fault](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
-        VOXCONV_ASSIGN_OR_RETURN(auto dataflow, right.dataflows().Create(inner));
-        return std::make_unique<WrappedDataflow>(std::move(options), std::move(dataflow), fault);
+  return RegisterWrappedIn(
+      registry.dataflows(), right.dataflows(), name, inner,
+      [fault](Options options, std::unique_ptr<const Dataflow> dataflow, BackendKind kind) {
+        return std::make_unique<WrappedDataflow>(std::move(options), std::move(dataflow),
+                                                 /*emulates=*/kind == BackendKind::kCpu, fault);
       });
 }
 
@@ -148,8 +187,8 @@ absl::Status Overwrite(const TensorView& view, const std::vector<float>& values,
                        const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const Tensor tensor,
                            Tensor::FromHost(values, view.rows, view.channels, context, view.dtype));
-  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(view.data, view.space, tensor.view().data,
-                                                tensor.view().space, view.bytes(),
+  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(view.data, view.device.space, tensor.view().data,
+                                                tensor.view().device.space, view.bytes(),
                                                 *context.stream));
   return context.stream->Synchronize();
 }

@@ -15,8 +15,13 @@ inline constexpr int64_t kStaleBytes = 256;
 
 // One call of the right dataflow, as a fault sees it.
 struct ConvCall {
-  TensorView input, weights, output;
-  const KernelMap* map = nullptr;  // in any layout; a fault may put another map here
+  ConstTensorView input, weights;
+  TensorView output;
+  // What the right dataflow reads. A layout may keep no arrays; PreparedMap::ToPairs reads the
+  // pairs off it.
+  const PreparedMap* map = nullptr;
+  // A fault may put a map here, in either form, that the right dataflow runs with instead.
+  const KernelMap* other_map = nullptr;
   // kStaleBytes of the workspace, in the backend's memory: what was there before is still there.
   void* stale = nullptr;
   ExecutionContext context;
@@ -24,20 +29,22 @@ struct ConvCall {
 
   // What the right dataflow does with these arguments.
   absl::Status RunRight() const { return right(*this); }
-  int num_offsets() const { return map->num_offsets(); }
+  int num_offsets() const { return map->map().num_offsets(); }
 };
 
-// Runs instead of the right dataflow, and may call it. One fault serves every dtype and backend.
+// Runs instead of the right dataflow, and may call it. One fault serves every precision and
+// backend.
 using DataflowFault = std::function<absl::Status(ConvCall)>;
 
 // Registers the dataflow `name`: the one of `right` that `inner` names, with `fault` around it. On
-// the CPU it supports every dtype: it rounds the operands to the dtype, runs `inner` in f32 and
-// rounds the result. `right` must outlive the registry.
+// the CPU it supports every precision: it rounds the operands, runs `inner` in f32 and rounds the
+// result. Gradients are those of `inner`, and on the CPU in f32 alone. `right` must outlive the
+// registry.
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const DataflowFault& fault,
                              Registry& registry);
 
-// `values` rounded to `dtype`, [view.rows, view.channels], in place of what `view` held.
+// `values` rounded to the view's dtype, [view.rows, view.channels], in place of what `view` held.
 // Synchronises the stream.
 absl::Status Overwrite(const TensorView& view, const std::vector<float>& values,
                        const ExecutionContext& context);

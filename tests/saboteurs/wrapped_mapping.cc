@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "tests/saboteurs/wrapped_family.h"
+
 namespace voxconv::testing {
 namespace {
 
@@ -12,15 +14,17 @@ class WrappedMapping final : public Mapping {
       : options_(std::move(options)), right_(std::move(right)), fault_(std::move(fault)) {}
 
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry& geometry, BackendKind backend) const override {
-    return right_->Supports(geometry, backend);
+  Support Supports(const ConvGeometry& geometry) const override {
+    return right_->Supports(geometry);
   }
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const override {
     return right_->BuildIndex(inputs, context);
   }
-  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, right_->Query(index, problem, context));
     const MapCall call{problem.inputs.num_batches(), context};
     return Changed(
@@ -38,10 +42,9 @@ class WrappedMapping final : public Mapping {
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const MappingFault& fault,
                              Registry& registry) {
-  return registry.mappings().Register(
-      {.name = name, .summary = "for tests"},
-      [&right, inner, fault](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
-        VOXCONV_ASSIGN_OR_RETURN(auto mapping, right.mappings().Create(inner));
+  return RegisterWrappedIn(
+      registry.mappings(), right.mappings(), name, inner,
+      [fault](Options options, std::unique_ptr<const Mapping> mapping, BackendKind) {
         return std::make_unique<WrappedMapping>(std::move(options), std::move(mapping), fault);
       });
 }

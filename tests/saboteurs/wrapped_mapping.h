@@ -1,4 +1,4 @@
-// A right mapping with a fault in its kernel maps.
+// A correct mapping with a fault in its kernel maps.
 #ifndef VOXCONV_TESTS_SABOTEURS_WRAPPED_MAPPING_H_
 #define VOXCONV_TESTS_SABOTEURS_WRAPPED_MAPPING_H_
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/backend_support.h"
+
 namespace voxconv {
 namespace {
 
@@ -34,17 +36,16 @@ class BruteForceMapping final : public Mapping {
  public:
   explicit BruteForceMapping(Options options) : options_(std::move(options)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
 
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
-      const CoordinateSet& inputs, const ExecutionContext& context) const override {
-    StageScope scope(context, Stage::kIndexBuild);
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(const CoordinateSet& inputs,
+                                                         const ExecutionContext&) const override {
     return std::make_unique<BruteForceIndex>(inputs);
   }
 
-  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                  const ExecutionContext& context) const override {
-    StageScope scope(context, Stage::kMapQuery);
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
     const int num_offsets = problem.geometry.num_offsets();
     const auto outputs = problem.outputs.rows().host();
     std::vector<int32_t> in, out, table(outputs.size() * num_offsets, -1);
@@ -60,17 +61,18 @@ class BruteForceMapping final : public Mapping {
       }
       offset_ptr.push_back(static_cast<int64_t>(in.size()));
     }
+    KernelMap::Storage storage;
     if (options_.GetEnum("emit") == "neighbour_table") {
-      NeighbourTable layout;
-      VOXCONV_ASSIGN_OR_RETURN(layout.table, CopyToBackend<int32_t>(table, context));
-      return KernelMap(problem.inputs.size(), problem.outputs.size(), offset_ptr,
-                       {.layout = MapLayout::kNeighbourTable}, std::move(layout));
+      VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> entries, CopyToBackend<int32_t>(table, context));
+      storage = NeighbourTable{.table = std::move(entries), .masks = {}};
+    } else {
+      PairBuffers pairs;
+      VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
+      VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
+      storage = PairList(std::move(pairs));
     }
-    PairList pairs;
-    VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
-    VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
-    return KernelMap(problem.inputs.size(), problem.outputs.size(), offset_ptr, {},
-                     std::move(pairs));
+    return KernelMap(problem.inputs.size(), problem.outputs.size(), std::move(offset_ptr),
+                     std::move(storage));
   }
 
  private:
@@ -81,42 +83,47 @@ class BruteForcePlan final : public DataflowPlan {};
 
 class BruteForceDataflow final : public Dataflow {
  public:
-  explicit BruteForceDataflow(Options options) : options_(std::move(options)) {}
+  explicit BruteForceDataflow(Options options)
+      : options_(std::move(options)),
+        takes_pairs_(options_.GetEnum("take") == "pairs"),
+        fuses_epilogue_(options_.GetEnum("epilogue") == "fused") {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvShape& shape, BackendKind) const override {
-    return shape.c_in <= 4096 ? Support::Yes() : Support::No("more than 4096 input channels");
+
+ protected:
+  Capability DoCapability(Pass, const ConvShape& shape) const override {
+    Support support = F32Only("brute_force", shape);
+    if (shape.c_in > 4096) support = Support::No("more than 4096 input channels");
+    return {.support = std::move(support), .fuses_epilogue = fuses_epilogue_};
   }
-  bool deterministic(BackendKind) const override { return true; }
-  bool FusesEpilogue(BackendKind) const override { return options_.GetEnum("epilogue") == "fused"; }
-  LayoutRequest RequiredLayout(int) const override {
-    return {.layout = options_.GetEnum("take") == "pairs" ? MapLayout::kPairs
-                                                          : MapLayout::kNeighbourTable};
+  MapNeed DoNeededMap(Pass, const ConvShape&) const override {
+    return {.form = takes_pairs_ ? MapForm::kPairs : MapForm::kNeighbourTable};
   }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(const KernelMap&, const ConvShape&,
-                                                     const ExecutionContext&) const override {
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap&, const ConvShape&,
+                                                       const ExecutionContext&) const override {
     return std::make_unique<BruteForcePlan>();
   }
 
-  absl::Status Forward(const DataflowPlan&, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace&, const ExecutionContext& context) const override {
-    StageScope scope(context, Stage::kFused);
+  absl::Status DoForward(const DataflowPlan&, const PreparedMap& prepared, const ForwardArgs& args,
+                         const Workspace&, const ExecutionContext& context) const override {
+    const StageScope scope(context, Stage::kFused);
+    const KernelMap& map = prepared.map();
+    VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
     if (Counters* counters = context.counters()) counters->true_pairs += map.num_pairs();
     std::fill_n(args.output.f32(), args.output.rows * args.output.channels, 0.0f);
-    if (options_.GetEnum("take") == "pairs") {
-      const PairList& pairs = map.As<PairList>();
+    if (takes_pairs_) {
+      const PairList& pairs = map.pairs();
       for (int k = 0; k < map.num_offsets(); ++k) {
         for (int64_t i = map.offset_ptr()[k]; i < map.offset_ptr()[k + 1]; ++i) {
           MultiplyAdd(args, k, pairs.in.data()[i], pairs.out.data()[i]);
         }
       }
-      Finish(args);
-      return absl::OkStatus();
-    }
-    const int32_t* table = map.As<NeighbourTable>().table.data();
-    for (int64_t q = 0; q < map.num_outputs(); ++q) {
-      for (int k = 0; k < map.num_offsets(); ++k) {
-        const int32_t p = table[q * map.num_offsets() + k];
-        if (p >= 0) MultiplyAdd(args, k, p, q);
+    } else {
+      const int32_t* table = map.table().table.data();
+      for (int64_t q = 0; q < map.num_outputs(); ++q) {
+        for (int k = 0; k < map.num_offsets(); ++k) {
+          const int32_t p = table[q * map.num_offsets() + k];
+          if (p >= 0) MultiplyAdd(args, k, p, q);
+        }
       }
     }
     Finish(args);
@@ -147,18 +154,20 @@ class BruteForceDataflow final : public Dataflow {
   }
 
   Options options_;
+  bool takes_pairs_;
+  bool fuses_epilogue_;
 };
 
 class BruteForceOutputCoords final : public OutputCoords {
  public:
   explicit BruteForceOutputCoords(Options options) : options_(std::move(options)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
 
-  absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet& inputs,
-                                           const ConvGeometry& geometry,
-                                           const ExecutionContext& context) const override {
-    StageScope scope(context, Stage::kOutputCoords);
+ protected:
+  absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,
+                                             const ConvGeometry& geometry,
+                                             const ExecutionContext& context) const override {
     const Int3& stride = geometry.output_tensor_stride();
     const bool quantize =
         geometry.kind() == ConvKind::kStrided && geometry.params().rule == OutputRule::kQuantize;
@@ -189,8 +198,9 @@ class BruteForceOutputCoords final : public OutputCoords {
 };
 
 template <typename Instance, typename Plugin>
-absl::Status Register(PluginFamily<Plugin>& family, OptionSchema schema) {
+absl::Status Register(PluginFamily<Plugin>& family, const OptionSchema& schema) {
   return family.Register({.name = "brute_force", .summary = "for tests", .options = schema},
+                         BackendKind::kCpu,
                          [](Options options) -> absl::StatusOr<std::unique_ptr<const Plugin>> {
                            return std::make_unique<const Instance>(std::move(options));
                          });
@@ -200,8 +210,8 @@ absl::Status Register(PluginFamily<Plugin>& family, OptionSchema schema) {
 
 absl::Status RegisterBruteForce(Registry& registry) {
   OptionSchema emit, take;
-  emit.Enum("emit", {"pairs", "neighbour_table"}, "pairs", "layout of the map");
-  take.Enum("take", {"pairs", "neighbour_table"}, "pairs", "layout of the map");
+  emit.Enum("emit", {"pairs", "neighbour_table"}, "pairs", "form of the map");
+  take.Enum("take", {"pairs", "neighbour_table"}, "pairs", "form of the map");
   take.Enum("epilogue", {"after", "fused"}, "after", "who runs it: the caller, or Forward");
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceMapping>(registry.mappings(), emit));
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceDataflow>(registry.dataflows(), take));

@@ -1,5 +1,5 @@
-// Plugins that are small enough to be right at a glance, for tests of what uses plugins. Host
-// memory only.
+// Plugins that are small enough to be right at a glance, for tests of what uses plugins. For the
+// CPU alone.
 #ifndef VOXCONV_TESTS_SUPPORT_BRUTE_FORCE_PLUGINS_H_
 #define VOXCONV_TESTS_SUPPORT_BRUTE_FORCE_PLUGINS_H_
 
@@ -8,10 +8,10 @@
 
 namespace voxconv {
 
-// Adds a mapping, a dataflow and an output_coords, each called "brute_force". The mapping's option
-// `emit` and the dataflow's option `take` are pairs or neighbour_table; with its option
-// `epilogue` fused it applies epilogues itself. The dataflow takes no more
-// than 4096 input channels.
+// Adds a mapping, a dataflow and output coordinates, each called "brute_force". The mapping makes
+// the form of its option `emit`, the dataflow reads the form of its option `take`: pairs or
+// neighbour_table. The dataflow takes at most 4096 input channels. With epilogue=fused it applies
+// epilogues itself.
 absl::Status RegisterBruteForce(Registry& registry);
 
 }  // namespace voxconv

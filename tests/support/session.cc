@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "cli/session.h"
+#include "builtin/plugins.h"
 
 namespace voxconv::testing {
 
@@ -39,8 +39,10 @@ absl::StatusOr<LayerOutput> RunLayer(const std::string& mapping_spec,
                                      int64_t c_out, const std::vector<Coordinate>* given_outputs) {
   const ExecutionContext context = CpuContext();
   const Registry& registry = BuiltinRegistry();
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping, registry.mappings().Create(mapping_spec));
-  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, registry.dataflows().Create(dataflow_spec));
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+                           registry.mappings().Create(mapping_spec, BackendKind::kCpu));
+  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                           registry.dataflows().Create(dataflow_spec, BackendKind::kCpu));
   VOXCONV_ASSIGN_OR_RETURN(
       CoordinateSetPtr inputs,
       CoordinateSet::Create(input.rows, geometry.input_tensor_stride(), context));
@@ -50,20 +52,21 @@ absl::StatusOr<LayerOutput> RunLayer(const std::string& mapping_spec,
         outputs, CoordinateSet::Create(*given_outputs, geometry.output_tensor_stride(), context));
   } else if (!geometry.keeps_coordinates()) {
     const std::string& first = registry.output_coords().entries().begin()->first;
-    VOXCONV_ASSIGN_OR_RETURN(const auto plugin, registry.output_coords().Create(first));
+    VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
+                             registry.output_coords().Create(first, BackendKind::kCpu));
     VOXCONV_ASSIGN_OR_RETURN(outputs, plugin->Compute(*inputs, geometry, context));
   }
-  VOXCONV_ASSIGN_OR_RETURN(
-      KernelMap map, BuildKernelMap(*mapping, {*inputs, *outputs, geometry},
-                                    dataflow->RequiredLayout(geometry.num_offsets()), context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                           QueryKernelMap(*mapping, {*inputs, *outputs, geometry}, context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor features,
                            Tensor::FromHost(input.features, inputs->size(), input.c_in, context));
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor weight,
       Tensor::FromHost(weights, geometry.num_offsets() * input.c_in, c_out, context));
   Workspace workspace;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor result, RunConvolution(*dataflow, map, features.view(),
-                                                         weight.view(), workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      Tensor result, RunConvolution(*dataflow, map, features.view(), weight.view(), Precision::kF32,
+                                    workspace, context));
   LayerOutput output;
   VOXCONV_ASSIGN_OR_RETURN(output.rows, CopyToHost(outputs->rows(), context));
   VOXCONV_ASSIGN_OR_RETURN(output.features, result.ToHost(context));

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "cli/session.h"
+#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "measure/ab/gate.h"
@@ -19,16 +20,21 @@ class LossyMapping final : public Mapping {
  public:
   explicit LossyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const override {
     return inner_->BuildIndex(inputs, context);
   }
-  absl::StatusOr<KernelMap> Query(const MapIndex& index, const MapProblem& problem,
-                                  const ExecutionContext& context) const override {
-    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, inner_->Query(index, problem, context));
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> in, CopyToHost(map.As<PairList>().in, context));
-    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> out, CopyToHost(map.As<PairList>().out, context));
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap queried, inner_->Query(index, problem, context));
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                             context.backend->map_ops().To(MapForm::kPairs, queried, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> in, CopyToHost(map.pairs().in.array(), context));
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<int32_t> out,
+                             CopyToHost(map.pairs().out.array(), context));
     in.pop_back();
     out.pop_back();
     std::vector<int64_t> offset_ptr = map.offset_ptr();
@@ -36,7 +42,7 @@ class LossyMapping final : public Mapping {
     PairList pairs;
     VOXCONV_ASSIGN_OR_RETURN(pairs.in, CopyToBackend<int32_t>(in, context));
     VOXCONV_ASSIGN_OR_RETURN(pairs.out, CopyToBackend<int32_t>(out, context));
-    return KernelMap(map.num_inputs(), map.num_outputs(), offset_ptr, {}, std::move(pairs));
+    return KernelMap(map.num_inputs(), map.num_outputs(), offset_ptr, std::move(pairs));
   }
 
  private:
@@ -49,10 +55,11 @@ class GateTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(RegisterAllPlugins({}, registry_).ok());
     ASSERT_TRUE(registry_.mappings()
-                    .Register({.name = "lossy", .summary = "loses a pair"},
+                    .Register({.name = "lossy", .summary = "loses a pair"}, BackendKind::kCpu,
                               [this](Options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
-                                VOXCONV_ASSIGN_OR_RETURN(auto inner,
-                                                         registry_.mappings().Create("hash"));
+                                VOXCONV_ASSIGN_OR_RETURN(
+                                    auto inner,
+                                    registry_.mappings().Create("hash", BackendKind::kCpu));
                                 return std::make_unique<LossyMapping>(std::move(inner));
                               })
                     .ok());
@@ -71,7 +78,7 @@ class GateTest : public ::testing::Test {
   }
   static measure::Configuration Configured(const std::string& mapping) {
     measure::Configuration configuration;
-    configuration.choice = {mapping, "gather_gemm_scatter", measure::kDefaultOutputCoords};
+    configuration.choice = {mapping, "gather_gemm_scatter", "sort_unique"};
     return configuration;
   }
 
@@ -103,6 +110,16 @@ TEST_F(GateTest, LostPairIsFoundByTheReferenceAndByTheOtherSide) {
   EXPECT_EQ(check.status().code(), absl::StatusCode::kInternal) << check.status();
   const Request request{Configured("hash"), Configured("lossy"), cloud_};
   const auto work = MakeLayerWork(request, shape_, registry_, context());
+  EXPECT_THAT(std::string(work.status().message()), HasSubstr("pairs"));
+}
+
+TEST_F(GateTest, LostPairIsFoundBeforeANetworkIsMade) {
+  const Request same{Configured("hash"), Configured("sorted_search"), cloud_};
+  EXPECT_EQ(CheckSameMaps(same, shape_, registry_, context()), absl::OkStatus());
+  const Request lossy{Configured("hash"), Configured("lossy"), cloud_};
+  EXPECT_THAT(std::string(CheckSameMaps(lossy, shape_, registry_, context()).message()),
+              HasSubstr("pairs"));
+  const auto work = MakeNetworkWork(lossy, {"minkunet42", 0.25}, registry_, context());
   EXPECT_THAT(std::string(work.status().message()), HasSubstr("pairs"));
 }
 

@@ -1,4 +1,5 @@
 voxconv_add_test(core_test
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/core_test.cc LIBS voxconv_backend_cpu LABELS unit)
+  SOURCES core_test.cc kernel_map_test.cc registry_test.cc stage_scope_test.cc tensor_test.cc
+  LIBS voxconv_backend_cpu)
 voxconv_add_test(convention_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/convention_test.cc LIBS voxconv_test_session LABELS unit)

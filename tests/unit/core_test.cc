@@ -1,4 +1,4 @@
-// Options, registry, geometry, coordinates and kernel maps by hand-made cases.
+// Options, geometry and coordinates by hand-made cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +9,11 @@
 #include "core/geometry.h"
 #include "core/options.h"
 #include "core/random.h"
-#include "core/registry.h"
 
 namespace voxconv {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 OptionSchema Schema() {
@@ -77,109 +75,6 @@ TEST(OptionsTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(ErrorOf("block"), HasSubstr("key=value"));
   EXPECT_THAT(ErrorOf("block=1,"), HasSubstr("key=value"));
   EXPECT_FALSE(ParsePluginSpec(":variant=full").ok());
-}
-
-class NoOutputCoords final : public OutputCoords {
- public:
-  explicit NoOutputCoords(Options options) : options_(std::move(options)) {}
-  const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
-  absl::StatusOr<CoordinateSetPtr> Compute(const CoordinateSet&, const ConvGeometry&,
-                                           const ExecutionContext&) const override {
-    return absl::UnimplementedError("");
-  }
-
- private:
-  Options options_;
-};
-
-PluginFamily<OutputCoords>::Factory NoFactory() {
-  return [](Options options) -> absl::StatusOr<std::unique_ptr<const OutputCoords>> {
-    if (options.GetInt("block") == 13) return absl::UnimplementedError("no thirteen");
-    return std::make_unique<NoOutputCoords>(std::move(options));
-  };
-}
-
-TEST(RegistryTest, NamesAreUniqueAndListedInOrder) {
-  Registry registry;
-  auto& family = registry.output_coords();
-  ASSERT_TRUE(family.Register({.name = "zeta", .options = Schema()}, NoFactory()).ok());
-  ASSERT_TRUE(family.Register({.name = "alpha", .options = Schema()}, NoFactory()).ok());
-  EXPECT_EQ(family.Register({.name = "zeta"}, NoFactory()).code(),
-            absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(family.Register({.name = "Zeta-2"}, NoFactory()).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(family.entries().begin()->first, "alpha");
-  EXPECT_THAT(std::string(family.Create("beta").status().message()),
-              AllOf(HasSubstr("'beta'"), HasSubstr("alpha, zeta")));
-  EXPECT_THAT(std::string(family.Create("zeta:block=0").status().message()),
-              AllOf(HasSubstr("zeta"), HasSubstr("1..4096")));
-  EXPECT_EQ(*family.Canonical("zeta:block=256,variant=full"), "zeta:variant=full");
-}
-
-TEST(RegistryTest, VariantsAreTheProductOfEnumsAndBoolsAndTheExtraOnes) {
-  Registry registry;
-  auto& family = registry.output_coords();
-  ASSERT_TRUE(
-      family
-          .Register({.name = "a", .options = Schema(), .extra_variants = {"block=1", "block=13"}},
-                    NoFactory())
-          .ok());
-  EXPECT_THAT(family.Variants(), ElementsAre("a", "a:symmetric=true", "a:variant=full",
-                                             "a:variant=full,symmetric=true", "a:block=1"));
-}
-
-std::string RegistrationError(std::string name, OptionSchema schema) {
-  Registry registry;
-  return std::string(
-      registry.output_coords()
-          .Register({.name = std::move(name), .options = std::move(schema)}, NoFactory())
-          .message());
-}
-
-TEST(RegistryTest, RefusesOptionsThatCannotBeWrittenOrDoNotHold) {
-  const auto error = [](OptionSchema schema) { return RegistrationError("p", std::move(schema)); };
-  EXPECT_EQ(error(Schema()), "");
-  EXPECT_EQ(error(OptionSchema().Int("block", 5, 10, 20, "")),
-            "output_coords plugin 'p': default of option block='5': allowed are 10..20");
-  EXPECT_THAT(error(OptionSchema().Int("block", 5, 20, 10, "")), HasSubstr("20..10"));
-  EXPECT_THAT(error(OptionSchema().Float("f", 2, 0, 1, "")), HasSubstr("f='2': allowed are 0..1"));
-  EXPECT_THAT(error(OptionSchema().Enum("v", {"a", "b"}, "c", "")), HasSubstr("v='c'"));
-  EXPECT_THAT(error(OptionSchema().Enum("v", {}, "", "")), HasSubstr("option v has no choices"));
-  EXPECT_THAT(error(OptionSchema().Enum("v", {"a", "a"}, "a", "")),
-              HasSubstr("'a' more than once"));
-  EXPECT_THAT(error(OptionSchema().Enum("v", {"a,b", "c"}, "c", "")),
-              AllOf(HasSubstr("option v"), HasSubstr("'a,b'")));
-  EXPECT_THAT(error(OptionSchema().Bool("a=b", true, "")), HasSubstr("'a=b'"));
-  EXPECT_THAT(error(OptionSchema().Bool("", true, "")), HasSubstr("option name ''"));
-  EXPECT_THAT(error(OptionSchema().Bool("x", true, "").Int("x", 1, 0, 2, "")),
-              HasSubstr("option x is declared more than once"));
-}
-
-TEST(RegistryTest, RefusesVerifysOwnNameAndAMissingFactory) {
-  EXPECT_THAT(RegistrationError("reference", {}), HasSubstr("'reference'"));
-  Registry registry;
-  EXPECT_THAT(std::string(registry.mappings().Register({.name = "p"}, nullptr).message()),
-              HasSubstr("mapping plugin 'p' has no factory"));
-}
-
-TEST(RegistryTest, FactoriesThatReturnNullOrThrowAreErrors) {
-  Registry registry;
-  auto& family = registry.mappings();
-  using Made = absl::StatusOr<std::unique_ptr<const Mapping>>;
-  ASSERT_TRUE(family.Register({.name = "null"}, [](Options) -> Made { return nullptr; }).ok());
-  ASSERT_TRUE(
-      family.Register({.name = "throws"}, [](Options) -> Made { throw std::runtime_error("boom"); })
-          .ok());
-  ASSERT_TRUE(family.Register({.name = "throws_int"}, [](Options) -> Made { throw 42; }).ok());
-  EXPECT_EQ(family.Create("null").status(),
-            absl::InternalError("mapping null: its factory returned null"));
-  EXPECT_EQ(family.Create("throws").status(),
-            absl::InternalError("mapping throws: exception: boom"));
-  EXPECT_EQ(family.Create("throws_int").status(),
-            absl::InternalError("mapping throws_int: exception of an unknown type"));
-  EXPECT_THAT(family.Variants(), ::testing::IsEmpty());
-  EXPECT_THAT(family.Unusable(), ::testing::SizeIs(3));
 }
 
 TEST(CoordinateKeyTest, OrderPreservingAndReversible) {
@@ -309,113 +204,6 @@ TEST_F(CoordinateSetTest, MemoryLimitIsAStatus) {
   EXPECT_THAT(std::string(set.status().message()), AllOf(HasSubstr("160"), HasSubstr("100")));
   EXPECT_FALSE(CpuBackend::Create({.threads = -1}).ok());
   EXPECT_FALSE(CpuBackend::Create({.memory_limit = -1}).ok());
-}
-
-// 8,000 bytes of pairs: the result fits the limit, the scratch beside it does not.
-TEST_F(CoordinateSetTest, ScratchOfConversionsCountsAgainstTheLimit) {
-  auto small = CpuBackend::Create({.threads = 1, .memory_limit = 20000});
-  ASSERT_TRUE(small.ok());
-  const ExecutionContext limited = {small->get(), &(*small)->main_stream()};
-  std::vector<int32_t> rows(1000);
-  for (int32_t i = 0; i < 1000; ++i) rows[i] = i;
-  PairList pairs{*CopyToBackend<int32_t>(rows, limited), *CopyToBackend<int32_t>(rows, limited)};
-  const KernelMap map(1000, 1000, {0, 1000}, {}, std::move(pairs));
-  EXPECT_EQ((*small)->TransposeKernelMap(map, limited).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  const auto sorted =
-      (*small)->ConvertKernelMap(map, {MapLayout::kMaskSorted, MaskOrder::kMask}, limited);
-  EXPECT_EQ(sorted.status().code(), absl::StatusCode::kResourceExhausted);
-}
-
-TEST_F(CoordinateSetTest, ValidateFindsWrongMaps) {
-  const auto make = [&](std::vector<int32_t> in, std::vector<int32_t> out,
-                        std::vector<int64_t> offset_ptr) {
-    PairList pairs{*CopyToBackend<int32_t>(in, context()), *CopyToBackend<int32_t>(out, context())};
-    return KernelMap(3, 3, std::move(offset_ptr), {}, std::move(pairs)).Validate(context());
-  };
-  EXPECT_TRUE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 3}).ok());
-  EXPECT_FALSE(make({0, 1, 2}, {1, 0, 1}, {0, 2, 3}).ok());  // does not ascend
-  EXPECT_FALSE(make({0, 1, 3}, {0, 1, 1}, {0, 2, 3}).ok());  // no such input
-  EXPECT_FALSE(make({0, 1}, {0, 1}, {0, 2, 3}).ok());        // pairs missing
-  EXPECT_FALSE(make({0, 1, 2}, {0, 1, 1}, {0, 2, 1}).ok());  // pointers descend
-}
-
-// Sizes are looked at before anything reads by them: a table is counted before it is checked.
-TEST_F(CoordinateSetTest, ValidateFindsTablesOfTheWrongSize) {
-  using Counts = std::vector<int64_t>;
-  const auto make = [&](int64_t entries, std::vector<uint32_t> masks, Counts offset_ptr) {
-    NeighbourTable table{
-        .table = *CopyToBackend<int32_t>(std::vector<int32_t>(entries, 0), context()),
-        .masks = *CopyToBackend<uint32_t>(masks, context())};
-    const LayoutRequest layout{MapLayout::kNeighbourTable};
-    const KernelMap map = offset_ptr.empty()
-                              ? KernelMap(2, 2, /*num_offsets=*/3, layout, std::move(table))
-                              : KernelMap(2, 2, std::move(offset_ptr), layout, std::move(table));
-    return std::string(map.Validate(context()).message());
-  };
-  EXPECT_EQ(make(6, {}, {}), "");
-  EXPECT_EQ(make(6, {7, 7}, {0, 2, 4, 6}), "");
-  EXPECT_THAT(make(3, {}, {}), HasSubstr("table has 3 entries instead of 6"));
-  EXPECT_THAT(make(6, {7}, {}), HasSubstr("masks has 1 entries instead of 2"));
-  EXPECT_THAT(make(6, {7, 6}, {}), HasSubstr("mask of row 1 is wrong at offset 0"));
-  EXPECT_THAT(make(6, {7, 15}, {}), HasSubstr("mask of row 1 is wrong at offset 3"));
-  EXPECT_THAT(make(6, {}, {0, 2, 4}), HasSubstr("table has 6 entries instead of 4"));
-  EXPECT_THAT(make(6, {}, {0, 2, 4, 7}), HasSubstr("instead of 3"));
-}
-
-TEST_F(CoordinateSetTest, ValidateFindsStorageOfAnotherLayout) {
-  const KernelMap table(0, 0, {0}, {MapLayout::kNeighbourTable}, PairList());
-  EXPECT_THAT(std::string(table.Validate(context()).message()),
-              AllOf(HasSubstr("neighbour_table"), HasSubstr("pairs")));
-  const KernelMap uncounted(0, 0, /*num_offsets=*/1, {}, PairList());
-  EXPECT_THAT(std::string(uncounted.Validate(context()).message()), HasSubstr("not counted"));
-}
-
-// The flags of a saved map come from its geometry, its pairs from the file: a dataflow would read
-// inputs that are not there.
-TEST_F(CoordinateSetTest, ValidateFindsFlagsThatDoNotHold) {
-  const auto make = [&](int64_t inputs, std::vector<int32_t> rows, std::vector<int64_t> offset_ptr,
-                        int identity, bool symmetric) {
-    PairList pairs{*CopyToBackend<int32_t>(rows, context()),
-                   *CopyToBackend<int32_t>(rows, context())};
-    KernelMap map(inputs, 2, std::move(offset_ptr), {}, std::move(pairs));
-    map.set_identity_offset(identity);
-    map.set_symmetric(symmetric);
-    return map.Validate(context());
-  };
-  EXPECT_TRUE(make(2, {0, 1}, {0, 0, 2, 2}, 1, true).ok());
-  EXPECT_FALSE(make(2, {0}, {0, 0, 1, 1}, 1, true).ok());        // a row does not meet itself
-  EXPECT_FALSE(make(3, {0, 1}, {0, 0, 2, 2}, 1, false).ok());    // other inputs than outputs
-  EXPECT_FALSE(make(2, {0, 1}, {0, 0, 2, 2}, 3, false).ok());    // no such offset
-  EXPECT_FALSE(make(2, {0, 0, 1}, {0, 1, 3, 3}, 1, true).ok());  // no mirrored pair
-}
-
-// A pointer past the codes must not be followed, though the last one is right.
-TEST_F(CoordinateSetTest, ValidateReadsNoCodesPastTheirEnd) {
-  const std::vector<int64_t> wild = {0, 1 << 20, 1};
-  const std::vector<int64_t> right = {0, 1, 1};
-  const std::vector<uint32_t> code = {0};
-  CodedCsr csr{*CopyToBackend<int64_t>(wild, context()), *CopyToBackend<int64_t>(right, context()),
-               *CopyToBackend<uint32_t>(code, context()),
-               *CopyToBackend<uint32_t>(code, context())};
-  const KernelMap map(2, 2, {0, 1}, {MapLayout::kCodedCsr}, std::move(csr));
-  EXPECT_THAT(std::string(map.Validate(context()).message()), HasSubstr("descend at row 1"));
-}
-
-TEST_F(CoordinateSetTest, ValidateFindsSplitsThatDoNotFitTheirWords) {
-  const auto make = [&](std::vector<int32_t> split_ptr) {
-    const std::vector<int32_t> table(40, -1), order = {0};
-    const std::vector<uint32_t> masks = {0};
-    MaskSorted sorted{.table = *CopyToBackend<int32_t>(table, context()),
-                      .masks = *CopyToBackend<uint32_t>(masks, context()),
-                      .row_order = *CopyToBackend<int32_t>(order, context()),
-                      .words = 1,
-                      .split_ptr = std::move(split_ptr)};
-    return KernelMap(1, 1, std::vector<int64_t>(41, 0), {MapLayout::kMaskSorted}, std::move(sorted))
-        .Validate(context());
-  };
-  EXPECT_THAT(std::string(make({0, 40}).message()), HasSubstr("fit 1 words"));
-  EXPECT_THAT(std::string(make({0, 20}).message()), HasSubstr("span the 40 offsets"));
 }
 
 }  // namespace

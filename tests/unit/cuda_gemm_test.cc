@@ -40,28 +40,31 @@ struct Matrix {
 };
 
 // Of the sum of absolute products; the result's rounding included.
-double Bound(DType dtype, DType c_dtype) {
+double Bound(Precision precision, DType c_dtype) {
   if (c_dtype == DType::kBF16) return 8e-3;
-  if (dtype == DType::kTf32 || c_dtype == DType::kF16) return 1e-3;
+  if (precision == Precision::kTf32 || c_dtype == DType::kF16) return 1e-3;
   return 1e-6;
 }
 
-// Padding and shift make the leading dimensions and pointers as odd as they come; `gap` is what
-// lies between the matrices of c.
+// Compares with sums on the host. `pad` elements lie between rows, `gap` elements between the
+// matrices of c, and each matrix begins `shift` elements past an aligned address.
 void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& context,
            int64_t gap = 0) {
-  SCOPED_TRACE(testing::Message() << args.m << " x " << args.n << " x " << args.k << ", "
-                                  << ToString(args.dtype) << " to " << ToString(args.c_dtype)
+  SCOPED_TRACE(testing::Message() << args.m << " x " << args.n << " x " << args.k
+                                  << (args.transpose_a ? " with a transposed, " : ", ")
+                                  << ToString(args.precision) << " to " << ToString(args.c_dtype)
                                   << ", beta " << args.beta << ", batch " << args.batch << ", pad "
                                   << pad << ", shift " << shift << ", gap " << gap);
-  args.lda = args.k + pad;
+  const DType dtype = StorageOf(args.precision);
+  const int64_t a_rows = args.transpose_a ? args.k : args.m;
+  args.lda = (args.transpose_a ? args.m : args.k) + pad;
   args.ldb = args.n + pad;
   args.ldc = args.n + pad;
-  args.stride_a = args.m * args.lda;
+  args.stride_a = a_rows * args.lda;
   args.stride_b = args.k * args.ldb;
   args.stride_c = args.m * args.ldc + gap;
-  const Matrix a(args.batch * args.m, args.lda, shift, args.dtype, context);
-  const Matrix b(args.batch * args.k, args.ldb, shift, args.dtype, context);
+  const Matrix a(args.batch * a_rows, args.lda, shift, dtype, context);
+  const Matrix b(args.batch * args.k, args.ldb, shift, dtype, context);
   const Matrix c(args.batch, args.stride_c, shift, args.c_dtype, context);
   args.a = a.data();
   args.b = b.data();
@@ -69,7 +72,7 @@ void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& co
   const absl::Status status = AsCuda(context).gemm().Run(args, context);
   ASSERT_TRUE(status.ok()) << status;
   const std::vector<float> result = c.Read(context);
-  const double bound = Bound(args.dtype, args.c_dtype);
+  const double bound = Bound(args.precision, args.c_dtype);
   for (int64_t i = 0; i < args.batch; ++i) {
     for (int64_t row = 0; row < args.m; ++row) {
       for (int64_t column = 0; column < args.ldc; ++column) {
@@ -80,7 +83,8 @@ void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& co
         }
         double sum = double{args.beta} * c.values[at], size = std::abs(sum);
         for (int64_t k = 0; k < args.k; ++k) {
-          const double product = double{a.values[i * args.stride_a + row * args.lda + k]} *
+          const int64_t a_at = args.transpose_a ? k * args.lda + row : row * args.lda + k;
+          const double product = double{a.values[i * args.stride_a + a_at]} *
                                  b.values[i * args.stride_b + k * args.ldb + column];
           sum += product;
           size += std::abs(product);
@@ -96,19 +100,28 @@ void Check(GemmArgs args, int64_t pad, int64_t shift, const ExecutionContext& co
   }
 }
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
 TEST(CudaGemmTest, AllShapesAlignmentsAndTypes) {
   VOXCONV_NEED_CUDA(unit);
   constexpr int64_t kShapes[][3] = {{1, 1, 1},    {33, 7, 5},    {257, 3, 65}, {129, 64, 32},
                                     {70, 96, 17}, {1029, 1, 20}, {514, 33, 1}};
-  for (DType dtype : kDTypes) {
+  for (const Precision precision : kPrecisions) {
     for (const auto& [m, n, k] : kShapes) {
       for (int64_t odd : {0, 1}) {
         for (float beta : {0.0f, 1.0f}) {
-          for (DType c_dtype : {dtype, DType::kF32}) {
-            Check({.m = m, .n = n, .k = k, .dtype = dtype, .c_dtype = c_dtype, .beta = beta}, odd,
-                  odd, unit->context);
+          for (const DType c_dtype : {StorageOf(precision), DType::kF32}) {
+            for (const bool transpose_a : {false, true}) {
+              Check({.m = m,
+                     .n = n,
+                     .k = k,
+                     .transpose_a = transpose_a,
+                     .precision = precision,
+                     .c_dtype = c_dtype,
+                     .beta = beta},
+                    odd, odd, unit->context);
+            }
           }
         }
       }
@@ -118,29 +131,46 @@ TEST(CudaGemmTest, AllShapesAlignmentsAndTypes) {
 
 TEST(CudaGemmTest, Batches) {
   VOXCONV_NEED_CUDA(unit);
-  for (DType dtype : kDTypes) {
-    Check({.m = 31, .n = 8, .k = 16, .dtype = dtype, .c_dtype = dtype, .batch = 3}, 0, 0,
-          unit->context);
-    Check({.m = 5, .n = 9, .k = 7, .dtype = dtype, .c_dtype = DType::kF32, .batch = 2}, 3, 1,
-          unit->context);
+  for (const Precision precision : kPrecisions) {
+    for (const bool transpose_a : {false, true}) {
+      Check({.m = 31,
+             .n = 8,
+             .k = 16,
+             .transpose_a = transpose_a,
+             .precision = precision,
+             .c_dtype = StorageOf(precision),
+             .batch = 3},
+            0, 0, unit->context);
+      Check(
+          {.m = 5, .n = 9, .k = 7, .transpose_a = transpose_a, .precision = precision, .batch = 2},
+          3, 1, unit->context);
+    }
   }
 }
 
 TEST(CudaGemmTest, EmptyProducts) {
   VOXCONV_NEED_CUDA(unit);
-  for (DType dtype : kDTypes) {
+  for (const Precision precision : kPrecisions) {
     for (float beta : {0.0f, 0.5f, 1.0f}) {
       for (int64_t batch : {1, 2}) {
         for (int64_t pad : {0, 1}) {
           for (int64_t gap : {0, 4}) {
-            Check({.m = 5, .n = 3, .dtype = dtype, .c_dtype = dtype, .beta = beta, .batch = batch},
-                  pad, 0, unit->context, gap);
+            for (const bool transpose_a : {false, true}) {
+              Check({.m = 5,
+                     .n = 3,
+                     .transpose_a = transpose_a,
+                     .precision = precision,
+                     .c_dtype = StorageOf(precision),
+                     .beta = beta,
+                     .batch = batch},
+                    pad, 0, unit->context, gap);
+            }
           }
         }
       }
     }
-    Check({.m = 0, .n = 3, .k = 2, .dtype = dtype}, 0, 0, unit->context);
-    Check({.m = 3, .n = 0, .k = 2, .dtype = dtype}, 0, 0, unit->context);
+    Check({.m = 0, .n = 3, .k = 2, .precision = precision}, 0, 0, unit->context);
+    Check({.m = 3, .n = 0, .k = 2, .precision = precision}, 0, 0, unit->context);
   }
 }
 
@@ -150,10 +180,11 @@ TEST(CudaGemmTest, RepeatsBitwise) {
   // last are split where kernels can.
   constexpr int64_t kShapes[][3] = {{16, 16, 20000}, {5609, 184, 1944}};
   for (const auto& [m, n, k] : kShapes) {
-    for (const DType dtype : kDTypes) {
-      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << ToString(dtype));
-      const Matrix a(m, k, 0, dtype, unit->context);
-      const Matrix b(k, n, 0, dtype, unit->context);
+    for (const Precision precision : kPrecisions) {
+      SCOPED_TRACE(testing::Message()
+                   << m << " x " << n << " x " << k << " " << ToString(precision));
+      const Matrix a(m, k, 0, StorageOf(precision), unit->context);
+      const Matrix b(k, n, 0, StorageOf(precision), unit->context);
       std::vector<float> first;
       for (int run = 0; run < 5; ++run) {
         const Matrix c(m, n, 0, DType::kF32, unit->context);
@@ -164,7 +195,7 @@ TEST(CudaGemmTest, RepeatsBitwise) {
                               .a = a.data(),
                               .b = b.data(),
                               .c = c.data(),
-                              .dtype = dtype},
+                              .precision = precision},
                              unit->context)
                         .ok());
         if (run == 0) first = c.Read(unit->context);
@@ -182,8 +213,10 @@ TEST(CudaGemmTest, TheTrueRowsMayNeedMoreWorkspace) {
   for (const auto& [m, n, k] : kShapes) {
     std::vector<float> rows;
     for (int64_t i = 0; i < m; ++i) rows.insert(rows.end(), k, static_cast<float>(i % 7 + 1));
-    for (DType dtype : {DType::kTf32, DType::kF16}) {
-      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << ToString(dtype));
+    for (const Precision precision : {Precision::kTf32, Precision::kF16}) {
+      SCOPED_TRACE(testing::Message()
+                   << m << " x " << n << " x " << k << " " << ToString(precision));
+      const DType dtype = StorageOf(precision);
       const Tensor a = *Tensor::FromHost(rows, m, k, unit->context, dtype);
       const Tensor b =
           *Tensor::FromHost(std::vector<float>(k * n, 1.0f), k, n, unit->context, dtype);
@@ -194,7 +227,7 @@ TEST(CudaGemmTest, TheTrueRowsMayNeedMoreWorkspace) {
                                                              .a = a.view().data,
                                                              .b = b.view().data,
                                                              .c = c.view().data,
-                                                             .dtype = dtype},
+                                                             .precision = precision},
                                                             unit->context);
       ASSERT_TRUE(status.ok()) << status;
       const std::vector<float> sums = *c.ToHost(unit->context);
@@ -211,8 +244,12 @@ TEST(CudaGemmTest, RefusesByValue) {
   EXPECT_THAT(gemm.Run({.m = -1}, unit->context).message(), HasSubstr("m -1"));
   EXPECT_THAT(gemm.Run({.m = 1, .n = 4, .k = 4, .ldb = 3}, unit->context).message(),
               HasSubstr("a, b and c need 4, 4, 4 at least"));
-  EXPECT_THAT(gemm.Run({.dtype = DType::kF16, .c_dtype = DType::kBF16}, unit->context).message(),
-              HasSubstr("c of bf16 for operands of f16"));
+  EXPECT_THAT(
+      gemm.Run({.m = 5, .n = 4, .k = 4, .transpose_a = true, .lda = 4}, unit->context).message(),
+      HasSubstr("row lengths 4, 4, 4; a, b and c need 5, 4, 4 at least"));
+  EXPECT_THAT(
+      gemm.Run({.precision = Precision::kF16, .c_dtype = DType::kBF16}, unit->context).message(),
+      HasSubstr("c of bf16 for operands of f16"));
 }
 
 }  // namespace

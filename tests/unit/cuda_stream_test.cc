@@ -1,10 +1,14 @@
-// Streams that collect what is queued, against the same work queued one by one.
+// Streams that collect what is queued, against the same work queued one by one. Streams that
+// somebody else owns.
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "backends/cuda/split_coordinates.h"
 #include "core/backend.h"
 #include "core/status_macros.h"
 #include "gmock/gmock.h"
@@ -129,7 +133,7 @@ TEST_F(CudaStreamTest, EachBackendHasItsDevice) {
   const auto sorts = [](const ExecutionContext& context) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(
         const auto rows, CopyToBackend<Coordinate>(std::vector<Coordinate>{{0, 3, 4, 5}}, context));
-    VOXCONV_ASSIGN_OR_RETURN(const auto axes, context.backend->SplitCoordinates(rows, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto axes, SplitCoordinatesCuda(rows, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<int32_t> host, CopyToHost(axes, context));
     EXPECT_EQ(host, (std::vector<int32_t>{0, 3, 4, 5}));
     return context.stream->Synchronize();
@@ -174,6 +178,86 @@ TEST_F(CudaStreamTest, BranchesAfterWhatTheirWorkHasQueued) {
     EXPECT_EQ(two, std::vector<uint8_t>(two.size(), value));
     EXPECT_EQ(CopyToHost(trunk, context_)->back(), 0);
   }
+}
+
+// A stream that the test owns, of the current device.
+class OwnedStream {
+ public:
+  OwnedStream() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~OwnedStream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// The owner's work and the backend's take turns, without a wait between them.
+TEST_F(CudaStreamTest, AnAdoptedStreamOrdersTheOwnersWork) {
+  const OwnedStream stream;
+  constexpr int64_t kBytes = 16 << 20;
+  const auto backend = CudaBackend::Create({.stream = stream.get()});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  context_ = {backend->get(), &(*backend)->main_stream(), nullptr};
+  ASSERT_EQ(CudaStreamOf(context_), stream.get());
+  Array<uint8_t> a = *Bytes(kBytes), b = *Bytes(kBytes), c = *Bytes(kBytes);
+  for (int value = 10; value < 13; ++value) {
+    ASSERT_EQ(cudaMemsetAsync(a.data(), value, kBytes, stream.get()), cudaSuccess);
+    ASSERT_TRUE(context_.stream->Collect().ok());
+    ASSERT_TRUE(Copy(b, a).ok());
+    ASSERT_TRUE(Fill(a, 1).ok());
+    ASSERT_TRUE(context_.stream->Submit().ok());
+    ASSERT_EQ(cudaMemcpyAsync(c.data(), b.data(), kBytes, cudaMemcpyDeviceToDevice, stream.get()),
+              cudaSuccess);
+    ASSERT_TRUE(Fill(b, 2).ok());
+    EXPECT_TRUE(*CopyToHost(c, context_) ==
+                std::vector<uint8_t>(kBytes, static_cast<uint8_t>(value)));
+    EXPECT_EQ(CopyToHost(a, context_)->back(), 1);
+    EXPECT_EQ(CopyToHost(b, context_)->back(), 2);
+  }
+}
+
+TEST_F(CudaStreamTest, AnAdoptedStreamOutlivesTheBackend) {
+  const OwnedStream stream;
+  constexpr int64_t kBytes = 64 << 20;
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, kBytes), cudaSuccess);
+  {
+    const auto backend = CudaBackend::Create({.stream = stream.get()});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    Stream& main = (*backend)->main_stream();
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE((*backend)->FillBytes(memory, static_cast<uint8_t>(i), kBytes, main).ok());
+    }
+  }
+  // The backend has waited for its work, and the owner can go on.
+  EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(memory, 5, 1, stream.get()), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+}
+
+TEST_F(CudaStreamTest, AdoptsTheStreamOfAThreadButNotTheLegacyStream) {
+  EXPECT_TRUE(CudaBackend::Create({.stream = cudaStreamPerThread}).ok());
+  const absl::Status status = CudaBackend::Create({.stream = cudaStreamLegacy}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("stream: the legacy default stream; allowed are"));
+}
+
+TEST_F(CudaStreamTest, RefusesAStreamOfAnotherDevice) {
+  if (CUDART_VERSION < 12080) GTEST_SKIP() << "this CUDA cannot tell the device of a stream";
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  if (devices < 2) GTEST_SKIP() << "this machine has one CUDA device";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  const OwnedStream stream;
+  const absl::Status status = CudaBackend::Create({.device = 1, .stream = stream.get()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "stream: a stream of device 0; it must be of device 1");
 }
 
 }  // namespace

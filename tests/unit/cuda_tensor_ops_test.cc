@@ -14,7 +14,9 @@
 namespace voxconv {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 constexpr PoolMode kModes[] = {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage,
                                PoolMode::kAveragePresent};
 
@@ -45,21 +47,30 @@ class CudaTensorOpsTest : public ::testing::Test {
     both.cpu = *Tensor::FromHost(*both.cuda.ToHost(cuda_), rows, channels, cpu_);
     return both;
   }
+  // Whole numbers from -2 to 2.
+  Both MakeWhole(int64_t rows, int64_t channels, DType dtype) {
+    std::vector<float> values(rows * channels);
+    for (float& value : values) value = static_cast<float>(random_() % 5) - 2;
+    return {*Tensor::FromHost(values, rows, channels, cpu_),
+            *Tensor::FromHost(values, rows, channels, cuda_, dtype)};
+  }
   // A vector in f32 on both, for scales and biases.
   Both MakeVector(int64_t channels) { return Make(1, channels, DType::kF32); }
 
-  // `unit`: relative error of one value, in multiples of the dtype's.
-  void ExpectSame(const Both& y, double magnitude, bool tensor_cores = false) {
-    const DType dtype = y.cuda.view().dtype;
-    const double bound = dtype == DType::kBF16                                             ? 4e-3
-                         : dtype == DType::kF16 || (tensor_cores && dtype == DType::kTf32) ? 1e-3
-                                                                                           : 1e-6;
+  void ExpectSame(const Both& y, double magnitude) {
+    ExpectSame(y, magnitude, PrecisionOf(y.cuda.view().dtype));
+  }
+  // `y` was computed in `precision`, from sums of about `magnitude`.
+  void ExpectSame(const Both& y, double magnitude, Precision precision) {
+    const double bound = precision == Precision::kBF16  ? 4e-3
+                         : precision == Precision::kF32 ? 1e-6
+                                                        : 1e-3;
     const std::vector<float> cuda = *y.cuda.ToHost(cuda_), cpu = *y.cpu.ToHost(cpu_);
     ASSERT_EQ(cuda.size(), cpu.size());
     for (size_t i = 0; i < cpu.size(); ++i) {
       ASSERT_NEAR(cuda[i], cpu[i], bound * std::max<double>(magnitude, std::abs(cpu[i])))
           << "element " << i << " of [" << y.cpu.rows() << ", " << y.cpu.channels() << "] "
-          << ToString(dtype);
+          << ToString(precision);
     }
   }
 
@@ -77,7 +88,7 @@ class CudaTensorOpsTest : public ::testing::Test {
       offset_ptr.push_back(in.size());
     }
     PairList list{*CopyToBackend<int32_t>(in, context), *CopyToBackend<int32_t>(out, context)};
-    return KernelMap(inputs, outputs, offset_ptr, {}, std::move(list));
+    return {inputs, outputs, offset_ptr, std::move(list)};
   }
 
   TensorOps& cpu_ops() { return cpu_backend_->tensor_ops(); }
@@ -148,24 +159,107 @@ TEST_F(CudaTensorOpsTest, Concat) {
 }
 
 TEST_F(CudaTensorOpsTest, Linear) {
-  ForAll([&](int64_t rows, int64_t channels, DType dtype) {
-    if (channels > 100) return;
-    for (int64_t outputs : {1, 7, 20, 64}) {
-      const Both x = Make(rows, channels, dtype), w = Make(channels, outputs, dtype);
-      const Both y = Make(rows, outputs, dtype), bias = MakeVector(outputs);
-      for (bool with_bias : {false, true}) {
-        ASSERT_TRUE(cpu_ops()
-                        .Linear(x.cpu.view(), w.cpu.view(),
-                                with_bias ? bias.cpu.view().f32() : nullptr, y.cpu.view(), cpu_)
-                        .ok());
-        const absl::Status status =
-            ops().Linear(x.cuda.view(), w.cuda.view(), with_bias ? bias.cuda.view().f32() : nullptr,
-                         y.cuda.view(), cuda_);
-        ASSERT_TRUE(status.ok()) << status;
-        ExpectSame(y, 1 + 0.3 * static_cast<double>(channels), /*tensor_cores=*/true);
+  for (const Precision precision : kPrecisions) {
+    const DType dtype = StorageOf(precision);
+    for (const auto& [rows, channels] : kShapes) {
+      if (channels > 100) continue;
+      for (int64_t outputs : {1, 7, 20, 64}) {
+        const Both x = Make(rows, channels, dtype), w = Make(channels, outputs, dtype);
+        const Both y = Make(rows, outputs, dtype), bias = MakeVector(outputs);
+        for (bool with_bias : {false, true}) {
+          ASSERT_TRUE(cpu_ops()
+                          .Linear(x.cpu.view(), w.cpu.view(),
+                                  with_bias ? bias.cpu.view().f32() : nullptr, Precision::kF32,
+                                  y.cpu.view(), cpu_)
+                          .ok());
+          const absl::Status status = ops().Linear(x.cuda.view(), w.cuda.view(),
+                                                   with_bias ? bias.cuda.view().f32() : nullptr,
+                                                   precision, y.cuda.view(), cuda_);
+          ASSERT_TRUE(status.ok()) << status;
+          ExpectSame(y, 1 + 0.3 * static_cast<double>(channels), precision);
+        }
       }
     }
+  }
+}
+
+TEST_F(CudaTensorOpsTest, ConvertRoundsAsTheHostDoes) {
+  ForAll([&](int64_t rows, int64_t channels, DType from) {
+    const Tensor x = Make(rows, channels, from).cuda;
+    for (const DType to : kDTypes) {
+      const Tensor y = *Tensor::Create(rows, channels, to, cuda_);
+      ASSERT_TRUE(ops().Convert(x.view(), y.view(), cuda_).ok());
+      const Tensor expected = *Tensor::FromHost(*x.ToHost(cuda_), rows, channels, cuda_, to);
+      EXPECT_EQ(*y.ToHost(cuda_), *expected.ToHost(cuda_)) << ToString(from) << " " << ToString(to);
+    }
   });
+}
+
+TEST_F(CudaTensorOpsTest, TransposeWeights) {
+  constexpr int64_t kChannels[][2] = {{0, 3}, {1, 1}, {7, 5}, {16, 32}, {33, 64}, {130, 9}};
+  for (const DType dtype : kDTypes) {
+    for (const int offsets : {1, 2, 27}) {
+      for (const auto& [c_in, c_out] : kChannels) {
+        SCOPED_TRACE(testing::Message() << offsets << " offsets, " << c_in << " to " << c_out
+                                        << " channels, " << ToString(dtype));
+        const Both w = Make(offsets * c_in, c_out, dtype), y = Make(offsets * c_out, c_in, dtype);
+        for (const bool reversed : {false, true}) {
+          ASSERT_TRUE(
+              cpu_ops().TransposeWeights(w.cpu.view(), offsets, reversed, y.cpu.view(), cpu_).ok());
+          const absl::Status status =
+              ops().TransposeWeights(w.cuda.view(), offsets, reversed, y.cuda.view(), cuda_);
+          ASSERT_TRUE(status.ok()) << status;
+          EXPECT_EQ(*y.cuda.ToHost(cuda_), *y.cpu.ToHost(cpu_));
+        }
+      }
+    }
+  }
+}
+
+// Factors are small whole numbers, so that sums are exact in every precision and order.
+TEST_F(CudaTensorOpsTest, WeightGradient) {
+  struct Case {
+    int64_t inputs, outputs;
+    int offsets;
+    int64_t c_in, c_out;
+  };
+  constexpr Case kCases[] = {
+      {0, 5, 3, 4, 4},
+      {5, 0, 3, 4, 4},
+      {3, 2, 27, 7, 5},  // most offsets have no pair
+      {500, 240, 4, 1, 1},
+      {500, 240, 4, 33, 20},
+      {2000, 1000, 27, 16, 32},
+      {120'000, 60'000, 4, 64, 64},  // more pairs than are gathered at once
+      {9, 5, 27, 400, 400},          // more f32 sums than are kept at once
+      {9, 5, 1, 2100, 2100},         // the same for one offset
+  };
+  for (const Case& c : kCases) {
+    const KernelMap cpu_map = MakeMap(c.inputs, c.outputs, c.offsets, cpu_);
+    const KernelMap map = MakeMap(c.inputs, c.outputs, c.offsets, cuda_);
+    const int64_t rows = c.offsets * c.c_in;
+    for (const Precision precision : kPrecisions) {
+      const DType dtype = StorageOf(precision);
+      const Both x = MakeWhole(c.inputs, c.c_in, dtype), dy = MakeWhole(c.outputs, c.c_out, dtype);
+      const Tensor sums = *Tensor::Create(rows, c.c_out, DType::kF32, cpu_);
+      ASSERT_TRUE(cpu_ops()
+                      .WeightGradient(cpu_map, x.cpu.view(), dy.cpu.view(), Precision::kF32,
+                                      sums.view(), cpu_)
+                      .ok());
+      for (const DType stored : {dtype, DType::kF32}) {
+        SCOPED_TRACE(testing::Message()
+                     << c.inputs << " to " << c.outputs << " rows, " << c.offsets << " offsets, "
+                     << c.c_in << " to " << c.c_out << " channels, " << ToString(precision)
+                     << ", stored as " << ToString(stored));
+        const Tensor gradient = Make(rows, c.c_out, stored).cuda;
+        const absl::Status status = ops().WeightGradient(map, x.cuda.view(), dy.cuda.view(),
+                                                         precision, gradient.view(), cuda_);
+        ASSERT_TRUE(status.ok()) << status;
+        const Tensor rounded = *Tensor::FromHost(*sums.ToHost(cpu_), rows, c.c_out, cuda_, stored);
+        EXPECT_TRUE(*gradient.ToHost(cuda_) == *rounded.ToHost(cuda_));
+      }
+    }
+  }
 }
 
 TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
@@ -237,9 +331,22 @@ TEST_F(CudaTensorOpsTest, RefusesByNameAndValue) {
   EXPECT_EQ(ops().Add(a.cuda.view(), b.cuda.view(), false, a.cuda.view(), cuda_).message(),
             "add: b: shape [2, 3]; it must be [2, 2]");
   EXPECT_EQ(ops().Add(a.cuda.view(), h.cuda.view(), false, a.cuda.view(), cuda_).message(),
-            "add: b: dtype f16; the first tensor's is f32, and all must be of one");
+            "add: b: dtype f16; it must be f32");
   EXPECT_EQ(ops().Add(a.cpu.view(), a.cuda.view(), false, a.cuda.view(), cuda_).message(),
-            "add: a: host memory; the CUDA backend takes device memory");
+            "add: a: it lies in host memory; the backend takes device 0");
+}
+
+// The refusal comes before any work, so this needs no second device.
+TEST_F(CudaTensorOpsTest, RefusesTensorsOfAnotherDevice) {
+  const Both a = Make(2, 2, DType::kF32);
+  TensorView elsewhere = a.cuda.view();
+  elsewhere.device.index = 1;
+  EXPECT_EQ(ops().Add(a.cuda.view(), elsewhere, false, a.cuda.view(), cuda_).message(),
+            "add: b: it lies in device 1; the backend takes device 0");
+  EXPECT_EQ(ops().ScaleShift(a.cuda.view(), nullptr, nullptr, true, elsewhere, cuda_).message(),
+            "scale_shift: y: it lies in device 1; the backend takes device 0");
+  EXPECT_EQ(ops().TransposeWeights(elsewhere, 1, false, a.cuda.view(), cuda_).message(),
+            "transpose_weights: weights: it lies in device 1; the backend takes device 0");
 }
 
 }  // namespace

@@ -18,20 +18,21 @@ namespace voxconv {
 namespace {
 
 absl::StatusOr<std::vector<float>> RunAt(int64_t skipped, const std::string& spec,
-                                         const ConvProblem& problem, DType dtype,
+                                         const ConvProblem& problem, Precision precision,
                                          const ExecutionContext& context) {
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(RegisterDirect(registry));
-  VOXCONV_RETURN_IF_ERROR(RegisterFetchOnDemand(registry));
-  VOXCONV_RETURN_IF_ERROR(RegisterGatherGemmScatter(registry));
-  VOXCONV_RETURN_IF_ERROR(RegisterHash2col(registry));
-  VOXCONV_RETURN_IF_ERROR(RegisterImplicitGemm(registry));
-  return RunOn(context, registry, spec, problem, skipped, dtype);
+  for (const auto& add :
+       {RegisterDirect, RegisterFetchOnDemand, RegisterGatherGemmScatter, RegisterHash2col,
+        RegisterImplicitGemm, RegisterDirectCuda, RegisterFetchOnDemandCuda,
+        RegisterGatherGemmScatterCuda, RegisterHash2colCuda, RegisterImplicitGemmCuda}) {
+    VOXCONV_RETURN_IF_ERROR(add(registry));
+  }
+  return RunOn(context, registry, spec, problem, skipped, precision);
 }
 
 void ExpectEqualsBruteForce(int64_t skipped, const std::string& spec, const ConvProblem& problem,
                             const ExecutionContext& context) {
-  const auto output = RunAt(skipped, spec, problem, DType::kF32, context);
+  const auto output = RunAt(skipped, spec, problem, Precision::kF32, context);
   ASSERT_TRUE(output.ok()) << spec << " at " << skipped << ": " << output.status();
   ExpectNear(*output, problem, absl::StrCat(spec, " at ", skipped));
 }
@@ -72,14 +73,41 @@ TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
       ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);
     }
     // 16-bit values begin at addresses that f32 never does.
-    const auto expected = RunAt(0, spec, problem, DType::kF16, cuda->context);
+    const auto expected = RunAt(0, spec, problem, Precision::kF16, cuda->context);
     ASSERT_TRUE(expected.ok()) << expected.status();
-    const auto moved = RunAt(1, spec, problem, DType::kF16, cuda->context);
+    const auto moved = RunAt(1, spec, problem, Precision::kF16, cuda->context);
     ASSERT_TRUE(moved.ok()) << moved.status();
     for (size_t i = 0; i < expected->size(); ++i) {
       EXPECT_NEAR((*moved)[i], (*expected)[i], 0.1) << spec << " " << i;
     }
   }
+}
+
+// The refusal comes before any work, so this needs no second device.
+TEST(DataflowCudaTest, RefusesFeaturesOfAnotherDevice) {
+  VOXCONV_NEED_CUDA(cuda);
+  const ExecutionContext& context = cuda->context;
+  Registry registry;
+  ASSERT_TRUE(RegisterDirect(registry).ok() && RegisterDirectCuda(registry).ok());
+  const auto dataflow = *registry.dataflows().Create("direct", BackendKind::kCuda);
+  const KernelMap map = ToKernelMap(RandomMap(9, 9, {9}, 3), context);
+  const Tensor x = *Tensor::Create(9, 4, DType::kF32, context);
+  const Tensor w = *Tensor::Create(4, 4, DType::kF32, context);
+  Workspace workspace;
+  const auto refusal = [&](const TensorView& input, const TensorView& weights) {
+    return std::string(
+        RunConvolution(*dataflow, map, input, weights, Precision::kF32, workspace, context)
+            .status()
+            .message());
+  };
+  TensorView elsewhere = x.view();
+  elsewhere.device.index = 1;
+  EXPECT_EQ(refusal(elsewhere, w.view()),
+            "features: it lies in device 1; the backend takes device 0");
+  elsewhere = w.view();
+  elsewhere.device.index = 1;
+  EXPECT_EQ(refusal(x.view(), elsewhere),
+            "weights: it lies in device 1; the backend takes device 0");
 }
 
 TEST(StreamForkTest, BranchesRunBetweenWhatWasBeforeAndWhatComesAfter) {

@@ -109,7 +109,7 @@ TEST(MakeSchedule, OnePassHoldsAllGroupsAndTheirPadding) {
   const Groups groups = {{{0, 1}, 3, true}, {{2}, 1, false}};
   const Schedule schedule = *MakeSchedule(offset_ptr, -1, groups, 100);
   ASSERT_EQ(schedule.passes.size(), 1u);
-  const Pass& pass = schedule.passes[0];
+  const BufferPass& pass = schedule.passes[0];
   EXPECT_EQ(pass.rows, 7);
   EXPECT_EQ(pass.pairs, 6);
   EXPECT_EQ(pass.windows[1].RowOf(2), 3);  // the first pair of offset 1, after 0's padding
@@ -125,7 +125,7 @@ TEST(MakeSchedule, SmallBuffersCutRowsAndKeepThePadding) {
   const Schedule schedule = *MakeSchedule(offset_ptr, -1, groups, 5);  // slices of 2, 2, 1 rows
   ASSERT_EQ(schedule.passes.size(), 3u);
   int64_t rows = 0, pairs = 0;
-  for (const Pass& pass : schedule.passes) {
+  for (const BufferPass& pass : schedule.passes) {
     EXPECT_LE(pass.rows, 5);
     rows += pass.rows;
     pairs += pass.pairs;

@@ -20,9 +20,10 @@ class GatherGemmScatterTest : public ::testing::Test {
 
   // Those that the CPU runs: some are of CUDA's options.
   std::vector<std::string> CpuVariants() const {
-    std::vector<std::string> variants = registry_.dataflows().Variants();
+    std::vector<std::string> variants = registry_.dataflows().Variants(BackendKind::kCpu);
     std::erase_if(variants, [this](const std::string& spec) {
-      return !(*registry_.dataflows().Create(spec))->Supports({4, 4}, BackendKind::kCpu).ok;
+      const auto dataflow = *registry_.dataflows().Create(spec, BackendKind::kCpu);
+      return !dataflow->Supports(Pass::kForward, {.c_in = 4, .c_out = 4}).ok;
     });
     return variants;
   }
@@ -139,9 +140,12 @@ TEST_F(GatherGemmScatterTest, StagesAreTimedApart) {
 }
 
 TEST_F(GatherGemmScatterTest, RefusesWhatItCannotDo) {
-  EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:epsilon=1.5").ok());
-  EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:buffer_mib=0").ok());
-  EXPECT_FALSE(registry_.dataflows().Create("gather_gemm_scatter:vector_bytes=6").ok());
+  EXPECT_FALSE(
+      registry_.dataflows().Create("gather_gemm_scatter:epsilon=1.5", BackendKind::kCpu).ok());
+  EXPECT_FALSE(
+      registry_.dataflows().Create("gather_gemm_scatter:buffer_mib=0", BackendKind::kCpu).ok());
+  EXPECT_FALSE(
+      registry_.dataflows().Create("gather_gemm_scatter:vector_bytes=6", BackendKind::kCpu).ok());
   const ConvProblem any(StridedLikeMap(), 4, 4);
   for (const char* of_cuda : {"streams=2", "vector_bytes=8", "offsets_per_launch=1"}) {
     RunSpec(of_cuda, any, absl::StatusCode::kUnimplemented);

@@ -54,13 +54,13 @@ TEST_F(Hash2colTest, WorkspaceBoundsTheColumns) {
 
 TEST_F(Hash2colTest, BitwiseTheSameForAnyThreadCount) {
   const ConvProblem problem(SubmanifoldMap(15, 0.5, 5), 8, 24);
-  for (const std::string& spec : registry_.dataflows().Variants()) {
+  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
     CheckVariant(registry_, spec, problem);
   }
 }
 
 TEST_F(Hash2colTest, RefusesWhatItCannotDo) {
-  EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=-1").ok());
+  EXPECT_FALSE(registry_.dataflows().Create("hash2col:workspace_mib=-1", BackendKind::kCpu).ok());
 
   // 27 offsets x 10,000 channels do not fit in 1 MiB.
   const ConvProblem wide(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), 10'000, 1);

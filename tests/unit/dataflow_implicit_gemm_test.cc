@@ -13,6 +13,14 @@ class ImplicitGemmTest : public testing::Test {
     return RunDataflow(registry_, spec, problem_).profile.counters;
   }
 
+  std::string LayoutOf(const std::string& spec, int num_offsets) {
+    const auto dataflow = *registry_.dataflows().Create(spec, BackendKind::kCpu);
+    const MapNeed need = dataflow->NeededMap(Pass::kForward, {4, 4, num_offsets});
+    EXPECT_EQ(need.form, MapForm::kNeighbourTable);
+    EXPECT_FALSE(need.transposed);
+    return need.layout;
+  }
+
   Registry registry_;
   const ConvProblem problem_{DensityMap(200, 300, 27, 0.1), 8, 8};
 };
@@ -45,9 +53,15 @@ TEST_F(ImplicitGemmTest, TileOfOneRowHasNoPadding) {
 }
 
 TEST_F(ImplicitGemmTest, AsksForNoMoreSplitsThanOffsets) {
-  const auto dataflow = *registry_.dataflows().Create("implicit_gemm:splits=8");
-  EXPECT_EQ(dataflow->RequiredLayout(27).splits, 8);
-  EXPECT_EQ(dataflow->RequiredLayout(1).splits, 1);
+  EXPECT_EQ(LayoutOf("implicit_gemm:splits=8", 27), "mask_sorted:order=mask,splits=8");
+  EXPECT_EQ(LayoutOf("implicit_gemm:splits=8", 1), "mask_sorted:order=mask,splits=1");
+  EXPECT_EQ(LayoutOf("implicit_gemm:splits=8", 0), "mask_sorted:order=mask,splits=1");
+}
+
+TEST_F(ImplicitGemmTest, OrdersShortMasksByTheirValue) {
+  EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=rarest", 10), "mask_sorted:order=rarest,splits=1");
+  EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=rarest", 9), "mask_sorted:order=mask,splits=1");
+  EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=gray", 9), "mask_sorted:order=gray,splits=1");
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // What all dataflows refuse alike.
-#include "core/backend_support.h"
 #include "core/convolution.h"
 #include "dataflows/direct/register.h"
 #include "dataflows/fetch_on_demand/register.h"
@@ -28,13 +27,18 @@ TEST(DataflowSupportTest, OneWordingForAll) {
   const Registry registry = AllDataflows();
   ASSERT_EQ(registry.dataflows().entries().size(), 5);
   for (const auto& [name, entry] : registry.dataflows().entries()) {
-    const auto dataflow = *registry.dataflows().Create(name);
-    EXPECT_TRUE(dataflow->deterministic(BackendKind::kCpu));
-    EXPECT_TRUE(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCpu).ok);
-    EXPECT_EQ(dataflow->Supports({16, 16, DType::kF32}, BackendKind::kCuda).ok, kHaveCuda);
-    for (DType dtype : {DType::kTf32, DType::kF16, DType::kBF16}) {
-      EXPECT_EQ(dataflow->Supports({16, 16, dtype}, BackendKind::kCpu).reason,
-                name + " on the CPU takes f32 only, not " + std::string(ToString(dtype)));
+    const auto dataflow = *registry.dataflows().Create(name, BackendKind::kCpu);
+    for (const Pass pass : kAllPasses) {
+      const Capability f32 = dataflow->CapabilityOf(pass, ConvShape{16, 16, 27});
+      EXPECT_TRUE(f32.support.ok) << name << ": " << f32.support.reason;
+      EXPECT_TRUE(f32.deterministic) << name;
+      EXPECT_FALSE(f32.fuses_epilogue) << name;
+      EXPECT_FALSE(f32.rounds_partial_sums) << name;
+      for (Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+        const ConvShape shape{16, 16, 27, false, ConvTypes::Of(precision)};
+        EXPECT_EQ(dataflow->Supports(pass, shape).reason,
+                  name + " on the CPU takes f32 only, not " + std::string(ToString(precision)));
+      }
     }
   }
 }
@@ -44,19 +48,19 @@ TEST(DataflowSupportTest, NoChannelsAreRefused) {
   const Registry registry = AllDataflows();
   ASSERT_EQ(registry.dataflows().entries().size(), 5);
   for (const auto& [name, entry] : registry.dataflows().entries()) {
-    const auto dataflow = *registry.dataflows().Create(name);
+    const auto dataflow = *registry.dataflows().Create(name, BackendKind::kCpu);
     for (const auto& [c_in, c_out] : {std::pair<int64_t, int64_t>{0, 4}, {4, 0}, {0, 0}}) {
       UnitCpu cpu(1);
       const std::vector<int32_t> rows = {0, 1};
       PairList pairs{*CopyToBackend<int32_t>(rows, cpu.context),
                      *CopyToBackend<int32_t>(rows, cpu.context)};
-      const KernelMap map(2, 2, {0, 2}, {}, std::move(pairs));
+      const KernelMap map(2, 2, {0, 2}, std::move(pairs));
       const Tensor input = *Tensor::Create(2, c_in, DType::kF32, cpu.context);
       const Tensor weights = *Tensor::Create(c_in, c_out, DType::kF32, cpu.context);
       Workspace workspace;
-      const absl::Status status =
-          RunConvolution(*dataflow, map, input.view(), weights.view(), workspace, cpu.context)
-              .status();
+      const absl::Status status = RunConvolution(*dataflow, map, input.view(), weights.view(),
+                                                 Precision::kF32, workspace, cpu.context)
+                                      .status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
       EXPECT_THAT(std::string(status.message()), HasSubstr("at least 1 of each"));
     }

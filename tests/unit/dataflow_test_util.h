@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <random>
@@ -107,7 +108,7 @@ inline KernelMap ToKernelMap(const HostMap& host, const ExecutionContext& contex
     offset_ptr.push_back(static_cast<int64_t>(in.size()));
   }
   KernelMap map(
-      host.num_inputs, host.num_outputs, offset_ptr, {},
+      host.num_inputs, host.num_outputs, offset_ptr,
       PairList{*CopyToBackend<int32_t>(in, context), *CopyToBackend<int32_t>(out, context)});
   map.set_symmetric(host.symmetric);
   map.set_identity_offset(host.identity_offset);
@@ -128,6 +129,10 @@ struct ConvProblem {
     weights.resize(map.num_offsets() * c_in * c_out);
     for (float& value : features) value = normal(random);
     for (float& value : weights) value = normal(random);
+  }
+
+  ConvShape ShapeIn(Precision precision) const {
+    return {c_in, c_out, map.num_offsets(), map.symmetric, ConvTypes::Of(precision)};
   }
 
   std::vector<double> BruteForce() const {
@@ -161,46 +166,49 @@ inline std::vector<ConvProblem> EdgeCases() {
           {DensityMap(60, 53, 343, 0.05), 4, 9},  {DensityMap(300, 700, 27, 0.1), 32, 64}};
 }
 
+// A matrix behind `skipped` elements of the memory of `all`.
+inline TensorView ViewBehind(int64_t skipped, TensorView all, int64_t rows, int64_t channels) {
+  all.data = static_cast<char*>(all.data) + skipped * SizeOf(all.dtype);
+  all.rows = rows;
+  all.channels = all.row_stride = channels;
+  return all;
+}
+
 // `spec` in `context`, on memory that holds NaN wherever nothing was written. The features, and the
 // output, lie behind `skipped` elements of other data, so that they begin at any address.
 inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
                                                 const Registry& registry, const std::string& spec,
                                                 const ConvProblem& problem, int64_t skipped = 0,
-                                                DType dtype = DType::kF32) {
-  const ConvShape shape{problem.c_in, problem.c_out, dtype};
-  const int num_offsets = problem.map.num_offsets();
-  VOXCONV_ASSIGN_OR_RETURN(auto dataflow, registry.dataflows().Create(spec));
+                                                Precision precision = Precision::kF32) {
+  const ConvShape shape = problem.ShapeIn(precision);
+  const DType dtype = shape.types.input;
+  VOXCONV_ASSIGN_OR_RETURN(auto dataflow,
+                           registry.dataflows().Create(spec, context.backend->kind()));
   std::vector<float> padded(skipped, 1e30f);
   padded.insert(padded.end(), problem.features.begin(), problem.features.end());
   const int64_t size = static_cast<int64_t>(padded.size());
   VOXCONV_ASSIGN_OR_RETURN(Tensor memory, Tensor::FromHost(padded, size, 1, context, dtype));
-  TensorView input = memory.view();
-  input.data = static_cast<char*>(input.data) + skipped * SizeOf(dtype);
-  input.rows = problem.map.num_inputs;
-  input.channels = problem.c_in;
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor weights,
-      Tensor::FromHost(problem.weights, num_offsets * problem.c_in, problem.c_out, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(Tensor weights,
+                           Tensor::FromHost(problem.weights, shape.num_offsets * problem.c_in,
+                                            problem.c_out, context, dtype));
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor results,
       Tensor::Create(problem.map.num_outputs * problem.c_out + skipped, 1, dtype, context));
-  TensorView output = results.view();
-  output.data = static_cast<char*>(output.data) + skipped * SizeOf(dtype);
-  output.rows = problem.map.num_outputs;
-  output.channels = problem.c_out;
+  const TensorView input = ViewBehind(skipped, memory.view(), problem.map.num_inputs, problem.c_in);
+  const TensorView output =
+      ViewBehind(skipped, results.view(), problem.map.num_outputs, problem.c_out);
   const KernelMap pairs = ToKernelMap(problem.map, context);
   Workspace workspace;
-  // Not the dataflow but its caller refuses what it does not support.
-  if (!dataflow->Supports(shape, context.backend->kind()).ok) {
-    VOXCONV_ASSIGN_OR_RETURN(Tensor accepted, RunConvolution(*dataflow, pairs, input,
-                                                             weights.view(), workspace, context));
+  if (!dataflow->Supports(Pass::kForward, shape).ok) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        Tensor accepted,
+        RunConvolution(*dataflow, pairs, input, weights.view(), precision, workspace, context));
     return accepted.ToHost(context);
   }
 
-  VOXCONV_ASSIGN_OR_RETURN(
-      const KernelMap map,
-      context.backend->ConvertKernelMap(pairs, dataflow->RequiredLayout(num_offsets), context));
-  VOXCONV_ASSIGN_OR_RETURN(auto plan, dataflow->Plan(map, shape, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map,
+                           PrepareMap(*dataflow, Pass::kForward, shape, pairs, context));
+  VOXCONV_ASSIGN_OR_RETURN(auto plan, dataflow->Plan(Pass::kForward, *map, shape, context));
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan->booking(), context));
   const auto poison = [&](void* data, int64_t bytes) {
     return context.backend->FillBytes(data, 0xff, bytes, *context.stream);
@@ -210,7 +218,7 @@ inline absl::StatusOr<std::vector<float>> RunOn(const ExecutionContext& context,
   }
   VOXCONV_RETURN_IF_ERROR(poison(results.view().data, results.view().bytes()));
   VOXCONV_RETURN_IF_ERROR(
-      dataflow->Forward(*plan, map, {input, weights.view(), output}, workspace, context));
+      dataflow->Forward(*plan, *map, {input, weights.view(), output}, workspace, context));
   VOXCONV_ASSIGN_OR_RETURN(std::vector<float> values, results.ToHost(context));
   values.erase(values.begin(), values.begin() + skipped);
   return values;
@@ -235,21 +243,29 @@ inline ConvResult RunDataflow(const Registry& registry, const std::string& spec,
   return result;
 }
 
-// ||output - reference|| <= 1e-6 sqrt(L) ||reference||, L the longest possible sum.
+// ||values - reference|| <= 1e-6 sqrt(length) ||reference||, `length` the longest possible sum.
+inline void ExpectNearReference(const std::vector<float>& values,
+                                const std::vector<double>& reference, int64_t length) {
+  ASSERT_EQ(values.size(), reference.size());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    error += (values[i] - reference[i]) * (values[i] - reference[i]);
+    norm += reference[i] * reference[i];
+  }
+  // Written so that a NaN fails.
+  EXPECT_TRUE(std::sqrt(error) <= 1e-6 * std::sqrt(static_cast<double>(length)) * std::sqrt(norm))
+      << "error " << std::sqrt(error) << ", norm " << std::sqrt(norm);
+}
+
 inline void ExpectNear(const std::vector<float>& output, const ConvProblem& problem,
                        const std::string& what) {
   SCOPED_TRACE(testing::Message() << what << " on " << testing::PrintToString(problem));
-  const std::vector<double> reference = problem.BruteForce();
-  ASSERT_EQ(output.size(), reference.size());
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < reference.size(); ++i) {
-    error += (output[i] - reference[i]) * (output[i] - reference[i]);
-    norm += reference[i] * reference[i];
-  }
-  const double length = static_cast<double>(problem.map.num_offsets() * problem.c_in);
-  // Written so that a NaN fails.
-  EXPECT_TRUE(std::sqrt(error) <= 1e-6 * std::sqrt(length) * std::sqrt(norm))
-      << "error " << std::sqrt(error) << ", norm " << std::sqrt(norm);
+  ExpectNearReference(output, problem.BruteForce(), problem.map.num_offsets() * problem.c_in);
+}
+
+inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+  return std::ranges::equal(a, b, {}, bits, bits);
 }
 
 // Right, counted, and bitwise the same on two threads.
@@ -261,15 +277,14 @@ inline void CheckVariant(const Registry& registry, const std::string& spec,
   EXPECT_EQ(one.profile.counters.true_pairs, problem.map.num_pairs());
   EXPECT_GE(one.profile.counters.padded_pairs, problem.map.num_pairs());
   const ConvResult two = RunDataflow(registry, spec, problem, 2);
-  const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
-  EXPECT_TRUE(std::ranges::equal(one.output, two.output, {}, bits, bits));
+  EXPECT_TRUE(SameBits(one.output, two.output));
 }
 
 // Every variant that the registry lists, on every edge case.
 inline void CheckAllVariants(const Registry& registry) {
   const std::vector<ConvProblem> problems = EdgeCases();
-  ASSERT_FALSE(problems.empty() || registry.dataflows().Variants().empty());
-  for (const std::string& spec : registry.dataflows().Variants()) {
+  ASSERT_FALSE(problems.empty() || registry.dataflows().Variants(BackendKind::kCpu).empty());
+  for (const std::string& spec : registry.dataflows().Variants(BackendKind::kCpu)) {
     for (const ConvProblem& problem : problems) CheckVariant(registry, spec, problem);
   }
 }

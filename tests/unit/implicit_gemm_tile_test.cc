@@ -15,7 +15,7 @@ constexpr ImplicitGemmDevice kH200{.compute_capability = 90,
 ImplicitGemmTile Choose(int64_t rows, int64_t c_in, int64_t c_out, ImplicitGemmChoice choice = {}) {
   if (choice.num_offsets == 0) choice.num_offsets = 27;
   choice.num_outputs = rows;
-  return ChooseImplicitGemmTile(choice, DType::kF16, c_in, c_out, kH200);
+  return ChooseImplicitGemmTile(choice, Precision::kF16, c_in, c_out, kH200);
 }
 
 TEST(ImplicitGemmTileTest, FewChannelsGoToTheWarpKernel) {
@@ -46,7 +46,7 @@ TEST(ImplicitGemmTileTest, RowsAreNotCopiedForTheWarpKernelThatOthersReadInPlace
 TEST(ImplicitGemmTileTest, FourByteElementsFillRowsWithHalfAsMany) {
   const ImplicitGemmChoice choice{.num_offsets = 27, .num_outputs = 94444};
   const auto kernel = [&](int64_t c_in, int64_t c_out) {
-    return ChooseImplicitGemmTile(choice, DType::kTf32, c_in, c_out, kH200).kernel;
+    return ChooseImplicitGemmTile(choice, Precision::kTf32, c_in, c_out, kH200).kernel;
   };
   EXPECT_EQ(kernel(4, 16), ImplicitGemmKernel::kWarp);
   EXPECT_EQ(kernel(32, 32), ImplicitGemmKernel::kWarp);
@@ -129,7 +129,7 @@ TEST(ImplicitGemmTileTest, BlocksFitTheDevicesSharedMemory) {
                                             .num_offsets = 27,
                                             .num_outputs = rows};
             const ImplicitGemmTile chosen =
-                ChooseImplicitGemmTile(choice, DType::kF16, 256, c_out, device);
+                ChooseImplicitGemmTile(choice, Precision::kF16, 256, c_out, device);
             ASSERT_EQ(chosen.kernel, ImplicitGemmKernel::kBlock);
             EXPECT_LE(BlockSharedBytes(chosen.rows, chosen.channels), device.shared_memory)
                 << device.compute_capability << ": " << chosen.rows << " x " << chosen.channels;
@@ -139,8 +139,8 @@ TEST(ImplicitGemmTileTest, BlocksFitTheDevicesSharedMemory) {
     }
   }
   const ImplicitGemmChoice choice{.num_offsets = 27, .num_outputs = 200000};
-  EXPECT_EQ(ChooseImplicitGemmTile(choice, DType::kF16, 128, 128, kDevices[0]).rows, 128);
-  EXPECT_EQ(ChooseImplicitGemmTile(choice, DType::kF16, 128, 128, kDevices[2]).rows, 64);
+  EXPECT_EQ(ChooseImplicitGemmTile(choice, Precision::kF16, 128, 128, kDevices[0]).rows, 128);
+  EXPECT_EQ(ChooseImplicitGemmTile(choice, Precision::kF16, 128, 128, kDevices[2]).rows, 64);
 }
 
 TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }

@@ -77,7 +77,7 @@ inline std::string FileBytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// A real scan, see docs; "" where it is missing.
+// The path of a real scan (see docs); "" if it is missing.
 inline std::string DataFile(const std::string& name) {
   const char* folder = std::getenv("VOXCONV_DATA_DIR");
   const std::filesystem::path path =

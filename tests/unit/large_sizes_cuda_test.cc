@@ -39,10 +39,28 @@ static_assert(kVoxels * kKernel * kKernel * kKernel > int64_t{1} << 31);
 
 Registry MakeRegistry() {
   Registry registry;
-  for (const auto& add :
-       {RegisterGridMapping, RegisterHashMapping, RegisterOctreeMapping, RegisterPerfectHashMapping,
-        RegisterSortedSearchMapping, RegisterOutputCoords, RegisterDirect, RegisterFetchOnDemand,
-        RegisterGatherGemmScatter, RegisterHash2col, RegisterImplicitGemm}) {
+  for (const auto& add : {RegisterGridMapping,
+                          RegisterGridMappingCuda,
+                          RegisterHashMapping,
+                          RegisterHashMappingCuda,
+                          RegisterOctreeMapping,
+                          RegisterOctreeMappingCuda,
+                          RegisterPerfectHashMapping,
+                          RegisterPerfectHashMappingCuda,
+                          RegisterSortedSearchMapping,
+                          RegisterSortedSearchMappingCuda,
+                          RegisterOutputCoords,
+                          RegisterOutputCoordsCuda,
+                          RegisterDirect,
+                          RegisterDirectCuda,
+                          RegisterFetchOnDemand,
+                          RegisterFetchOnDemandCuda,
+                          RegisterGatherGemmScatter,
+                          RegisterGatherGemmScatterCuda,
+                          RegisterHash2col,
+                          RegisterHash2colCuda,
+                          RegisterImplicitGemm,
+                          RegisterImplicitGemmCuda}) {
     EXPECT_TRUE(add(registry).ok());
   }
   return registry;
@@ -72,7 +90,7 @@ ConvGeometry CubeGeometry() {
 absl::StatusOr<KernelMap> CubeMap(const std::string& spec, const Registry& registry,
                                   const ExecutionContext& context) {
   const CoordinateSetPtr cube = *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, context);
-  const auto mapping = *registry.mappings().Create(spec);
+  const auto mapping = *registry.mappings().Create(spec, BackendKind::kCuda);
   return QueryKernelMap(*mapping, {*cube, *cube, CubeGeometry()}, context);
 }
 
@@ -114,11 +132,12 @@ const std::vector<int32_t>& ExpectedSums(const Numbers& numbers) {
 }
 
 // A row has the same feature in all channels; weights are diagonal, every second one doubled.
-void ExpectNeighbourSums(const std::string& spec, DType dtype, int64_t channels,
+void ExpectNeighbourSums(const std::string& spec, Precision precision, int64_t channels,
                          const Registry& registry, const KernelMap& map,
                          const ExecutionContext& context) {
-  SCOPED_TRACE(absl::StrCat(spec, " ", ToString(dtype), " ", channels));
-  const Numbers numbers{.narrow = dtype != DType::kF32};
+  SCOPED_TRACE(absl::StrCat(spec, " ", ToString(precision), " ", channels));
+  const DType dtype = StorageOf(precision);
+  const Numbers numbers{.narrow = precision != Precision::kF32};
   std::vector<float> features;
   features.reserve(kVoxels * channels);
   for (int64_t row = 0; row < kVoxels; ++row) {
@@ -134,10 +153,10 @@ void ExpectNeighbourSums(const std::string& spec, DType dtype, int64_t channels,
   const Tensor input = *Tensor::FromHost(features, kVoxels, channels, context, dtype);
   const Tensor kernel =
       *Tensor::FromHost(weights, map.num_offsets() * channels, channels, context, dtype);
-  const auto dataflow = *registry.dataflows().Create(spec);
+  const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
   Workspace workspace;
   const auto output =
-      RunConvolution(*dataflow, map, input.view(), kernel.view(), workspace, context);
+      RunConvolution(*dataflow, map, input.view(), kernel.view(), precision, workspace, context);
   ASSERT_TRUE(output.ok()) << output.status();
   const std::vector<float> sums = *output->ToHost(context);
   const std::vector<int32_t>& expected = ExpectedSums(numbers);
@@ -152,8 +171,8 @@ void ExpectNeighbourSums(const std::string& spec, DType dtype, int64_t channels,
   }
 }
 
-// In the test's own results: what the limits below come from, with an eighth more, by which blocks
-// may be larger than what they are asked for, and room to spare.
+// Writes the most memory that the test had into its results. The limits below are these figures, an
+// eighth more because blocks may be larger than their buffers, and some room.
 void RecordPeak(const UnitCuda& cuda) {
   ::testing::Test::RecordProperty("peak_mib",
                                   static_cast<int>(cuda.backend->PeakBytes() / (1 << 20)));
@@ -172,7 +191,7 @@ void ExpectMap(const std::string& spec, const Registry& registry, const UnitCuda
         << "offset " << k;
   }
   ASSERT_GT(map->num_pairs(), int64_t{1} << 31);
-  ExpectNeighbourSums("direct", DType::kF32, 1, registry, *map, cuda.context);
+  ExpectNeighbourSums("direct", Precision::kF32, 1, registry, *map, cuda.context);
 }
 
 TEST(LargeSizesCudaTest, Maps) {
@@ -203,24 +222,24 @@ TEST(LargeSizesCudaTest, DataflowsOverLargeMaps) {
   if (!HasMemory(40)) GTEST_SKIP() << "less than 40 GiB of device memory are free";
   const Registry registry = MakeRegistry();
   const KernelMap map = *CubeMap("hash", registry, cuda->context);
-  const auto expect_sums = [&](const char* spec, DType dtype, int64_t channels) {
-    ExpectNeighbourSums(spec, dtype, channels, registry, map, cuda->context);
+  const auto expect_sums = [&](const char* spec, Precision precision, int64_t channels) {
+    ExpectNeighbourSums(spec, precision, channels, registry, map, cuda->context);
   };
   for (const char* spec :
        {"direct:weights=naive", "fetch_on_demand", "fetch_on_demand:fusion=batched",
         "fetch_on_demand:fusion=separate", "hash2col", "implicit_gemm",
         "implicit_gemm:mask_sort=rarest", "implicit_gemm:mask_sort=none,splits=3"}) {
-    expect_sums(spec, DType::kF32, 1);
+    expect_sums(spec, Precision::kF32, 1);
   }
   // Kernels of their own, on tensor cores: by warps, by blocks of these, by warpgroups.
   for (const char* spec : {"fetch_on_demand", "hash2col", "implicit_gemm:mask_sort=rarest",
                            "implicit_gemm:mask_sort=none", "implicit_gemm:mma=warp,splits=2"}) {
-    for (const int64_t channels : {16, 64}) expect_sums(spec, DType::kF16, channels);
-    expect_sums(spec, DType::kTf32, 16);
+    for (const int64_t channels : {16, 64}) expect_sums(spec, Precision::kF16, channels);
+    expect_sums(spec, Precision::kTf32, 16);
   }
-  expect_sums("implicit_gemm:mask_sort=rarest", DType::kF16, 128);
-  expect_sums("implicit_gemm", DType::kTf32, 64);
-  expect_sums("direct", DType::kF16, 16);
+  expect_sums("implicit_gemm:mask_sort=rarest", Precision::kF16, 128);
+  expect_sums("implicit_gemm", Precision::kTf32, 64);
+  expect_sums("direct", Precision::kF16, 16);
   RecordPeak(*cuda);
 }
 
@@ -233,12 +252,12 @@ TEST(LargeSizesCudaTest, GatherGemmScatterRefusesLargeMaps) {
   const Tensor input = *Tensor::Create(kVoxels, 1, DType::kF32, cuda->context);
   const Tensor weights = *Tensor::Create(map.num_offsets(), 1, DType::kF32, cuda->context);
   const auto refusal = [&](const char* spec) {
-    const auto dataflow = *registry.dataflows().Create(spec);
+    const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
     Workspace workspace;
-    return std::string(
-        RunConvolution(*dataflow, map, input.view(), weights.view(), workspace, cuda->context)
-            .status()
-            .message());
+    return std::string(RunConvolution(*dataflow, map, input.view(), weights.view(), Precision::kF32,
+                                      workspace, cuda->context)
+                           .status()
+                           .message());
   };
   EXPECT_THAT(refusal("gather_gemm_scatter"),
               ::testing::HasSubstr("2181825073 pairs; dense tables hold at most 2147483647"));
@@ -259,7 +278,7 @@ TEST(LargeSizesCudaTest, OutputCoordinates) {
       *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
   const std::vector<Coordinate> expected = Cube(-kReach, kEdge - 1 + kReach);
   for (const char* spec : {"fused", "sort_unique", "staged"}) {
-    const auto plugin = *registry.output_coords().Create(spec);
+    const auto plugin = *registry.output_coords().Create(spec, BackendKind::kCuda);
     const auto outputs = plugin->Compute(*cube, geometry, cuda->context);
     ASSERT_TRUE(outputs.ok()) << spec << ": " << outputs.status();
     ASSERT_EQ((*outputs)->size(), static_cast<int64_t>(expected.size())) << spec;
@@ -300,16 +319,16 @@ void ExpectSums(const std::string& spec, const Registry& registry, const KernelM
     const Tensor part = *Tensor::FromHost(values, Window::kRows, c_in, context, DType::kF16);
     const TensorView to = window.Of(input.view());
     ASSERT_TRUE(context.backend
-                    ->Copy(to.data, to.space, part.view().data, part.view().space, to.bytes(),
-                           *context.stream)
+                    ->Copy(to.data, to.device.space, part.view().data, part.view().device.space,
+                           to.bytes(), *context.stream)
                     .ok());
   }
   const Tensor weights =
       *Tensor::FromHost(std::vector<float>(c_in * c_out, 1.0f), c_in, c_out, context, DType::kF16);
-  const auto dataflow = *registry.dataflows().Create(spec);
+  const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
   Workspace workspace;
-  const auto output =
-      RunConvolution(*dataflow, map, input.view(), weights.view(), workspace, context);
+  const auto output = RunConvolution(*dataflow, map, input.view(), weights.view(), Precision::kF16,
+                                     workspace, context);
   ASSERT_TRUE(output.ok()) << spec << ": " << output.status();
   for (const Window& window : windows) {
     const std::vector<float> sums = *ToHost(window.Of(output->view()), context);
@@ -330,10 +349,8 @@ TEST(LargeSizesCudaTest, Features) {
   static_assert(kRows * kChannels > int64_t{1} << 31);
   std::vector<int32_t> rows(kRows);
   std::iota(rows.begin(), rows.end(), 0);
-  PairList pairs;
-  pairs.in = *CopyToBackend<int32_t>(rows, cuda->context);
-  pairs.out = *CopyToBackend<int32_t>(rows, cuda->context);
-  const KernelMap map(kRows, kRows, {0, kRows}, {MapLayout::kPairs}, std::move(pairs));
+  const SharedArray<int32_t> all = *CopyToBackend<int32_t>(rows, cuda->context);
+  const KernelMap map(kRows, kRows, {0, kRows}, PairList{.in = all, .out = all});
   for (const char* spec : {"direct", "fetch_on_demand", "gather_gemm_scatter",
                            "gather_gemm_scatter:map=coded_csr", "hash2col", "implicit_gemm"}) {
     ExpectSums(spec, registry, map, kChannels, 8, cuda->context);

@@ -29,7 +29,7 @@ struct MapCase {
   std::string name;
   GeometryParams params;
   std::vector<Coordinate> inputs, outputs;
-  // Bounds that no array over all cells can hold: an index may be refused for lack of memory.
+  // No array can hold all cells of these bounds. An index may fail for lack of memory.
   bool huge_bounds = false;
 
   friend void PrintTo(const MapCase& c, std::ostream* os) { *os << c.name; }
@@ -86,7 +86,7 @@ inline std::vector<Coordinate> BruteForceOutputs(const std::vector<Coordinate>& 
   return {outputs.begin(), outputs.end()};
 }
 
-// The layer `params` on `inputs`; not inverse, for which see Inverse.
+// The layer `params` on `inputs`. It must not be inverse; Inverse makes such a case.
 inline MapCase Layer(std::string name, std::vector<Coordinate> inputs,
                      const GeometryParams& params) {
   const ConvGeometry geometry = *ConvGeometry::Create(params);
@@ -275,7 +275,7 @@ inline Pairs BruteForcePairs(const MapCase& c, const ConvGeometry& geometry) {
 }
 
 inline Pairs PairsOf(const KernelMap& map) {
-  const auto in = map.As<PairList>().in.host(), out = map.As<PairList>().out.host();
+  const auto in = map.pairs().in.array().host(), out = map.pairs().out.array().host();
   return {map.offset_ptr(), {in.begin(), in.end()}, {out.begin(), out.end()}};
 }
 
@@ -304,11 +304,11 @@ inline void ExpectExactMaps(const Registry& registry, const MapCase& c) {
   const ConvGeometry geometry = *ConvGeometry::Create(c.params);
   const Pairs expected = BruteForcePairs(c, geometry);
   int supported = 0;
-  for (const std::string& spec : registry.mappings().Variants()) {
+  for (const std::string& spec : registry.mappings().Variants(BackendKind::kCpu)) {
     SCOPED_TRACE(spec);
-    const auto mapping = registry.mappings().Create(spec);
+    const auto mapping = registry.mappings().Create(spec, BackendKind::kCpu);
     ASSERT_TRUE(mapping.ok()) << mapping.status();
-    if (!(*mapping)->Supports(geometry, BackendKind::kCpu).ok) continue;
+    if (!(*mapping)->Supports(geometry).ok) continue;
     ++supported;
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);

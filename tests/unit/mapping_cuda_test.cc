@@ -1,6 +1,5 @@
 // What `voxconv verify` does not see of mappings and output coordinates on CUDA: many rows, kernels
 // of more offsets than one launch takes, chains of levels, refusals.
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/grid/register.h"
 #include "mapping/hash/register.h"
@@ -17,8 +16,10 @@ using ::testing::HasSubstr;
 
 Registry MakeRegistry() {
   Registry registry;
-  for (const auto& add : {RegisterGridMapping, RegisterHashMapping, RegisterOctreeMapping,
-                          RegisterPerfectHashMapping, RegisterOutputCoords}) {
+  for (const auto& add :
+       {RegisterGridMapping, RegisterGridMappingCuda, RegisterHashMapping, RegisterHashMappingCuda,
+        RegisterOctreeMapping, RegisterOctreeMappingCuda, RegisterPerfectHashMapping,
+        RegisterPerfectHashMappingCuda, RegisterOutputCoords, RegisterOutputCoordsCuda}) {
     EXPECT_TRUE(add(registry).ok());
   }
   return registry;
@@ -26,7 +27,7 @@ Registry MakeRegistry() {
 
 // The neighbour table of a map of tables.
 std::vector<int32_t> TableOf(const KernelMap& map, const ExecutionContext& context) {
-  return *CopyToHost(map.As<NeighbourTable>().table.array(), context);
+  return *CopyToHost(map.table().table.array(), context);
 }
 
 TEST(MappingCudaTest, VariantsAgreeOnManyRows) {
@@ -41,11 +42,11 @@ TEST(MappingCudaTest, VariantsAgreeOnManyRows) {
         *ConvGeometry::Create({.kernel = kernel, .input_tensor_stride = stride});
     const auto set = *CoordinateSet::Create(rows, stride, cuda->context);
     std::vector<int32_t> expected;
-    for (const std::string& spec : registry.mappings().Variants()) {
+    for (const std::string& spec : registry.mappings().Variants(BackendKind::kCuda)) {
       SCOPED_TRACE(spec);
-      const auto mapping = registry.mappings().Create(spec);
+      const auto mapping = registry.mappings().Create(spec, BackendKind::kCuda);
       ASSERT_TRUE(mapping.ok()) << mapping.status();
-      if (!(*mapping)->Supports(geometry, BackendKind::kCuda).ok) continue;  // the CPU's alone
+      if (!(*mapping)->Supports(geometry).ok) continue;  // the CPU's alone
       const auto index = (*mapping)->BuildIndex(*set, cuda->context);
       ASSERT_TRUE(index.ok()) << index.status();
       const auto map = (*mapping)->Query(**index, {*set, *set, geometry}, cuda->context);
@@ -73,6 +74,15 @@ std::vector<ConvGeometry> Chain(OutputRule rule, const Int3& kernel, int levels)
   return chain;
 }
 
+absl::StatusOr<std::vector<CoordinateSetPtr>> RunChain(const OutputCoords& plugin,
+                                                       const CoordinateSet& inputs,
+                                                       const std::vector<ConvGeometry>& chain,
+                                                       const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<PendingCoordinates> pending,
+                           plugin.Begin(inputs, chain, context));
+  return OutputCoords::Finish(std::move(pending), context);
+}
+
 TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
   VOXCONV_NEED_CUDA(cuda);
   UnitCpu cpu(1);
@@ -87,12 +97,11 @@ TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
          {Chain(OutputRule::kQuantize, {2, 2, 2}, 5), Chain(OutputRule::kDilate, {3, 3, 3}, 4)}) {
       for (const std::string spec : {"fused", "sort_unique", "staged"}) {
         SCOPED_TRACE(spec);
-        const auto plugin = *registry.output_coords().Create(spec);
-        const auto expected = *plugin->ComputeChain(*host, chain, cpu.context, {});
-        int calls = 0;
-        const auto sets = plugin->ComputeChain(*device, chain, cuda->context, [&] { ++calls; });
+        const auto expected = *RunChain(**registry.output_coords().Create(spec, BackendKind::kCpu),
+                                        *host, chain, cpu.context);
+        const auto sets = RunChain(**registry.output_coords().Create(spec, BackendKind::kCuda),
+                                   *device, chain, cuda->context);
         ASSERT_TRUE(sets.ok()) << sets.status();
-        EXPECT_EQ(calls, 1);
         ASSERT_EQ(sets->size(), chain.size());
         for (size_t i = 0; i < chain.size(); ++i) {
           const CoordinateSet& set = *(*sets)[i];
@@ -108,6 +117,37 @@ TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
   }
 }
 
+// Begin does not wait. Other work may be queued before Finish, another chain included, and a chain
+// may be given up.
+TEST(MappingCudaTest, ChainsMayBePendingTogether) {
+  VOXCONV_NEED_CUDA(cuda);
+  UnitCpu cpu(1);
+  const Registry registry = MakeRegistry();
+  const auto on_cpu = *registry.output_coords().Create("fused", BackendKind::kCpu);
+  const auto on_cuda = *registry.output_coords().Create("fused", BackendKind::kCuda);
+  const std::vector<ConvGeometry> chain = Chain(OutputRule::kQuantize, {2, 2, 2}, 3);
+  std::vector<CoordinateSetPtr> inputs, expected;
+  std::vector<std::unique_ptr<PendingCoordinates>> pending;
+  for (uint32_t seed : {1, 2, 3}) {
+    const std::vector<Coordinate> rows =
+        RandomVoxels(200 * static_cast<int>(seed), {0}, -30, 30, {1, 1, 1}, seed);
+    const auto host = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
+    expected.push_back(RunChain(*on_cpu, *host, chain, cpu.context)->back());
+    inputs.push_back(*CoordinateSet::Create(rows, {1, 1, 1}, cuda->context));
+  }
+  const int64_t waits = cuda->backend->synchronisations();
+  pending.push_back(*on_cuda->Begin(*inputs[0], chain, cuda->context));
+  EXPECT_EQ(cuda->backend->synchronisations(), waits);
+  for (size_t i : {1, 2}) pending.push_back(*on_cuda->Begin(*inputs[i], chain, cuda->context));
+  pending[1].reset();
+  for (size_t i : {2, 0}) {
+    const auto sets = OutputCoords::Finish(std::move(pending[i]), cuda->context);
+    ASSERT_TRUE(sets.ok()) << sets.status();
+    EXPECT_EQ(*CopyToHost(sets->back()->rows(), cuda->context),
+              *CopyToHost(expected[i]->rows(), cpu.context));
+  }
+}
+
 TEST(MappingCudaTest, OutputsOutsideTheRangeAreRefusedAsOnTheCpu) {
   VOXCONV_NEED_CUDA(cuda);
   UnitCpu cpu(1);
@@ -116,12 +156,13 @@ TEST(MappingCudaTest, OutputsOutsideTheRangeAreRefusedAsOnTheCpu) {
   const ConvGeometry geometry = *ConvGeometry::Create(
       {.kind = ConvKind::kStrided, .rule = OutputRule::kDilate, .kernel = {1, 5, 1}});
   for (const std::string spec : {"fused", "sort_unique", "staged"}) {
-    const auto plugin = *registry.output_coords().Create(spec);
+    const auto on_cpu = *registry.output_coords().Create(spec, BackendKind::kCpu);
+    const auto on_cuda = *registry.output_coords().Create(spec, BackendKind::kCuda);
     const auto host = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
     const auto device = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
-    const absl::Status expected = plugin->Compute(*host, geometry, cpu.context).status();
+    const absl::Status expected = on_cpu->Compute(*host, geometry, cpu.context).status();
     EXPECT_EQ(expected.code(), absl::StatusCode::kOutOfRange);
-    EXPECT_EQ(plugin->Compute(*device, geometry, cuda->context).status(), expected);
+    EXPECT_EQ(on_cuda->Compute(*device, geometry, cuda->context).status(), expected);
   }
 }
 
@@ -131,8 +172,9 @@ TEST(MappingCudaTest, WhatCannotBeBuiltIsRefused) {
   const std::vector<Coordinate> far = {{0, 0, 0, 0}, {0, 100000, 100000, 100000}};
   const auto wide = *CoordinateSet::Create(far, {1, 1, 1}, cuda->context);
   for (const std::string spec : {"grid", "grid:storage=bitmap"}) {
-    const auto status =
-        (*registry.mappings().Create(spec))->BuildIndex(*wide, cuda->context).status();
+    const auto status = (*registry.mappings().Create(spec, BackendKind::kCuda))
+                            ->BuildIndex(*wide, cuda->context)
+                            .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("memory_limit_mib=4096"));
   }
@@ -140,7 +182,8 @@ TEST(MappingCudaTest, WhatCannotBeBuiltIsRefused) {
   const std::vector<Coordinate> alike = {{0, 0, 0, 0}, {0, 2, 0, 0}};
   const auto set = *CoordinateSet::Create(alike, {1, 1, 1}, cuda->context);
   for (const std::string build : {"host", "device"}) {
-    const auto mapping = *registry.mappings().Create("perfect_hash:max_retries=0,build=" + build);
+    const auto mapping = *registry.mappings().Create("perfect_hash:max_retries=0,build=" + build,
+                                                     BackendKind::kCuda);
     const auto status = mapping->BuildIndex(*set, cuda->context).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("sample 0: perfect hash of n = 2 voxels"));

@@ -1,6 +1,5 @@
 #include <string>
 
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/grid/register.h"
 #include "mapping_cases.h"
@@ -21,7 +20,7 @@ class GridMappingCaseTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(GridMappingCaseTest, EveryVariantFindsExactlyThePairs) {
   const Registry registry = GridRegistry();
-  ASSERT_GE(registry.mappings().Variants().size(), 4u);
+  ASSERT_GE(registry.mappings().Variants(BackendKind::kCpu).size(), 4u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -39,7 +38,7 @@ TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
         "grid:coords=planar,symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
-      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
+      const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
       const Pairs found = PairsOf(*map);
       if (expected.in.empty()) expected = found;
@@ -59,7 +58,8 @@ TEST(GridMappingTest, RefusesAnIndexPastTheLimit) {
                              {1, 1, 1}, cpu.context);
   for (const auto& [spec, mib] : {std::pair<std::string, std::string>{"grid", "35184372088832 MiB"},
                                   {"grid:storage=bitmap", "1649267441665 MiB"}}) {
-    const auto index = (*registry.mappings().Create(spec))->BuildIndex(*set, cpu.context);
+    const auto index =
+        (*registry.mappings().Create(spec, BackendKind::kCpu))->BuildIndex(*set, cpu.context);
     EXPECT_EQ(index.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(index.status().message(),
                 AllOf(HasSubstr(mib), HasSubstr("memory_limit_mib=4096")));
@@ -74,12 +74,12 @@ TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
   const auto set = *CoordinateSet::Create(
       {{0, -512, -512, -512}, {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 511, 511, 511}}, {1, 1, 1},
       cpu.context);
-  const auto mapping = *registry.mappings().Create("grid");
+  const auto mapping = *registry.mappings().Create("grid", BackendKind::kCpu);
   const auto index = mapping->BuildIndex(*set, cpu.context);
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ((*index)->bytes(), int64_t{4} << 30);
   EXPECT_EQ(mapping->Query(**index, {*set, *set, geometry}, cpu.context)->num_pairs(), 6);
-  EXPECT_FALSE((*registry.mappings().Create("grid:memory_limit_mib=4095"))
+  EXPECT_FALSE((*registry.mappings().Create("grid:memory_limit_mib=4095", BackendKind::kCpu))
                    ->BuildIndex(*set, cpu.context)
                    .ok());
 }
@@ -93,7 +93,7 @@ TEST(GridMappingTest, PlanarCoordinatesAreSplitOnce) {
   const int index_build = static_cast<int>(Stage::kIndexBuild);
   const auto run = [&](const std::string& spec, const MapCase& c, Profile& profile) {
     UnitCpu cpu(1);
-    EXPECT_TRUE(RunMapping(**registry.mappings().Create(spec), c, cpu).ok());
+    EXPECT_TRUE(RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu).ok());
     profile = cpu.profile;
   };
   Profile interleaved, planar;
@@ -109,13 +109,13 @@ TEST(GridMappingTest, PlanarCoordinatesAreSplitOnce) {
 TEST(GridMappingTest, RefusesWithReason) {
   Registry registry = GridRegistry();
   const ConvGeometry even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
-  const auto symmetric = *registry.mappings().Create("grid:symmetric=true");
-  EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
-  EXPECT_EQ(symmetric->Supports(even, BackendKind::kCuda).ok, kHaveCuda);
-  EXPECT_THAT(
-      std::string(
-          registry.mappings().Create("grid:storage=bitmap,coords=planar").status().message()),
-      HasSubstr("coords=planar: storage=bitmap"));
+  const auto symmetric = *registry.mappings().Create("grid:symmetric=true", BackendKind::kCpu);
+  EXPECT_TRUE(symmetric->Supports(even).ok);  // used where there is one
+  EXPECT_THAT(std::string(registry.mappings()
+                              .Create("grid:storage=bitmap,coords=planar", BackendKind::kCpu)
+                              .status()
+                              .message()),
+              HasSubstr("coords=planar: storage=bitmap"));
   EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 

@@ -1,6 +1,5 @@
 #include <string>
 
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/hash/register.h"
 #include "mapping_cases.h"
@@ -20,7 +19,7 @@ class HashMappingCaseTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(HashMappingCaseTest, EveryVariantFindsExactlyThePairs) {
   const Registry registry = HashRegistry();
-  ASSERT_GE(registry.mappings().Variants().size(), 8u);
+  ASSERT_GE(registry.mappings().Variants(BackendKind::kCpu).size(), 8u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -39,7 +38,7 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
         "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
-      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
+      const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
       const Pairs found = PairsOf(*map);
       if (expected.in.empty()) expected = found;
@@ -54,14 +53,21 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
 TEST(HashMappingTest, RefusesWithReason) {
   const Registry registry = HashRegistry();
   const ConvGeometry even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
-  const auto plain = *registry.mappings().Create("hash");
-  EXPECT_TRUE(plain->Supports(even, BackendKind::kCpu).ok);
-  EXPECT_EQ(plain->Supports(even, BackendKind::kCuda).ok, kHaveCuda);
-  const auto symmetric = *registry.mappings().Create("hash:symmetric=true");
-  EXPECT_TRUE(symmetric->Supports(even, BackendKind::kCpu).ok);  // used where there is one
-  EXPECT_THAT(registry.mappings().Create("hash:variant=std,load_factor=0.7").status().message(),
+  const auto plain = *registry.mappings().Create("hash", BackendKind::kCpu);
+  EXPECT_TRUE(plain->Supports(even).ok);
+  const auto symmetric = *registry.mappings().Create("hash:symmetric=true", BackendKind::kCpu);
+  EXPECT_TRUE(symmetric->Supports(even).ok);  // used where there is one
+  const auto bucketed = *registry.mappings().Create("hash:variant=bucketed", BackendKind::kCpu);
+  EXPECT_EQ(bucketed->Supports(even).reason, "hash: variant=bucketed has no CPU implementation");
+  EXPECT_THAT(registry.mappings()
+                  .Create("hash:variant=std,load_factor=0.7", BackendKind::kCpu)
+                  .status()
+                  .message(),
               HasSubstr("load_factor=0.7"));
-  EXPECT_THAT(registry.mappings().Create("hash:variant=cuckoo,coords=planar").status().message(),
+  EXPECT_THAT(registry.mappings()
+                  .Create("hash:variant=cuckoo,coords=planar", BackendKind::kCpu)
+                  .status()
+                  .message(),
               HasSubstr("coords=planar: variant=cuckoo"));
   Registry twice = HashRegistry();
   EXPECT_EQ(RegisterHashMapping(twice).code(), absl::StatusCode::kAlreadyExists);

@@ -1,4 +1,3 @@
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/octree/octree_cpu.h"
 #include "mapping/octree/register.h"
@@ -19,7 +18,7 @@ class OctreeMappingTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(OctreeMappingTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  ASSERT_EQ(registry.mappings().Variants().size(), 4u);
+  ASSERT_EQ(registry.mappings().Variants(BackendKind::kCpu).size(), 4u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -147,13 +146,11 @@ TEST(OctreePluginTest, CountsAndOptions) {
   Registry registry = MakeRegistry();
   const MapCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
   UnitCpu cpu(1);
-  const auto mapping = *registry.mappings().Create("octree:symmetric=true");
+  const auto mapping = *registry.mappings().Create("octree:symmetric=true", BackendKind::kCpu);
   ASSERT_TRUE(RunMapping(*mapping, c, cpu).ok());
   EXPECT_EQ(cpu.profile.counters.queries, 13 * static_cast<int64_t>(c.inputs.size()));
   EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
-  const auto geometry = *ConvGeometry::Create(c.params);
-  EXPECT_EQ(mapping->Supports(geometry, BackendKind::kCuda).ok, kHaveCuda);
-  EXPECT_FALSE(registry.mappings().Create("octree:children=nine").ok());
+  EXPECT_FALSE(registry.mappings().Create("octree:children=nine", BackendKind::kCpu).ok());
   EXPECT_EQ(RegisterOctreeMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 

@@ -1,4 +1,3 @@
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/perfect_hash/psh_cpu.h"
 #include "mapping/perfect_hash/register.h"
@@ -20,7 +19,7 @@ class PerfectHashTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(PerfectHashTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  ASSERT_EQ(registry.mappings().Variants().size(), 5u);
+  ASSERT_EQ(registry.mappings().Variants(BackendKind::kCpu).size(), 5u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -157,9 +156,9 @@ TEST(SuperPshTest, WideSamplesTakeWideTags) {
 TEST(PerfectHashPluginTest, CountsAndRefusals) {
   Registry registry = MakeRegistry();
   const MapCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
-  const auto geometry = *ConvGeometry::Create(c.params);
   UnitCpu cpu(1);
-  const auto mapping = *registry.mappings().Create("perfect_hash:symmetric=true");
+  const auto mapping =
+      *registry.mappings().Create("perfect_hash:symmetric=true", BackendKind::kCpu);
   ASSERT_TRUE(RunMapping(*mapping, c, cpu).ok());
   EXPECT_EQ(cpu.profile.counters.queries, 13 * static_cast<int64_t>(c.inputs.size()));
   EXPECT_GT(cpu.profile.counters.index_bytes, 0);
@@ -167,10 +166,10 @@ TEST(PerfectHashPluginTest, CountsAndRefusals) {
   EXPECT_EQ(cpu.profile.visits[static_cast<int>(Stage::kMapQuery)], 1);
 
   const auto even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
-  EXPECT_TRUE(
-      mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
-  EXPECT_EQ(mapping->Supports(geometry, BackendKind::kCuda).ok, kHaveCuda);
-  EXPECT_FALSE(registry.mappings().Create("perfect_hash:load=0").ok());
+  EXPECT_TRUE(mapping->Supports(even).ok);  // symmetry is used where there is one
+  const auto device = *registry.mappings().Create("perfect_hash:build=device", BackendKind::kCpu);
+  EXPECT_EQ(device->Supports(even).reason, "perfect_hash: build=device has no CPU implementation");
+  EXPECT_FALSE(registry.mappings().Create("perfect_hash:load=0", BackendKind::kCpu).ok());
   EXPECT_EQ(RegisterPerfectHashMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 

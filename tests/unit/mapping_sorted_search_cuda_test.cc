@@ -92,7 +92,7 @@ class ManyOffsets {
   void Expect(const absl::StatusOr<KernelMap>& map) const {
     ASSERT_TRUE(map.ok()) << map.status();
     const std::vector<int32_t> expected = ExpectedTable(rows_, geometry_);
-    const auto& found = map->As<NeighbourTable>();
+    const NeighbourTable& found = map->table();
     EXPECT_EQ(*CopyToHost(found.table.array(), context_), expected);
     const std::vector<uint32_t> masks = *CopyToHost(found.masks.array(), context_);
     constexpr int kWords = 11;  // ceil(343 / 32)
@@ -115,9 +115,10 @@ TEST(SortedSearchCudaTest, MoreOffsetsThanALaunchTakes) {
   const ManyOffsets offsets(cuda->context);
   Registry registry;
   ASSERT_TRUE(RegisterSortedSearchMapping(registry).ok());
-  for (const std::string& spec : registry.mappings().Variants()) {
+  ASSERT_TRUE(RegisterSortedSearchMappingCuda(registry).ok());
+  for (const std::string& spec : registry.mappings().Variants(BackendKind::kCuda)) {
     SCOPED_TRACE(spec);
-    const auto mapping = *registry.mappings().Create(spec);
+    const auto mapping = *registry.mappings().Create(spec, BackendKind::kCuda);
     const auto index = *mapping->BuildIndex(offsets.problem().inputs, cuda->context);
     offsets.Expect(mapping->Query(*index, offsets.problem(), cuda->context));
   }

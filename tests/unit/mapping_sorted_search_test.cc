@@ -1,4 +1,3 @@
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/sorted_search/register.h"
 #include "mapping_cases.h"
@@ -18,7 +17,7 @@ class SortedSearchTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(SortedSearchTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  ASSERT_GE(registry.mappings().Variants().size(), 12u);
+  ASSERT_GE(registry.mappings().Variants(BackendKind::kCpu).size(), 12u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -28,16 +27,16 @@ INSTANTIATE_TEST_SUITE_P(Cases, SortedSearchTest, testing::ValuesIn(MapCases()),
 // More rows than one block of the pair collector has.
 TEST(SortedSearchLargeTest, VariantsAgreeAcrossBlocks) {
   const Registry registry = MakeRegistry();
-  ASSERT_FALSE(registry.mappings().Variants().empty());
+  ASSERT_FALSE(registry.mappings().Variants(BackendKind::kCpu).empty());
   for (bool sorted : {true, false}) {
     std::vector<Coordinate> voxels = RandomVoxels(12000, {0, 1}, -20, 20, {1, 1, 1}, 5);
     if (sorted) voxels = Sorted(std::move(voxels));
     const MapCase c = Submanifold("Large", std::move(voxels), {3, 3, 3});
     Pairs expected;
-    for (const std::string& spec : registry.mappings().Variants()) {
+    for (const std::string& spec : registry.mappings().Variants(BackendKind::kCpu)) {
       SCOPED_TRACE(spec);
       UnitCpu cpu(2);
-      const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
+      const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
       ASSERT_TRUE(map.ok()) << map.status();
       ASSERT_TRUE(map->Validate(cpu.context).ok());
       const Pairs found = PairsOf(*map);
@@ -57,7 +56,7 @@ TEST(SortedSearchPluginTest, CountsQueriesAndStages) {
                                          {"variant=full,symmetric=true", 13 * rows},
                                          {"variant=naive", 27 * rows}}) {
     UnitCpu cpu(1);
-    const auto mapping = registry.mappings().Create("sorted_search:" + options);
+    const auto mapping = registry.mappings().Create("sorted_search:" + options, BackendKind::kCpu);
     ASSERT_TRUE(RunMapping(**mapping, c, cpu).ok());
     EXPECT_EQ(cpu.profile.counters.queries, queries) << options;
     EXPECT_EQ(cpu.profile.counters.index_bytes, (rows + 1) * 8);
@@ -70,16 +69,15 @@ TEST(SortedSearchPluginTest, CountsQueriesAndStages) {
 
 TEST(SortedSearchPluginTest, RefusesWithReason) {
   Registry registry = MakeRegistry();
-  const auto mapping = *registry.mappings().Create("sorted_search:symmetric=true");
+  const auto mapping =
+      *registry.mappings().Create("sorted_search:symmetric=true", BackendKind::kCpu);
   const auto odd = *ConvGeometry::Create({});
   const auto even = *ConvGeometry::Create({.kernel = {2, 3, 3}});
-  EXPECT_TRUE(mapping->Supports(odd, BackendKind::kCpu).ok);
-  EXPECT_TRUE(
-      mapping->Supports(even, BackendKind::kCpu).ok);  // symmetry is used where there is one
-  EXPECT_EQ(mapping->Supports(odd, BackendKind::kCuda).ok, kHaveCuda);
-  EXPECT_FALSE(registry.mappings().Create("sorted_search:source_block=0").ok());
+  EXPECT_TRUE(mapping->Supports(odd).ok);
+  EXPECT_TRUE(mapping->Supports(even).ok);  // symmetry is used where there is one
+  EXPECT_FALSE(registry.mappings().Create("sorted_search:source_block=0", BackendKind::kCpu).ok());
   EXPECT_THAT(registry.mappings()
-                  .Create("sorted_search:variant=segmented,query_block=64")
+                  .Create("sorted_search:variant=segmented,query_block=64", BackendKind::kCpu)
                   .status()
                   .message(),
               HasSubstr("query_block=64: variant=segmented has none"));
@@ -88,11 +86,11 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
 
 TEST(SortedSearchPluginTest, OutOfMemoryIsAStatus) {
   const Registry registry = MakeRegistry();
-  ASSERT_FALSE(registry.mappings().Variants().empty());
+  ASSERT_FALSE(registry.mappings().Variants(BackendKind::kCpu).empty());
   const MapCase c = Submanifold("", RandomVoxels(3000, {0}, 0, 40, {1, 1, 1}, 7), {3, 3, 3});
-  for (const std::string& spec : registry.mappings().Variants()) {
+  for (const std::string& spec : registry.mappings().Variants(BackendKind::kCpu)) {
     UnitCpu cpu(1, /*memory_limit=*/200000);
-    const auto map = RunMapping(**registry.mappings().Create(spec), c, cpu);
+    const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
     EXPECT_EQ(map.status().code(), absl::StatusCode::kResourceExhausted) << spec;
   }
 }

@@ -291,31 +291,39 @@ TEST(HeuristicPlannerTest, GroupsSparseResNet21IntoEight) {
                                  "s1x2x1 t8x16x8 x1 c128"));
 }
 
-TEST(HeuristicPlannerTest, AGroupFetchesOnDemandIfNoLayerExceedsTheThreshold) {
+TEST(HeuristicPlannerTest, AGroupIsNarrowIfNoLayerExceedsTheThreshold) {
   const NetworkGraph graph = *MakeSparseResNet21(1.0, 4);
-  const auto fetching = [&](int64_t threshold) {
+  const auto narrow_groups = [&](int64_t threshold) {
     const HeuristicPlanner planner({.mapping = "grid",
                                     .output_coords = "sort",
-                                    .fetch_on_demand = "fod:x=1",
-                                    .gather_gemm_scatter = "ggs",
+                                    .narrow = "small:x=1",
+                                    .wide = "large",
                                     .channel_threshold = threshold});
     const std::vector<LayerChoice> choices = *planner.Plan(graph);
     int count = 0;
     for (const StrideGroup& group : GroupByStride(graph)) {
-      const bool on_demand = choices[group.layers[0]].dataflow == "fod:x=1";
+      const bool narrow = choices[group.layers[0]].dataflow == "small:x=1";
       for (int id : group.layers) {
-        EXPECT_EQ(choices[id], (LayerChoice{"grid", on_demand ? "fod:x=1" : "ggs", "sort"}));
+        EXPECT_EQ(choices[id], (LayerChoice{"grid", narrow ? "small:x=1" : "large", "sort"}));
       }
-      count += on_demand;
+      count += narrow;
     }
     return count;
   };
   // With B = 64 and the threshold not exceeded by 64 channels themselves.
-  EXPECT_EQ(fetching(64), 5);
-  EXPECT_EQ(fetching(63), 3);
-  EXPECT_EQ(fetching(32), 3);
-  EXPECT_EQ(fetching(0), 0);
-  EXPECT_EQ(fetching(128), 8);
+  EXPECT_EQ(narrow_groups(64), 5);
+  EXPECT_EQ(narrow_groups(63), 3);
+  EXPECT_EQ(narrow_groups(32), 3);
+  EXPECT_EQ(narrow_groups(0), 0);
+  EXPECT_EQ(narrow_groups(128), 8);
+}
+
+TEST(HeuristicPlannerTest, RefusesAMissingDataflow) {
+  const NetworkGraph graph = *MakeSparseResNet21(1.0, 4);
+  EXPECT_EQ(HeuristicPlanner({.narrow = "", .wide = "large"}).Plan(graph).status().message(),
+            "planner: no dataflow is given for narrow layers");
+  EXPECT_EQ(HeuristicPlanner({.narrow = "small", .wide = ""}).Plan(graph).status().message(),
+            "planner: no dataflow is given for wide layers");
 }
 
 TEST(HeuristicPlannerTest, AnInverseConvolutionFollowsItsStridedLayer) {

@@ -2,10 +2,12 @@ voxconv_add_test(network_models_test
   SOURCES network_models_test.cc
   LIBS voxconv_networks
   LABELS unit)
-voxconv_add_test(networks_test
-  SOURCES networks_test.cc
-  LIBS voxconv_test_support voxconv_reference_network voxconv_backend_cpu
-  LABELS unit)
+foreach(test IN ITEMS network_maps_test networks_test)
+  voxconv_add_test(${test}
+    SOURCES ${test}.cc
+    LIBS voxconv_test_support voxconv_reference_network voxconv_backend_cpu
+    LABELS unit)
+endforeach()
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(networks_cuda_test SOURCES networks_cuda_test.cc
                    LIBS voxconv_networks voxconv_backend_cpu voxconv_backend_cuda

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,18 +53,21 @@ double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // Some forty layers' rounding.
-double Bound(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
+double Bound(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
       return 1e-4;
-    case DType::kTf32:
-    case DType::kF16:
+    case Precision::kTf32:
+    case Precision::kF16:
       return 2e-2;
-    case DType::kBF16:
+    case Precision::kBF16:
       return 1e-1;
   }
   return 0;
 }
+
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
 class NetworksCudaTest : public ::testing::Test {
  protected:
@@ -73,11 +75,13 @@ class NetworksCudaTest : public ::testing::Test {
     cuda_ = UnitCuda::Create();
     if (cuda_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
     cpu_ = *CpuBackend::Create({.threads = 1});
-    EXPECT_TRUE(RegisterHashMapping(registry_).ok());
-    EXPECT_TRUE(RegisterOutputCoords(registry_).ok());
-    EXPECT_TRUE(RegisterFetchOnDemand(registry_).ok());
-    EXPECT_TRUE(RegisterGatherGemmScatter(registry_).ok());
-    EXPECT_TRUE(RegisterImplicitGemm(registry_).ok());
+    for (const auto& add :
+         {RegisterHashMapping, RegisterHashMappingCuda, RegisterOutputCoords,
+          RegisterOutputCoordsCuda, RegisterFetchOnDemand, RegisterFetchOnDemandCuda,
+          RegisterGatherGemmScatter, RegisterGatherGemmScatterCuda, RegisterImplicitGemm,
+          RegisterImplicitGemmCuda}) {
+      ASSERT_TRUE(add(registry_).ok());
+    }
     for (size_t i = 0; i < rows_.size() * 4; ++i) {
       features_.push_back(std::sin(0.37f * static_cast<float>(i)));
     }
@@ -95,9 +99,9 @@ class NetworksCudaTest : public ::testing::Test {
     return true;
   }
 
-  static RunConfig Config(const std::string& dataflow, DType dtype) {
+  static RunConfig Config(const std::string& dataflow, Precision precision) {
     return {.planner = std::make_shared<FixedPlanner>(LayerChoice{"hash", dataflow, "fused"}),
-            .dtype = dtype};
+            .precision = precision};
   }
 
   absl::StatusOr<std::unique_ptr<NetworkRunner>> Runner(const NetworkGraph& graph,
@@ -111,15 +115,19 @@ class NetworksCudaTest : public ::testing::Test {
                                          DType features = DType::kF32) {
     const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
     VOXCONV_ASSIGN_OR_RETURN(auto runner, NetworkRunner::Create(graph, config, registry_, backend));
-    VOXCONV_ASSIGN_OR_RETURN(const auto coordinates,
-                             CoordinateSet::Create(rows_, {1, 1, 1}, context));
-    const int64_t size = static_cast<int64_t>(rows_.size());
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor input,
-                             Tensor::FromHost(features_, size, 4, context, features));
-    VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner->Run(coordinates, input.view()));
-    EXPECT_EQ(result.features.view().dtype, config.dtype);
+    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, Input(context, 1, features));
+    VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner->Run(input.view()));
+    EXPECT_EQ(result.output.features().view().dtype, StorageOf(config.precision));
     if (report != nullptr) *report = std::move(result.report);
-    return result.features.ToHost(context);
+    return result.output.features().ToHost(context);
+  }
+
+  // The first of the scene's rows, a `divisor`-th of them, with their features.
+  absl::StatusOr<SparseTensor> Input(const ExecutionContext& context, size_t divisor = 1,
+                                     DType dtype = DType::kF32) const {
+    const size_t size = rows_.size() / divisor;
+    return SparseTensor::Create(absl::MakeConstSpan(rows_).first(size), {1, 1, 1},
+                                absl::MakeConstSpan(features_).first(4 * size), 4, context, dtype);
   }
 
   std::unique_ptr<UnitCuda> cuda_;
@@ -136,20 +144,21 @@ TEST_F(NetworksCudaTest, EqualsTheCpuInEveryDType) {
   for (const char* name : {"minkunet42", "sparseresnet21"}) {
     NetworkGraph graph = *MakeModel(name, {.width = 0.5});
     InitializeParameters(graph, 5);
-    const auto expected = Run(graph, Config("gather_gemm_scatter", DType::kF32), *cpu_);
+    const auto expected = Run(graph, Config("gather_gemm_scatter", Precision::kF32), *cpu_);
     ASSERT_TRUE(expected.ok()) << expected.status();
     for (const char* dataflow : {"fetch_on_demand", "gather_gemm_scatter", "implicit_gemm"}) {
-      for (const DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
+      for (const Precision precision : kPrecisions) {
         for (const bool fold : {false, true}) {
           SCOPED_TRACE(
-              absl::StrCat(name, " ", dataflow, " ", ToString(dtype), fold ? " fold" : ""));
-          RunConfig config = Config(dataflow, dtype);
+              absl::StrCat(name, " ", dataflow, " ", ToString(precision), fold ? " fold" : ""));
+          RunConfig config = Config(dataflow, precision);
           config.fold_batch_norm = fold;
           config.profile_stages = fold;
           const auto output = Run(graph, config, *cuda_->backend);
-          if (IsLeftOut(output.status(), absl::StrCat(dataflow, " ", ToString(dtype)))) continue;
+          if (IsLeftOut(output.status(), absl::StrCat(dataflow, " ", ToString(precision))))
+            continue;
           ASSERT_TRUE(output.ok()) << output.status();
-          EXPECT_LT(RelativeError(*output, *expected), Bound(dtype));
+          EXPECT_LT(RelativeError(*output, *expected), Bound(precision));
         }
       }
     }
@@ -160,10 +169,10 @@ TEST_F(NetworksCudaTest, ReportsTheCpusPairs) {
   NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
   InitializeParameters(graph, 5);
   RunReport expected, report;
-  ASSERT_TRUE(Run(graph, Config("fetch_on_demand", DType::kF32), *cpu_, &expected).ok());
+  ASSERT_TRUE(Run(graph, Config("fetch_on_demand", Precision::kF32), *cpu_, &expected).ok());
   for (const char* dataflow : {"fetch_on_demand", "implicit_gemm"}) {
     const auto output =
-        Run(graph, Config(dataflow, DType::kF16), *cuda_->backend, &report, DType::kF16);
+        Run(graph, Config(dataflow, Precision::kF16), *cuda_->backend, &report, DType::kF16);
     if (IsLeftOut(output.status(), dataflow)) continue;
     ASSERT_TRUE(output.ok()) << output.status();
     ASSERT_EQ(report.layers.size(), expected.layers.size());
@@ -182,33 +191,33 @@ TEST_F(NetworksCudaTest, FramesMayFollowEachOtherWithoutAWait) {
   const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
   for (const bool keep_maps : {false, true}) {
     // Fixed order of sums, so that frames are bitwise equal.
-    RunConfig config = Config("gather_gemm_scatter", DType::kF16);
+    RunConfig config = Config("gather_gemm_scatter", Precision::kF16);
     config.fold_batch_norm = true;
     config.profile_stages = false;
     config.keep_maps = keep_maps;
     auto runner = *Runner(graph, config);
-    const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
-    const Tensor input =
-        *Tensor::FromHost(features_, static_cast<int64_t>(rows_.size()), 4, context);
-    std::vector<Tensor> outputs;
+    const SparseTensor input = *Input(context);
+    std::vector<SparseTensor> outputs;
     outputs.reserve(4);
     for (int frame = 0; frame < 4; ++frame) {
-      outputs.push_back(std::move(runner->Run(coordinates, input.view())->features));
+      outputs.push_back(std::move(runner->Run(input.view())->output));
     }
-    const std::vector<float> first = *outputs[0].ToHost(context);
-    for (const Tensor& output : outputs) EXPECT_EQ(*output.ToHost(context), first);
+    const std::vector<float> first = *outputs[0].features().ToHost(context);
+    for (const SparseTensor& output : outputs) {
+      EXPECT_EQ(*output.features().ToHost(context), first);
+    }
   }
   // Nothing but the pool's keep is left.
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
 }
 
-// Frames of different sizes in turn, so that what is launched together is launched again with other
-// sizes and addresses, against launches one by one.
+// Frames of different sizes follow each other, so that launches that are handed over together come
+// again with other sizes and addresses. Launches one by one give the expected results.
 TEST_F(NetworksCudaTest, LaunchesTogetherGiveTheSameBits) {
   const auto plain = *CudaBackend::Create({.collect_launches = false});
   NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
   InitializeParameters(graph, 5);
-  RunConfig config = Config("implicit_gemm:mask_sort=rarest", DType::kF16);
+  RunConfig config = Config("implicit_gemm:mask_sort=rarest", Precision::kF16);
   config.fold_batch_norm = true;
   config.profile_stages = false;
   std::vector<std::vector<float>> outputs[2];
@@ -217,15 +226,10 @@ TEST_F(NetworksCudaTest, LaunchesTogetherGiveTheSameBits) {
     const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
     auto runner = *NetworkRunner::Create(graph, config, registry_, backend);
     for (const size_t divisor : {1, 1, 3, 1, 2, 3, 1, 1}) {
-      const std::vector<Coordinate> rows(
-          rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(rows_.size() / divisor));
-      const auto coordinates = *CoordinateSet::Create(rows, {1, 1, 1}, context);
-      const auto size = static_cast<int64_t>(rows.size());
-      const Tensor input = *Tensor::FromHost(absl::MakeConstSpan(features_).first(4 * rows.size()),
-                                             size, 4, context);
-      const auto result = runner->Run(coordinates, input.view());
+      const SparseTensor input = *Input(context, divisor);
+      const auto result = runner->Run(input.view());
       ASSERT_TRUE(result.ok()) << result.status();
-      outputs[together].push_back(*result->features.ToHost(context));
+      outputs[together].push_back(*result->output.features().ToHost(context));
     }
   }
   EXPECT_EQ(outputs[1], outputs[0]);
@@ -236,46 +240,45 @@ TEST_F(NetworksCudaTest, ARecordedFrameReplaysBitwise) {
   NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 5);
   InitializeParameters(graph, 5);
   const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
-  const int64_t size = static_cast<int64_t>(rows_.size());
   std::vector<float> later = features_;
   for (float& x : later) x = 1.0f - 2.0f * x;
   // Fixed order of sums. The second runs on side streams too.
   for (const char* dataflow :
        {"implicit_gemm", "gather_gemm_scatter:grouping=separate,streams=4"}) {
-    for (const DType dtype : {DType::kF16, DType::kF32}) {
-      SCOPED_TRACE(absl::StrCat(dataflow, " ", ToString(dtype)));
-      RunConfig config = Config(dataflow, dtype);
+    for (const Precision precision : {Precision::kF16, Precision::kF32}) {
+      SCOPED_TRACE(absl::StrCat(dataflow, " ", ToString(precision)));
+      RunConfig config = Config(dataflow, precision);
       config.fold_batch_norm = true;
       config.profile_stages = false;
       config.keep_maps = true;
       auto runner = *Runner(graph, config);
-      const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
-      const Tensor input = *Tensor::FromHost(features_, size, 4, context);
-      const Tensor other = *Tensor::FromHost(later, size, 4, context);
-      const auto frame = runner->Record(coordinates, input.view());
+      const SparseTensor input = *Input(context);
+      const Tensor other = *Tensor::FromHost(later, input.features().rows(), 4, context);
+      const auto frame = runner->Record(input.view());
       ASSERT_TRUE(frame.ok()) << frame.status();
       // Runs between replays take no memory that the replays use, nor the other way round.
-      const RunResult first = *runner->Run(coordinates, input.view());
+      const RunResult first = *runner->Run(input.view());
       ASSERT_TRUE((*frame)->Replay().ok());
-      const RunResult second = *runner->Run(coordinates, other.view());
-      const std::vector<float> expected = *first.features.ToHost(context);
-      EXPECT_EQ(*(*frame)->result().features.ToHost(context), expected);
+      const RunResult second = *runner->Run({input.coordinates(), other.view()});
+      const std::vector<float> expected = *first.output.features().ToHost(context);
+      EXPECT_EQ(*(*frame)->result().output.features().ToHost(context), expected);
       // Other features at the same address.
+      const TensorView& fed = input.features().view();
       ASSERT_TRUE(cuda_->backend
-                      ->Copy(input.view().data, MemorySpace::kDevice, other.view().data,
-                             MemorySpace::kDevice, input.view().bytes(), *context.stream)
+                      ->Copy(fed.data, MemorySpace::kDevice, other.view().data,
+                             MemorySpace::kDevice, fed.bytes(), *context.stream)
                       .ok());
       for (int i = 0; i < 3; ++i) ASSERT_TRUE((*frame)->Replay().ok());
-      const std::vector<float> replayed = *(*frame)->result().features.ToHost(context);
-      EXPECT_EQ(replayed, *second.features.ToHost(context));
+      const std::vector<float> replayed = *(*frame)->result().output.features().ToHost(context);
+      EXPECT_EQ(replayed, *second.output.features().ToHost(context));
       EXPECT_NE(replayed, expected);
-      EXPECT_EQ(*first.features.ToHost(context), expected) << "a replay has written to it";
+      EXPECT_EQ(*first.output.features().ToHost(context), expected) << "a replay has written to it";
     }
   }
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
 }
 
-// Max pooling with its way back, and a layer for which the host waits.
+// Max pooling, its unpooling, and a layer for which the host waits.
 NetworkGraph PoolingNetwork() {
   GraphBuilder b("pools");
   const int x = b.Conv("conv", b.Input(4), 8, {.bias = true, .relu = true});
@@ -291,31 +294,29 @@ NetworkGraph PoolingNetwork() {
 TEST_F(NetworksCudaTest, WhatCannotBeRecordedIsRefused) {
   const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
   {
-    const auto coordinates = *CoordinateSet::Create(rows_, {1, 1, 1}, context);
-    const Tensor input =
-        *Tensor::FromHost(features_, static_cast<int64_t>(rows_.size()), 4, context);
-    RunConfig config = Config("fetch_on_demand", DType::kF32);
+    const SparseTensor input = *Input(context);
+    RunConfig config = Config("fetch_on_demand", Precision::kF32);
     config.profile_stages = false;
     auto runner = *Runner(PoolingNetwork(), config);
-    const absl::Status rebuilt = runner->Record(coordinates, input.view()).status();
+    const absl::Status rebuilt = runner->Record(input.view()).status();
     EXPECT_EQ(rebuilt.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(rebuilt.message()), ::testing::HasSubstr("keep_maps is needed"));
     config.keep_maps = true;
     runner = *Runner(PoolingNetwork(), config);
-    const absl::Status waits = runner->Record(coordinates, input.view()).status();
+    const absl::Status waits = runner->Record(input.view()).status();
     EXPECT_EQ(waits.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(waits.message()),
                 ::testing::HasSubstr("work that is recorded must not"));
     // The program can go on.
-    const auto result = runner->Run(coordinates, input.view());
+    const auto result = runner->Run(input.view());
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(context.stream->Synchronize().ok());
   }
   EXPECT_EQ(cuda_->backend->BytesInUse(), 0);
 }
 
-// Each layer's map has an index of its own: more of them than there are streams to build them on,
-// while the host waits for the sizes of the coarser levels.
+// Each layer's map has an index of its own. There are more of them than streams to build them on,
+// and the host waits for the sizes of the coarser levels meanwhile.
 TEST_F(NetworksCudaTest, MoreIndicesThanStreams) {
   GraphBuilder b("many_maps");
   int x = b.Conv("first", b.Input(4), 8, {.bias = true});
@@ -328,7 +329,7 @@ TEST_F(NetworksCudaTest, MoreIndicesThanStreams) {
   }
   NetworkGraph graph = *std::move(b).Build(x);
   InitializeParameters(graph, 5);
-  RunConfig config = Config("gather_gemm_scatter", DType::kF32);
+  RunConfig config = Config("gather_gemm_scatter", Precision::kF32);
   config.profile_stages = false;
   config.reuse_maps = false;
   config.parallel_maps = false;
@@ -342,7 +343,8 @@ TEST_F(NetworksCudaTest, MoreIndicesThanStreams) {
   }
 }
 
-// As on the CPU, a NaN in goes through activations: the same elements of the output are NaN.
+// A NaN of the input goes through activations as on the CPU: the same elements of the output are
+// NaN.
 TEST_F(NetworksCudaTest, NaNSurvivesFusedActivations) {
   GraphBuilder b("nan");
   const int x = b.Conv("conv", b.Input(4), 32, {.bias = true, .relu = true});
@@ -355,33 +357,33 @@ TEST_F(NetworksCudaTest, NaNSurvivesFusedActivations) {
     for (const float value : values) found.push_back(std::isnan(value));
     return found;
   };
-  const auto expected = Run(graph, Config("gather_gemm_scatter", DType::kF32), *cpu_);
+  const auto expected = Run(graph, Config("gather_gemm_scatter", Precision::kF32), *cpu_);
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const char* dataflow : {"fetch_on_demand", "implicit_gemm", "implicit_gemm:tile=128"}) {
-    for (const DType dtype : {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16}) {
-      const auto output = Run(graph, Config(dataflow, dtype), *cuda_->backend);
-      if (IsLeftOut(output.status(), absl::StrCat(dataflow, " ", ToString(dtype)))) continue;
+    for (const Precision precision : kPrecisions) {
+      const auto output = Run(graph, Config(dataflow, precision), *cuda_->backend);
+      if (IsLeftOut(output.status(), absl::StrCat(dataflow, " ", ToString(precision)))) continue;
       ASSERT_TRUE(output.ok()) << output.status();
-      EXPECT_EQ(nans(*output), nans(*expected)) << dataflow << " " << ToString(dtype);
+      EXPECT_EQ(nans(*output), nans(*expected)) << dataflow << " " << ToString(precision);
     }
   }
 }
 
 TEST_F(NetworksCudaTest, PoolingNetworksRun) {
   const NetworkGraph graph = PoolingNetwork();
-  const auto expected = Run(graph, Config("fetch_on_demand", DType::kF32), *cpu_);
+  const auto expected = Run(graph, Config("fetch_on_demand", Precision::kF32), *cpu_);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const auto output = Run(graph, Config("fetch_on_demand", dtype), *cuda_->backend);
+  for (const Precision precision : {Precision::kF32, Precision::kBF16}) {
+    const auto output = Run(graph, Config("fetch_on_demand", precision), *cuda_->backend);
     ASSERT_TRUE(output.ok()) << output.status();
-    EXPECT_LT(RelativeError(*output, *expected), Bound(dtype));
+    EXPECT_LT(RelativeError(*output, *expected), Bound(precision));
   }
 }
 
 TEST_F(NetworksCudaTest, RefusesFeaturesOfAnotherDType) {
   NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
   InitializeParameters(graph, 5);
-  EXPECT_THAT(std::string(Run(graph, Config("fetch_on_demand", DType::kF16), *cuda_->backend,
+  EXPECT_THAT(std::string(Run(graph, Config("fetch_on_demand", Precision::kF16), *cuda_->backend,
                               nullptr, DType::kBF16)
                               .status()
                               .message()),

@@ -1,113 +1,19 @@
 // The runner, on plugins of the test's own.
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/executor.h"
 #include "networks/graph_builder.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "networks/reference_network.h"
-#include "reference_cpu/layers.h"
-#include "tests/support/brute_force_plugins.h"
+#include "networks_test_util.h"
 
 namespace voxconv {
 namespace {
 
 using ::testing::HasSubstr;
-
-const LayerChoice kBruteForce{"brute_force", "brute_force", "brute_force"};
-
-// A wavy surface, two samples, some of it at negative coordinates.
-std::vector<Coordinate> Scene(int extent, const Int3& tensor_stride = {1, 1, 1}) {
-  std::set<Coordinate> rows;
-  for (int b = 0; b < 2; ++b) {
-    for (int x = 0; x < extent; ++x) {
-      for (int y = 0; y < extent / (b + 1); ++y) {
-        const int z = static_cast<int>(3 * std::sin(0.4 * x) + 2 * std::cos(0.7 * y + b));
-        rows.insert(
-            {b, (x - extent / 2) * tensor_stride.x, y * tensor_stride.y, z * tensor_stride.z});
-      }
-    }
-  }
-  return {rows.begin(), rows.end()};
-}
-
-std::vector<float> Features(int64_t size) {
-  std::vector<float> features(size);
-  for (int64_t i = 0; i < size; ++i) features[i] = std::sin(0.37f * static_cast<float>(i));
-  return features;
-}
-
-class NetworksTest : public ::testing::Test {
- protected:
-  NetworksTest() {
-    backend_ = *CpuBackend::Create({.threads = 2});
-    context_ = {backend_.get(), &backend_->main_stream(), nullptr};
-    EXPECT_TRUE(RegisterBruteForce(registry_).ok());
-  }
-
-  static RunConfig Config(const LayerChoice& choice = kBruteForce) {
-    return {.planner = std::make_shared<FixedPlanner>(choice)};
-  }
-
-  CoordinateSetPtr Coordinates(const std::vector<Coordinate>& rows,
-                               const Int3& tensor_stride = {1, 1, 1}) {
-    return *CoordinateSet::Create(rows, tensor_stride, context_);
-  }
-  Tensor Upload(const std::vector<float>& values, int64_t channels) {
-    return *Tensor::FromHost(values, static_cast<int64_t>(values.size()) / channels, channels,
-                             context_);
-  }
-
-  // Runs `graph` on the rows, and checks coordinates and features against the oracle.
-  RunReport RunAndCompare(const NetworkGraph& graph, const std::vector<Coordinate>& rows,
-                          const RunConfig& config) {
-    const std::vector<float> features =
-        Features(static_cast<int64_t>(rows.size()) * graph.in_channels());
-    auto runner = NetworkRunner::Create(graph, config, registry_, *backend_);
-    EXPECT_TRUE(runner.ok()) << runner.status();
-    const Tensor input = Upload(features, graph.in_channels());
-    const Int3 tensor_stride = graph.coordinates()[0].tensor_stride;
-    auto result = (*runner)->Run(Coordinates(rows, tensor_stride), input.view());
-    EXPECT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(*input.ToHost(context_), features) << "the caller's features were written";
-
-    const ReferenceResult expected = *RunReferenceNetwork(graph, rows, features);
-    if (result->coordinates != nullptr) {
-      EXPECT_EQ(*CopyToHost(result->coordinates->rows(), context_), expected.coordinates);
-    }
-    EXPECT_EQ(result->features.channels(), expected.channels);
-    EXPECT_LT(reference::RelativeError(*result->features.ToHost(context_), expected.features),
-              1e-5);
-    return std::move(result->report);
-  }
-
-  static const LayerReport& Layer(const RunReport& report, const std::string& name) {
-    const auto layer = std::find_if(report.layers.begin(), report.layers.end(),
-                                    [&](const LayerReport& l) { return l.name == name; });
-    EXPECT_NE(layer, report.layers.end()) << name;
-    return *layer;
-  }
-
-  std::unique_ptr<CpuBackend> backend_;
-  ExecutionContext context_;
-  Registry registry_;
-};
-
-NetworkGraph SmallUNet() {
-  NetworkGraph graph = *MakeMinkUNet42(0.125, 4, 5);
-  InitializeParameters(graph, 11);
-  return graph;
-}
 
 TEST_F(NetworksTest, MinkUNet42EqualsTheReferenceAndBuildsEachMapOnce) {
   const RunReport report = RunAndCompare(SmallUNet(), Scene(24), Config());
@@ -186,123 +92,20 @@ TEST_F(NetworksTest, ModelsEqualTheReference) {
   }
 }
 
-TEST_F(NetworksTest, LayoutsAreConvertedOnceAndMixFreely) {
-  const std::vector<Coordinate> rows = Scene(12);
-  const LayerChoice table{"brute_force", "brute_force:take=neighbour_table", "brute_force"};
-  EXPECT_EQ(RunAndCompare(SmallUNet(), rows, Config(table)).maps_converted, 13);
-  const LayerChoice native{"brute_force:emit=neighbour_table", "brute_force:take=neighbour_table",
-                           "brute_force"};
-  // Transposition gives pairs, so the inverse layers' maps still need conversion.
-  EXPECT_EQ(RunAndCompare(SmallUNet(), rows, Config(native)).maps_converted, 4);
-
-  // Two layers with one map and two layouts: a query, and a conversion for one of them.
-  RunConfig config = Config();
-  config.planner = std::make_shared<OverridePlanner>(
-      config.planner,
-      std::vector<LayerOverride>{{"stem.conv2", {.dataflow = "brute_force:take=neighbour_table"}}});
-  const RunReport report = RunAndCompare(SmallUNet(), rows, config);
-  EXPECT_EQ(report.maps_queried, 9);
-  EXPECT_EQ(report.maps_converted, 1);
-  EXPECT_EQ(Layer(report, "stem.conv2").map_origin, MapOrigin::kConverted);
-  EXPECT_EQ(Layer(report, "stem.conv2").dataflow, "brute_force:take=neighbour_table");
-}
-
-TEST_F(NetworksTest, AnotherMappingMeansAnotherMap) {
-  RunConfig config = Config();
-  config.planner = std::make_shared<OverridePlanner>(
-      config.planner,
-      std::vector<LayerOverride>{{"stem.conv2", {.mapping = "brute_force:emit=neighbour_table"}}});
-  const RunReport report = RunAndCompare(SmallUNet(), Scene(12), config);
-  EXPECT_EQ(report.maps_queried, 10);
-  EXPECT_EQ(report.indices_built, 6);
-  EXPECT_EQ(Layer(report, "stem.conv2").map_origin, MapOrigin::kQueried);
-}
-
-TEST_F(NetworksTest, WithoutReuseEveryLayerBuildsItsOwn) {
-  RunConfig config = Config();
-  config.reuse_maps = false;
-  const RunReport report = RunAndCompare(SmallUNet(), Scene(12), config);
-  // All 42 but the inverse layers, which have no other map than their counterparts'.
-  EXPECT_EQ(report.maps_queried, 38);
-  EXPECT_EQ(report.indices_built, 38);
-  EXPECT_EQ(report.maps_transposed, 4);
-}
-
-TEST_F(NetworksTest, KeptMapsServeLaterRunsOnTheSameCoordinates) {
-  RunConfig config = Config();
-  config.keep_maps = true;
-  const NetworkGraph graph = SmallUNet();
-  auto runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
-  const std::vector<Coordinate> rows = Scene(12);
-  const CoordinateSetPtr coordinates = Coordinates(rows);
-  const Tensor input = Upload(Features(rows.size() * 4), 4);
-  const RunResult first = *runner->Run(coordinates, input.view());
-  const RunResult second = *runner->Run(coordinates, input.view());
-  EXPECT_EQ(first.report.maps_queried, 9);
-  EXPECT_EQ(
-      second.report.maps_queried + second.report.indices_built + second.report.maps_transposed, 0);
-  EXPECT_EQ(*first.features.ToHost(context_), *second.features.ToHost(context_));
-  // The same voxels in another set are no cause for trust: only the set's identity counts.
-  EXPECT_EQ(runner->Run(Coordinates(rows), input.view())->report.maps_queried, 9);
-  runner->ClearMaps();
-  EXPECT_EQ(runner->Run(coordinates, input.view())->report.maps_queried, 9);
-}
-
 TEST_F(NetworksTest, TheCpuRecordsNoFrames) {
   const NetworkGraph graph = SmallUNet();
-  const CoordinateSetPtr coordinates = Coordinates(Scene(8));
-  const Tensor input = Upload(Features(coordinates->size() * 4), 4);
+  const SparseTensor input = Input(Scene(8), 4);
   RunConfig config = Config();
   auto runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
-  absl::Status status = runner->Record(coordinates, input.view()).status();
+  absl::Status status = runner->Record(input.view()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("keep_maps is needed"), std::string::npos) << status;
   config.keep_maps = true;
   runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
-  status = runner->Record(coordinates, input.view()).status();
+  status = runner->Record(input.view()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find("backend cpu: work is done when it is queued"), std::string::npos)
       << status;
-}
-
-TEST_F(NetworksTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
-  auto runner = *NetworkRunner::Create(SmallUNet(), Config(), registry_, *backend_);
-  const CompiledNetwork& network = runner->network();
-  MapStore maps(network);
-  maps.Start(Coordinates(Scene(12)));
-  RunReport report;
-  const size_t end = network.schedule.order.size();
-  EXPECT_FALSE(*maps.BuildNext(end, report)) << "not started";
-  ASSERT_TRUE(maps.StartBuilding(context_).ok());
-  EXPECT_FALSE(*maps.BuildNext(0, report)) << "no layer is before the first";
-  int calls = 0;
-  for (const CoordinateChain& chain : network.chains) {
-    const auto meanwhile = [&] {
-      ++calls;
-      while (*maps.BuildNext(end, report)) {
-      }
-      EXPECT_EQ(report.maps_queried, 1) << "that of the input's own coordinates";
-      EXPECT_TRUE(maps.HasCoordinates(network.schedule.order.front()));
-      EXPECT_FALSE(maps.HasCoordinates(chain.node));
-    };
-    ASSERT_TRUE(maps.MakeChain(chain, context_, meanwhile).ok());
-    EXPECT_TRUE(maps.HasCoordinates(chain.node));
-  }
-  EXPECT_EQ(calls, 1);
-  while (*maps.BuildNext(end, report)) {
-  }
-  const int queried = report.maps_queried;
-  EXPECT_GT(queried, 1);
-  for (int node : network.schedule.order) {
-    if (network.maps.map_of_node[node] < 0) continue;
-    LayerReport layer;
-    ASSERT_TRUE(maps.Map(node, context_, layer, report).ok());
-    EXPECT_EQ(layer.map_origin, MapOrigin::kReused);
-    maps.Release(node);
-  }
-  EXPECT_EQ(report.maps_queried, queried);
-  EXPECT_TRUE(maps.FinishBuilding().ok());
-  EXPECT_EQ(maps.bytes(), 0);
 }
 
 TEST_F(NetworksTest, FoldedBatchNormGivesTheSameResult) {
@@ -376,16 +179,14 @@ TEST_F(NetworksTest, UnprofiledRunsReportNoLayers) {
   RunConfig config = Config();
   config.keep_maps = true;
   auto runner = *NetworkRunner::Create(SmallUNet(), config, registry_, *backend_);
-  const std::vector<Coordinate> rows = Scene(12);
-  const CoordinateSetPtr coordinates = Coordinates(rows);
-  const Tensor input = Upload(Features(rows.size() * 4), 4);
-  const RunResult profiled = *runner->Run(coordinates, input.view());
+  const SparseTensor input = Input(Scene(12), 4);
+  const RunResult profiled = *runner->Run(input.view());
   runner->set_profile_stages(false);
-  const RunResult bare = *runner->Run(coordinates, input.view());
+  const RunResult bare = *runner->Run(input.view());
   EXPECT_TRUE(bare.report.layers.empty());
   EXPECT_EQ(bare.report.total.Total(), 0.0);
   EXPECT_EQ(bare.report.peak_feature_bytes, profiled.report.peak_feature_bytes);
-  EXPECT_EQ(*bare.features.ToHost(context_), *profiled.features.ToHost(context_));
+  EXPECT_EQ(*bare.output.features().ToHost(context_), *profiled.output.features().ToHost(context_));
 }
 
 TEST_F(NetworksTest, TensorsAreFreedAfterTheirLastConsumer) {
@@ -396,14 +197,12 @@ TEST_F(NetworksTest, TensorsAreFreedAfterTheirLastConsumer) {
   NetworkGraph graph = *std::move(b).Build(x);
   InitializeParameters(graph, 1);
   auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
-  const std::vector<Coordinate> rows = Scene(24);
-  const CoordinateSetPtr coordinates = Coordinates(rows);
-  const Tensor input = Upload(Features(rows.size() * 16), 16);
+  const SparseTensor input = Input(Scene(24), 16);
   const int64_t before = backend_->BytesInUse();
   backend_->ResetPeak();
   {
-    const RunResult result = *runner->Run(coordinates, input.view());
-    const int64_t tensor = input.view().bytes();
+    const RunResult result = *runner->Run(input.view());
+    const int64_t tensor = input.features().view().bytes();
     EXPECT_EQ(result.report.peak_feature_bytes, 2 * tensor);
     EXPECT_LE(backend_->PeakBytes() - before, 2 * tensor + result.report.peak_map_bytes);
     EXPECT_EQ(backend_->BytesInUse() - before, tensor);  // the result, and no map
@@ -473,21 +272,19 @@ TEST_F(NetworksTest, EmptyCloudsAndSingleVoxelsRun) {
   RunAndCompare(graph, {{0, 1, 2, 3}}, Config());
   RunAndCompare(graph, {{5, -1, -2, -3}}, Config());  // samples 0..4 are empty
   auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
-  const Tensor none = Upload({}, 4);
-  const auto result = runner->Run(Coordinates({}), none.view());
+  const SparseTensor none = Input({}, 4);
+  const auto result = runner->Run(none.view());
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->features.rows(), 0);
-  EXPECT_EQ(result->features.channels(), 5);
+  EXPECT_EQ(result->output.features().rows(), 0);
+  EXPECT_EQ(result->output.features().channels(), 5);
 }
 
 TEST_F(NetworksTest, ActivationsStayBoundedOver42Layers) {
   NetworkGraph graph = *MakeMinkUNet42(0.5, 4, 0);
   InitializeParameters(graph, 1);
   auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
-  const std::vector<Coordinate> rows = Scene(12);
-  const Tensor input = Upload(Features(rows.size() * 4), 4);
-  const std::vector<float> y =
-      *runner->Run(Coordinates(rows), input.view())->features.ToHost(context_);
+  const SparseTensor input = Input(Scene(12), 4);
+  const std::vector<float> y = *runner->Run(input.view())->output.features().ToHost(context_);
   double squares = 0;
   for (float value : y) squares += double{value} * value;
   const double rms = std::sqrt(squares / y.size());
@@ -509,8 +306,8 @@ TEST_F(NetworksTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(create_error(graph, Config({"brute_force", "brute_force:take=5", "brute_force"})),
               HasSubstr("take"));
   RunConfig half = Config();
-  half.dtype = DType::kF16;
-  EXPECT_THAT(create_error(graph, half), HasSubstr("dtype f16"));
+  half.precision = Precision::kF16;
+  EXPECT_THAT(create_error(graph, half), HasSubstr("not f16"));
 
   GraphBuilder b("wide");
   const int conv = b.Conv("conv", b.Input(5000), 1, {.kernel = {1, 1, 3}});
@@ -518,15 +315,41 @@ TEST_F(NetworksTest, RefusesWhatDoesNotFit) {
   InitializeParameters(wide, 1);
   EXPECT_EQ(create_error(wide, Config()),
             "layer 'conv': dataflow 'brute_force': more than 4096 input channels");
+}
 
-  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
-  const CoordinateSetPtr coordinates = Coordinates({{0, 0, 0, 0}});
-  EXPECT_THAT(runner->Run(coordinates, Upload(Features(3), 3).view()).status().message(),
+// A network without a plugin that could refuse.
+TEST_F(NetworksTest, DenseLayersInHostMemoryTakeF32Only) {
+  GraphBuilder b("dense");
+  const int linear = b.Linear("linear", b.Input(4), 2);
+  NetworkGraph graph = *std::move(b).Build(linear);
+  InitializeParameters(graph, 1);
+  RunConfig config = Config();
+  for (const Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    config.precision = precision;
+    EXPECT_EQ(NetworkRunner::Create(graph, config, registry_, *backend_).status().message(),
+              absl::StrCat("precision ", ToString(precision),
+                           ": dense operators in host memory take f32 only"));
+  }
+}
+
+TEST_F(NetworksTest, RefusesInputsThatDoNotFit) {
+  auto runner = *NetworkRunner::Create(SmallUNet(), Config(), registry_, *backend_);
+  const auto error = [&](const SparseTensorView& input) {
+    return std::string(runner->Run(input).status().message());
+  };
+  const SparseTensor good = Input({{0, 0, 0, 0}}, 4);
+  EXPECT_EQ(error(good.view()), "");
+  EXPECT_EQ(error({nullptr, good.features().view()}), "coordinates: none are given");
+  EXPECT_THAT(error(Input({{0, 0, 0, 0}}, 3).view()),
               HasSubstr("features: shape [1, 3]; minkunet42 takes [1, 4]"));
-  EXPECT_THAT(runner->Run(Coordinates({{0, 0, 0, 0}}, {2, 2, 2}), Upload(Features(4), 4).view())
-                  .status()
-                  .message(),
+  EXPECT_THAT(error(Input({{0, 0, 0, 0}}, 4, {2, 2, 2}).view()),
               HasSubstr("coordinates: tensor stride 2; minkunet42 takes 1"));
+  SparseTensorView bad = good.view();
+  bad.features.dtype = DType::kF16;
+  EXPECT_EQ(error(bad), "features: dtype f16; the network takes f32");
+  bad = good.view();
+  bad.features.device = {MemorySpace::kDevice, 1};
+  EXPECT_EQ(error(bad), "features: it lies in device 1; the backend takes host memory");
 }
 
 TEST_F(NetworksTest, RunningOutOfMemoryNamesTheLayerAndLeavesTheRunnerUsable) {
@@ -536,16 +359,15 @@ TEST_F(NetworksTest, RunningOutOfMemoryNamesTheLayerAndLeavesTheRunnerUsable) {
   InitializeParameters(graph, 11);
   auto runner = NetworkRunner::Create(graph, Config(), registry_, *backend_);
   ASSERT_TRUE(runner.ok()) << runner.status();
-  const std::vector<Coordinate> rows = Scene(64);
   {
-    const Tensor input = Upload(Features(rows.size() * 4), 4);
-    const auto result = (*runner)->Run(Coordinates(rows), input.view());
+    const SparseTensor input = Input(Scene(64), 4);
+    const auto result = (*runner)->Run(input.view());
     EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(result.status().message(), HasSubstr("layer 'stem."));
     EXPECT_THAT(result.status().message(), HasSubstr("out of memory"));
   }
-  const Tensor small = Upload(Features(4), 4);
-  EXPECT_TRUE((*runner)->Run(Coordinates({{0, 0, 0, 0}}), small.view()).ok());
+  const SparseTensor small = Input({{0, 0, 0, 0}}, 4);
+  EXPECT_TRUE((*runner)->Run(small.view()).ok());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <string>
 #include <vector>
 
-#include "core/backend_support.h"
 #include "gmock/gmock.h"
 #include "mapping/output_coords/register.h"
 #include "mapping_cases.h"
@@ -17,8 +16,8 @@ std::vector<std::unique_ptr<const OutputCoords>> AllPlugins() {
   EXPECT_TRUE(RegisterOutputCoords(registry).ok());
   EXPECT_EQ(RegisterOutputCoords(registry).code(), absl::StatusCode::kAlreadyExists);
   std::vector<std::unique_ptr<const OutputCoords>> plugins;
-  for (const std::string& spec : registry.output_coords().Variants()) {
-    plugins.push_back(*registry.output_coords().Create(spec));
+  for (const std::string& spec : registry.output_coords().Variants(BackendKind::kCpu)) {
+    plugins.push_back(*registry.output_coords().Create(spec, BackendKind::kCpu));
   }
   EXPECT_EQ(plugins.size(), 3u);
   return plugins;
@@ -50,7 +49,7 @@ TEST(OutputCoordsTest, EveryPluginFindsExactlyTheOutputs) {
     int computed = 0;
     for (const MapCase& c : MapCases()) {
       const ConvGeometry geometry = *ConvGeometry::Create(c.params);
-      if (!plugin->Supports(geometry, BackendKind::kCpu).ok) continue;
+      if (!plugin->Supports(geometry).ok) continue;
       ExpectOutputs(c, *plugin);
       ++computed;
     }
@@ -65,6 +64,31 @@ TEST(OutputCoordsTest, ManyRows) {
   for (const auto& plugin : AllPlugins()) {
     ExpectOutputs(dilate, *plugin);
     ExpectOutputs(quantize, *plugin);
+  }
+}
+
+// Each set of a chain is made of the one before.
+TEST(OutputCoordsTest, AChainIsItsLayersOneAfterTheOther) {
+  UnitCpu cpu(2);
+  const auto inputs = *CoordinateSet::Create(RandomVoxels(500, {0, 2}, -25, 24, {1, 1, 1}, 3),
+                                             {1, 1, 1}, cpu.context);
+  const std::vector<ConvGeometry> chain = {
+      *ConvGeometry::Create(Dilate({3, 3, 3}, {2, 2, 2})),
+      *ConvGeometry::Create(Quantize({2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}))};
+  for (const auto& plugin : AllPlugins()) {
+    auto pending = plugin->Begin(*inputs, chain, cpu.context);
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    const auto sets = OutputCoords::Finish(*std::move(pending), cpu.context);
+    ASSERT_TRUE(sets.ok()) << sets.status();
+    ASSERT_EQ(sets->size(), 2u);
+    const CoordinateSet* last = inputs.get();
+    for (size_t i = 0; i < 2; ++i) {
+      const auto expected = *plugin->Compute(*last, chain[i], cpu.context);
+      EXPECT_EQ(*CopyToHost((*sets)[i]->rows(), cpu.context),
+                *CopyToHost(expected->rows(), cpu.context));
+      EXPECT_EQ((*sets)[i]->tensor_stride(), chain[i].output_tensor_stride());
+      last = (*sets)[i].get();
+    }
   }
 }
 
@@ -100,9 +124,7 @@ TEST(OutputCoordsTest, RefusesOutputsOutsideTheRange) {
 TEST(OutputCoordsTest, RefusesWithReason) {
   const ConvGeometry submanifold = *ConvGeometry::Create({});
   for (const auto& plugin : AllPlugins()) {
-    EXPECT_THAT(plugin->Supports(submanifold, BackendKind::kCpu).reason, HasSubstr("submanifold"));
-    EXPECT_THAT(plugin->Supports(submanifold, BackendKind::kCuda).reason,
-                HasSubstr(kHaveCuda ? "submanifold" : "CUDA"));
+    EXPECT_THAT(plugin->Supports(submanifold).reason, HasSubstr("submanifold"));
   }
 }
 

@@ -20,7 +20,7 @@ PlanKey Key() {
           .device = "NVIDIA H200",
           .network = "minkunet42",
           .width = 0.5,
-          .dtype = DType::kF16,
+          .precision = Precision::kF16,
           .input = {16, 1}};
 }
 
@@ -32,7 +32,7 @@ TunedPlan Plan(const PlanKey& key) {
 
 TEST(PlanFileTest, RoundTrips) {
   PlanKey other = Key();
-  other.dtype = DType::kF32;
+  other.precision = Precision::kF32;
   const auto plans = ParsePlans(FormatPlans({Plan(Key()), Plan(other)}));
   ASSERT_TRUE(plans.ok()) << plans.status();
   ASSERT_EQ(plans->size(), 2u);
@@ -86,7 +86,7 @@ TEST(PlanFileTest, RefusesAnotherUseByName) {
   EXPECT_THAT(message([](PlanKey& k) { k.network = "centerpoint"; }),
               HasSubstr("network 'centerpoint'; there is one for 'minkunet42'"));
   EXPECT_THAT(message([](PlanKey& k) { k.width = 1; }), HasSubstr("width '1'"));
-  EXPECT_THAT(message([](PlanKey& k) { k.dtype = DType::kF32; }), HasSubstr("dtype 'f32'"));
+  EXPECT_THAT(message([](PlanKey& k) { k.precision = Precision::kF32; }), HasSubstr("dtype 'f32'"));
   EXPECT_THAT(message([](PlanKey& k) { k.device = "NVIDIA H100"; }),
               HasSubstr("device 'NVIDIA H100'; there is one for 'NVIDIA H200'"));
   EXPECT_THAT(message([](PlanKey& k) { k.backend = BackendKind::kCpu; }), HasSubstr("backend"));

@@ -51,7 +51,7 @@ TEST(PluginLoader, RegistersAGoodPlugin) {
   ASSERT_EQ(LoadPlugin(Fixture("good"), registry), absl::OkStatus());
   EXPECT_TRUE(registry.dataflows().entries().contains("fixture"));
   // Runs code of the library.
-  EXPECT_EQ(registry.dataflows().Create("fixture").status().code(),
+  EXPECT_EQ(registry.dataflows().Create("fixture", BackendKind::kCpu).status().code(),
             absl::StatusCode::kUnimplemented);
 }
 

@@ -1,14 +1,17 @@
 #include "measure/preset.h"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "cli/session.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "measure/defaults.h"
 #include "networks/models.h"
 
 namespace voxconv::measure {
@@ -17,6 +20,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 const Registry& BuiltinRegistry() {
   static const Registry* registry = [] {
@@ -38,7 +43,7 @@ TEST(ParsePresetTest, MinimalPresetHasDefaults) {
   const auto preset = ParsePreset(kMinimal);
   ASSERT_TRUE(preset.ok()) << preset.status();
   EXPECT_EQ(preset->name, "x");
-  EXPECT_EQ(preset->configuration.choice, (LayerChoice{"m", "d", kDefaultOutputCoords}));
+  EXPECT_EQ(preset->configuration.choice, (LayerChoice{"m", "d", ""}));
   EXPECT_FALSE(preset->configuration.heuristic.has_value());
   EXPECT_TRUE(preset->configuration.layers.empty());
 }
@@ -47,16 +52,15 @@ TEST(ParsePresetTest, FullPresetIsReadEntirely) {
   const auto preset = ParsePreset(R"({
     "name": "x", "summary": "s", "source": "p", "mapping": "m",
     "dataflow": "d", "output_coords": "o",
-    "planner": {"kind": "heuristic", "threshold": 32, "fetch_on_demand": "f",
-                "gather_gemm_scatter": "g"},
+    "planner": {"kind": "heuristic", "threshold": 32, "narrow": "f", "wide": "g"},
     "layers": {"stem.*": {"mapping": "n"}, "head": {"dataflow": "e"}}})");
   ASSERT_TRUE(preset.ok()) << preset.status();
   const Configuration& configuration = preset->configuration;
   EXPECT_EQ(configuration.choice, (LayerChoice{"m", "d", "o"}));
   ASSERT_TRUE(configuration.heuristic.has_value());
   EXPECT_EQ(configuration.heuristic->channel_threshold, 32);
-  EXPECT_EQ(configuration.heuristic->fetch_on_demand, "f");
-  EXPECT_EQ(configuration.heuristic->gather_gemm_scatter, "g");
+  EXPECT_EQ(configuration.heuristic->narrow, "f");
+  EXPECT_EQ(configuration.heuristic->wide, "g");
   ASSERT_EQ(configuration.layers.size(), 2u);
   EXPECT_EQ(configuration.layers[0].pattern, "stem.*");
   EXPECT_EQ(configuration.layers[0].choice.mapping, "n");
@@ -122,6 +126,85 @@ TEST(ResolveConfigTest, SpecsAreWrittenOutInFull) {
   ASSERT_TRUE(configuration.ok()) << configuration.status();
   EXPECT_THAT(configuration->choice.mapping, HasSubstr("hash:variant=std,"));
   EXPECT_THAT(configuration->choice.dataflow, HasSubstr("gather_gemm_scatter:grouping="));
+  const auto defaults = LoadDefaults();
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_THAT(configuration->choice.output_coords, StartsWith(defaults->output_coords));
+}
+
+constexpr char kChoice[] = R"({"mapping": "m", "dataflow": "d", "output_coords": "o"})";
+
+std::string DefaultsText() {
+  return absl::StrReplaceAll(
+      R"({"layers": {"cpu": @}, "single_layer": @, "output_coords": "o", "trusted": @,
+          "baseline": {"mapping": "b", "dataflow": "e"},
+          "heuristic": {"narrow": "n", "wide": "w"}})",
+      {{"@", kChoice}});
+}
+
+TEST(DefaultsTest, EveryRoleIsRead) {
+  const auto defaults = ParseDefaults(DefaultsText());
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  const LayerChoice choice{"m", "d", "o"};
+  EXPECT_EQ(defaults->LayersOn(BackendKind::kCpu).value(), choice);
+  EXPECT_EQ(defaults->single_layer, choice);
+  EXPECT_EQ(defaults->trusted, choice);
+  EXPECT_EQ(defaults->output_coords, "o");
+  EXPECT_EQ(defaults->baseline_mapping, "b");
+  EXPECT_EQ(defaults->baseline_dataflow, "e");
+  EXPECT_EQ(defaults->narrow, "n");
+  EXPECT_EQ(defaults->wide, "w");
+  EXPECT_THAT(std::string(defaults->LayersOn(BackendKind::kCuda).status().message()),
+              HasSubstr("'layers' has no entry for the backend cuda"));
+}
+
+TEST(DefaultsTest, MistakesAreNamed) {
+  for (const auto& [from, to, word] : std::vector<std::array<std::string, 3>>{
+           {"\"cpu\"", "\"tpu\"", "'layers.tpu' is unknown"},
+           {"\"narrow\": \"n\", ", "", "'heuristic.narrow' is missing"},
+           {"\"b\"", "3", "'baseline.mapping' is 3"},
+           {"\"trusted\"", "\"trust\"", "'trust' is unknown"}}) {
+    const auto defaults = ParseDefaults(absl::StrReplaceAll(DefaultsText(), {{from, to}}));
+    EXPECT_THAT(std::string(defaults.status().message()), HasSubstr(word)) << to;
+  }
+}
+
+TEST(DefaultsTest, TheFileNamesPluginsThatThereAre) {
+  const auto defaults = LoadDefaults();
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  const Registry& registry = BuiltinRegistry();
+  const auto check = [&](const LayerChoice& choice) {
+    EXPECT_TRUE(registry.mappings().Canonical(choice.mapping).ok()) << choice.mapping;
+    EXPECT_TRUE(registry.dataflows().Canonical(choice.dataflow).ok()) << choice.dataflow;
+    EXPECT_TRUE(registry.output_coords().Canonical(choice.output_coords).ok())
+        << choice.output_coords;
+  };
+  for (const BackendKind backend : {BackendKind::kCpu, BackendKind::kCuda}) {
+    const auto layers = defaults->LayersOn(backend);
+    ASSERT_TRUE(layers.ok()) << layers.status();
+    check(*layers);
+  }
+  check(defaults->single_layer);
+  check(defaults->trusted);
+  check({defaults->baseline_mapping, defaults->baseline_dataflow, defaults->output_coords});
+  check({defaults->baseline_mapping, defaults->narrow, defaults->output_coords});
+  check({defaults->baseline_mapping, defaults->wide, defaults->output_coords});
+}
+
+TEST(DefaultsTest, AFolderOfPresetsMayHaveItsOwn) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "voxconv_defaults";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "defaults.json") << DefaultsText();
+  setenv("VOXCONV_PRESET_DIR", folder.c_str(), 1);
+  const auto own = LoadDefaults();
+  std::ofstream(folder / "defaults.json") << "{";
+  const auto broken = LoadDefaults();
+  EXPECT_THAT(ListPresets(), Not(Contains("defaults")));
+  unsetenv("VOXCONV_PRESET_DIR");
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->baseline_mapping, "b");
+  EXPECT_THAT(std::string(broken.status().message()), HasSubstr("defaults.json: "));
 }
 
 TEST(ResolveConfigTest, UnknownWordsAreRefusedWithWhatThereIs) {

@@ -1,2 +1,2 @@
 voxconv_add_test(rarest_order_test SOURCES rarest_order_test.cc
-                 LIBS voxconv_backend_cpu)
+                 LIBS voxconv_dataflow_implicit_gemm)

@@ -1,12 +1,12 @@
-// The order of rows by their rarest offsets (core/mask_order.h) on the host.
-#include "backends/cpu/rarest_order.h"
+// The order of rows by their rarest offsets (mask_order.h) on the host.
+#include "dataflows/implicit_gemm/rarest_order.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
 
-#include "core/mask_order.h"
+#include "dataflows/implicit_gemm/mask_order.h"
 #include "gtest/gtest.h"
 
 namespace voxconv {

@@ -1,7 +1,6 @@
-// How often the host waits for the device in a frame, counted where the CUDA runtime is called: the
-// linker leads these calls to the functions below (--wrap). Not seen are calls that the project
-// does not make, what cuBLASLt, a library of its own, calls, and what the driver waits for as it
-// loads kernels, makes graphs or grows a pool.
+// How often the host waits for the device in a frame. The linker leads the project's calls of the
+// CUDA runtime to the functions below (--wrap), which count them. Not counted are calls inside
+// cuBLASLt, and waits of the driver when it loads kernels, makes graphs or grows a pool.
 #include <cuda_runtime_api.h>
 
 #include <cmath>
@@ -32,8 +31,8 @@
 
 namespace {
 
-// Waits for a stream or all of the device, and for an event; then calls that may wait as they take
-// or give back memory or copy what is not page-locked.
+// Waits for a stream or for the whole device. Waits for an event. Calls that may wait, because they
+// take or give back memory or copy memory that is not page-locked.
 int64_t stream_waits = 0, event_waits = 0, perhaps = 0;
 
 bool IsPageable(const void* memory) {
@@ -93,9 +92,12 @@ class SynchronisationsCudaTest : public ::testing::Test {
     cuda_ = UnitCuda::Create();
     if (cuda_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
     for (const auto& add :
-         {RegisterGridMapping, RegisterHashMapping, RegisterOctreeMapping,
-          RegisterPerfectHashMapping, RegisterSortedSearchMapping, RegisterOutputCoords,
-          RegisterFetchOnDemand, RegisterGatherGemmScatter, RegisterImplicitGemm}) {
+         {RegisterGridMapping, RegisterGridMappingCuda, RegisterHashMapping,
+          RegisterHashMappingCuda, RegisterOctreeMapping, RegisterOctreeMappingCuda,
+          RegisterPerfectHashMapping, RegisterPerfectHashMappingCuda, RegisterSortedSearchMapping,
+          RegisterSortedSearchMappingCuda, RegisterOutputCoords, RegisterOutputCoordsCuda,
+          RegisterFetchOnDemand, RegisterFetchOnDemandCuda, RegisterGatherGemmScatter,
+          RegisterGatherGemmScatterCuda, RegisterImplicitGemm, RegisterImplicitGemmCuda}) {
       ASSERT_TRUE(add(registry_).ok());
     }
   }
@@ -105,7 +107,7 @@ class SynchronisationsCudaTest : public ::testing::Test {
     NetworkGraph graph = *MakeModel(network, {.width = 0.5});
     InitializeParameters(graph, 5);
     const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice),
-                           .dtype = DType::kF16,
+                           .precision = Precision::kF16,
                            .fold_batch_norm = true,
                            .keep_maps = keep_maps,
                            .profile_stages = false};
@@ -113,19 +115,11 @@ class SynchronisationsCudaTest : public ::testing::Test {
   }
 
   // The first of the scene's rows, a `divisor`-th of them, and features for them.
-  struct Input {
-    CoordinateSetPtr coordinates;
-    Tensor features;
-  };
-  Input MakeInput(size_t divisor, int64_t channels) {
+  SparseTensor MakeInput(size_t divisor, int64_t channels) {
     const std::vector<Coordinate> all = Scene();
     const auto rows = absl::MakeConstSpan(all).first(all.size() / divisor);
-    const auto size = static_cast<int64_t>(rows.size());
-    Input input;
-    input.coordinates = *CoordinateSet::Create(rows, {1, 1, 1}, cuda_->context);
-    const std::vector<float> ones(size * channels, 1.0f);
-    input.features = *Tensor::FromHost(ones, size, channels, cuda_->context);
-    return input;
+    const std::vector<float> ones(rows.size() * channels, 1.0f);
+    return *SparseTensor::Create(rows, {1, 1, 1}, ones, channels, cuda_->context);
   }
 
   // What the runtime saw of a call, and what the backend says.
@@ -142,9 +136,9 @@ class SynchronisationsCudaTest : public ::testing::Test {
     EXPECT_TRUE(cuda_->context.stream->Synchronize().ok());
     return seen;
   }
-  Seen Frame(NetworkRunner& runner, const Input& input) {
+  Seen Frame(NetworkRunner& runner, const SparseTensor& input) {
     absl::StatusOr<RunResult> result;
-    const Seen seen = Watch([&] { result = runner.Run(input.coordinates, input.features.view()); });
+    const Seen seen = Watch([&] { result = runner.Run(input.view()); });
     EXPECT_TRUE(result.ok()) << result.status();
     return seen;
   }
@@ -153,7 +147,8 @@ class SynchronisationsCudaTest : public ::testing::Test {
   Registry registry_;
 };
 
-// Every map is built anew; frames change their sizes, and the first is no exception.
+// Every map is built anew, frames have different sizes, and the first frame waits as often as the
+// others.
 TEST_F(SynchronisationsCudaTest, OneAFrame) {
   for (const char* network : {"minkunet42", "sparseresnet21"}) {
     for (const char* mapping : {"hash", "sorted_search", "grid:storage=bitmap"}) {
@@ -174,7 +169,7 @@ TEST_F(SynchronisationsCudaTest, OneAFrame) {
 
 TEST_F(SynchronisationsCudaTest, NoneWithKeptMapsOrInAReplay) {
   const auto runner = Runner("minkunet42", {"hash", "implicit_gemm", "fused"}, true);
-  const Input input = MakeInput(1, runner->graph().in_channels());
+  const SparseTensor input = MakeInput(1, runner->graph().in_channels());
   EXPECT_EQ(Frame(*runner, input).stream_waits, 1);
   const auto expect_none = [](const Seen& seen) {
     EXPECT_EQ(seen.stream_waits + seen.event_waits + seen.perhaps, 0);
@@ -182,14 +177,13 @@ TEST_F(SynchronisationsCudaTest, NoneWithKeptMapsOrInAReplay) {
   };
   for (int i = 0; i < 2; ++i) expect_none(Frame(*runner, input));
   std::unique_ptr<RecordedFrame> frame;
-  const Seen recorded =
-      Watch([&] { frame = *runner->Record(input.coordinates, input.features.view()); });
+  const Seen recorded = Watch([&] { frame = *runner->Record(input.view()); });
   EXPECT_GT(recorded.stream_waits, 0);
   EXPECT_EQ(recorded.counted, recorded.stream_waits);
   for (int i = 0; i < 2; ++i) expect_none(Watch([&] { EXPECT_TRUE(frame->Replay().ok()); }));
 }
 
-// Those that must know sizes on the host say how often they waited.
+// The backend counts the waits of plugins that must know sizes on the host.
 TEST_F(SynchronisationsCudaTest, OthersSayHowOften) {
   for (const LayerChoice& choice :
        std::vector<LayerChoice>{{"hash", "gather_gemm_scatter", "fused"},
@@ -199,7 +193,7 @@ TEST_F(SynchronisationsCudaTest, OthersSayHowOften) {
                                 {"perfect_hash", "implicit_gemm", "fused"}}) {
     SCOPED_TRACE(absl::StrCat(choice.mapping, " ", choice.dataflow, " ", choice.output_coords));
     const auto runner = Runner("minkunet42", choice, false);
-    const Input input = MakeInput(1, runner->graph().in_channels());
+    const SparseTensor input = MakeInput(1, runner->graph().in_channels());
     for (const bool profile : {false, true}) {
       runner->set_profile_stages(profile);
       const Seen seen = Frame(*runner, input);
@@ -225,10 +219,10 @@ TEST_F(SynchronisationsCudaTest, MemoryThatIsShortIsAWait) {
   EXPECT_EQ(seen.counted, 1);
 }
 
-// It may wait for the device as it is given back.
+// The driver may wait for the device when page-locked memory is given back.
 TEST_F(SynchronisationsCudaTest, PageLockedMemoryThatGrowsIsAWait) {
   for (const int64_t grows : {1, 0}) {
-    const Seen seen = Watch([&] { EXPECT_TRUE(cuda_->backend->HostScratch(1 << 20).ok()); });
+    const Seen seen = Watch([&] { EXPECT_TRUE(cuda_->backend->HostBuffer(1 << 20).ok()); });
     EXPECT_EQ(seen.counted, grows);
     EXPECT_EQ(seen.perhaps, 2 * grows);
     EXPECT_EQ(seen.stream_waits, 0);

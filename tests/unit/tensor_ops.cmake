@@ -1,4 +1,4 @@
 voxconv_add_test(tensor_ops_test
   SOURCES tensor_ops_test.cc
-  LIBS voxconv_backend_cpu
+  LIBS voxconv_backend_cpu voxconv_reference_cpu
   LABELS unit)

@@ -7,13 +7,16 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "reference_cpu/convolution.h"
 
 namespace voxconv {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 class TensorOpsTest : public ::testing::Test {
@@ -45,7 +48,7 @@ class TensorOpsTest : public ::testing::Test {
       offset_ptr.push_back(in.size());
     }
     PairList list{*CopyToBackend<int32_t>(in, context_), *CopyToBackend<int32_t>(out, context_)};
-    return KernelMap(inputs, outputs, offset_ptr, {}, std::move(list));
+    return KernelMap(inputs, outputs, offset_ptr, std::move(list));
   }
 
   TensorOps& ops() { return backend_->tensor_ops(); }
@@ -99,9 +102,9 @@ TEST_F(TensorOpsTest, LinearMultipliesAndAddsBias) {
   const Tensor x = Make(2, 2, {1, 2, 3, 4}), w = Make(2, 3, {1, 0, 2, 0, 1, -1});
   const float bias[] = {10, 20, 30};
   const Tensor y = Output(2, 3);
-  ASSERT_TRUE(ops().Linear(x.view(), w.view(), nullptr, y.view(), context_).ok());
+  ASSERT_TRUE(ops().Linear(x.view(), w.view(), nullptr, Precision::kF32, y.view(), context_).ok());
   EXPECT_THAT(Host(y), ElementsAre(1, 2, 0, 3, 4, 2));
-  ASSERT_TRUE(ops().Linear(x.view(), w.view(), bias, y.view(), context_).ok());
+  ASSERT_TRUE(ops().Linear(x.view(), w.view(), bias, Precision::kF32, y.view(), context_).ok());
   EXPECT_THAT(Host(y), ElementsAre(11, 22, 30, 13, 24, 32));
 }
 
@@ -179,11 +182,105 @@ TEST_F(TensorOpsTest, GlobalPoolWorksSampleBySample) {
       HasSubstr("mode average; allowed are sum, max and average_present"));
 }
 
+TEST_F(TensorOpsTest, TransposeWeightsExchangesChannelsOfEachOffset) {
+  // Two offsets of [2, 3] matrices.
+  const Tensor w = Make(4, 3, {1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16});
+  const Tensor y = Output(6, 2);
+  ASSERT_TRUE(ops().TransposeWeights(w.view(), 2, /*reversed=*/false, y.view(), context_).ok());
+  EXPECT_THAT(Host(y), ElementsAre(1, 4, 2, 5, 3, 6, 11, 14, 12, 15, 13, 16));
+  ASSERT_TRUE(ops().TransposeWeights(w.view(), 2, /*reversed=*/true, y.view(), context_).ok());
+  EXPECT_THAT(Host(y), ElementsAre(11, 14, 12, 15, 13, 16, 1, 4, 2, 5, 3, 6));
+  EXPECT_EQ(ops().TransposeWeights(w.view(), 3, false, y.view(), context_).message(),
+            "transpose_weights: weights: shape [4, 3]; it must be [3, 3]");
+  EXPECT_EQ(ops().TransposeWeights(w.view(), 1, false, y.view(), context_).message(),
+            "transpose_weights: transposed: shape [6, 2]; it must be [3, 4]");
+}
+
+// A map of three offsets on rows that several blocks of pairs, strips of channels and tasks take;
+// the last offset is empty.
+class WeightGradientTest : public TensorOpsTest, public testing::WithParamInterface<int> {
+ protected:
+  static constexpr int64_t kInputs = 700, kOutputs = 600, kOut = 9;
+
+  void SetUp() override {
+    std::vector<std::vector<std::pair<int32_t, int32_t>>> pairs(3);
+    for (int32_t q = 0; q < kOutputs; ++q) {
+      pairs[0].push_back({(q * 13) % kInputs, q});
+      if (q % 50 == 0) pairs[1].push_back({kInputs - 1 - q, q});
+    }
+    map_ = MakeMap(kInputs, kOutputs, pairs);
+    x_.resize(kInputs * c_in());
+    dy_.resize(kOutputs * kOut);
+    for (size_t i = 0; i < x_.size(); ++i) x_[i] = std::sin(static_cast<float>(i));
+    for (size_t i = 0; i < dy_.size(); ++i) dy_[i] = std::cos(static_cast<float>(3 * i));
+  }
+  int64_t c_in() const { return GetParam(); }
+
+  std::vector<float> Run(const ExecutionContext& context) {
+    const Tensor x = *Tensor::FromHost(x_, kInputs, c_in(), context);
+    const Tensor dy = *Tensor::FromHost(dy_, kOutputs, kOut, context);
+    const Tensor gradient = *Tensor::FromHost(std::vector<float>(3 * c_in() * kOut, std::nanf("")),
+                                              3 * c_in(), kOut, context);
+    EXPECT_EQ(context.backend->tensor_ops().WeightGradient(
+                  map_, x.view(), dy.view(), Precision::kF32, gradient.view(), context),
+              absl::OkStatus());
+    return *gradient.ToHost(context);
+  }
+
+  KernelMap map_;
+  std::vector<float> x_, dy_;
+};
+
+TEST_P(WeightGradientTest, IsTheReferences) {
+  const auto in = map_.pairs().in.array().host(), out = map_.pairs().out.array().host();
+  const reference::KernelMap map{
+      3, map_.offset_ptr(), {in.begin(), in.end()}, {out.begin(), out.end()}};
+  const std::vector<double> expected =
+      reference::BackwardWeight(map, {kInputs, kOutputs, c_in(), kOut}, x_, dy_);
+  const std::vector<float> gradient = Run(context_);
+  ASSERT_EQ(gradient.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    // The worst rounding of a sum of 600 terms below 1.
+    ASSERT_NEAR(gradient[i], expected[i], 600 * 600 * std::ldexp(1.0, -24)) << i;
+  }
+  for (size_t i = 2 * c_in() * kOut; i < expected.size(); ++i) EXPECT_EQ(gradient[i], 0) << i;
+}
+
+TEST_P(WeightGradientTest, DoesNotDependOnTheNumberOfThreads) {
+  const auto one = *CpuBackend::Create({.threads = 1});
+  EXPECT_THAT(Run({one.get(), &one->main_stream(), nullptr}), ElementsAreArray(Run(context_)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Channels, WeightGradientTest, testing::Values(1, 64, 130),
+                         testing::PrintToStringParamName());
+
+TEST_F(TensorOpsTest, WeightGradientRefusesWhatDoesNotFit) {
+  const KernelMap map = MakeMap(2, 3, {{{0, 0}}, {{1, 2}}});
+  const Tensor x = Output(2, 4), dy = Output(3, 5), gradient = Output(8, 5);
+  const auto error = [&](const KernelMap& of, const Tensor& a, const Tensor& b, const Tensor& c) {
+    return std::string(
+        ops()
+            .WeightGradient(of, a.view(), b.view(), Precision::kF32, c.view(), context_)
+            .message());
+  };
+  EXPECT_EQ(error(map, dy, dy, gradient), "weight_gradient: x: shape [3, 5]; it must be [2, 5]");
+  EXPECT_EQ(error(map, x, x, gradient), "weight_gradient: dy: shape [2, 4]; it must be [3, 4]");
+  EXPECT_EQ(error(map, x, dy, x), "weight_gradient: gradient: shape [2, 4]; it must be [8, 5]");
+  const KernelMap table = *backend_->map_ops().To(MapForm::kNeighbourTable, map, context_);
+  EXPECT_EQ(error(table, x, dy, gradient),
+            "weight_gradient: a kernel map of the form neighbour_table; it takes pairs");
+  EXPECT_EQ(
+      ops()
+          .WeightGradient(map, x.view(), dy.view(), Precision::kF16, gradient.view(), context_)
+          .message(),
+      "weight_gradient: precision f16 for tensors of f32");
+}
+
 TEST_F(TensorOpsTest, EmptyTensorsAreFine) {
   const Tensor x = Make(0, 4, {}), y = Output(0, 4), w = Make(4, 4, std::vector<float>(16));
   EXPECT_TRUE(ops().ScaleShift(x.view(), nullptr, nullptr, true, y.view(), context_).ok());
   EXPECT_TRUE(ops().Add(x.view(), x.view(), true, y.view(), context_).ok());
-  EXPECT_TRUE(ops().Linear(x.view(), w.view(), nullptr, y.view(), context_).ok());
+  EXPECT_TRUE(ops().Linear(x.view(), w.view(), nullptr, Precision::kF32, y.view(), context_).ok());
   const KernelMap map = MakeMap(0, 0, {{}, {}});
   for (PoolMode mode :
        {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
@@ -198,8 +295,9 @@ TEST_F(TensorOpsTest, RefusesShapesByNameAndValue) {
             "add: b: shape [2, 3]; it must be [2, 2]");
   EXPECT_EQ(ops().Concat(a.view(), b.view(), b.view(), context_).message(),
             "concat: y: shape [2, 3]; it must be [2, 5]");
-  EXPECT_EQ(ops().Linear(b.view(), a.view(), nullptr, a.view(), context_).message(),
-            "linear: weights: shape [2, 2]; it must be [3, 2]");
+  EXPECT_EQ(
+      ops().Linear(b.view(), a.view(), nullptr, Precision::kF32, a.view(), context_).message(),
+      "linear: weights: shape [2, 2]; it must be [3, 2]");
   EXPECT_EQ(ops().ScaleShift(a.view(), nullptr, nullptr, false, b.view(), context_).message(),
             "scale_shift: y: shape [2, 3]; it must be [2, 2]");
   const KernelMap map = MakeMap(3, 2, {{}});
@@ -232,7 +330,8 @@ TEST_F(TensorOpsTest, ResultsDoNotDependOnTheNumberOfThreads) {
     const KernelMap map = MakeMap(kRows, kRows, pairs);
     const Tensor x = Make(kRows, kChannels, values), w = Make(kChannels, kChannels, weights);
     const Tensor a = Output(kRows, kChannels), b = Output(kRows, kChannels);
-    EXPECT_TRUE(ops().Linear(x.view(), w.view(), weights.data(), a.view(), context_).ok());
+    EXPECT_TRUE(
+        ops().Linear(x.view(), w.view(), weights.data(), Precision::kF32, a.view(), context_).ok());
     EXPECT_TRUE(
         ops().Pool(map, PoolMode::kAveragePresent, a.view(), b.view(), nullptr, context_).ok());
     EXPECT_TRUE(

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/session.h"
+#include "core/convolution.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "networks/graph_builder.h"
@@ -16,6 +17,7 @@
 #include "tune/plan_record.h"
 #include "tune/race.h"
 #include "tune/search.h"
+#include "tune/shape_tuner.h"
 
 namespace voxconv::tune {
 namespace {
@@ -61,20 +63,26 @@ class WrongDataflow final : public Dataflow {
   WrongDataflow(std::unique_ptr<const Dataflow> inner, bool idle)
       : inner_(std::move(inner)), idle_(idle) {}
   const Options& options() const override { return inner_->options(); }
-  Support Supports(const ConvShape& shape, BackendKind backend) const override {
-    return inner_->Supports(shape, backend);
+
+ protected:
+  Capability DoCapability(Pass pass, const ConvShape& shape) const override {
+    return inner_->CapabilityOf(pass, shape);
   }
-  bool deterministic(BackendKind backend) const override { return inner_->deterministic(backend); }
-  LayoutRequest RequiredLayout(int num_offsets) const override {
-    return inner_->RequiredLayout(num_offsets);
+  MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override {
+    return inner_->NeededMap(pass, shape);
   }
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> Plan(
-      const KernelMap& map, const ConvShape& shape,
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
+      const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const override {
+    return inner_->Prepare(map, need, context);
+  }
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
-    return inner_->Plan(map, shape, context);
+    return inner_->Plan(pass, map, shape, context);
   }
-  absl::Status Forward(const DataflowPlan& plan, const KernelMap& map, const ForwardArgs& args,
-                       const Workspace& workspace, const ExecutionContext& context) const override {
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
+                         const Workspace& workspace,
+                         const ExecutionContext& context) const override {
     if (idle_) return absl::OkStatus();
     VOXCONV_RETURN_IF_ERROR(inner_->Forward(plan, map, args, workspace, context));
     for (int64_t row = 0; row < args.output.rows; ++row) {
@@ -93,19 +101,20 @@ class EmptyMapping final : public Mapping {
  public:
   explicit EmptyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
   const Options& options() const override { return inner_->options(); }
-  Support Supports(const ConvGeometry&, BackendKind) const override { return Support::Yes(); }
-  absl::StatusOr<std::unique_ptr<MapIndex>> BuildIndex(
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const override {
     return inner_->BuildIndex(inputs, context);
   }
-  absl::StatusOr<KernelMap> Query(const MapIndex&, const MapProblem& problem,
-                                  const ExecutionContext& context) const override {
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex&, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
     PairList pairs;
     VOXCONV_ASSIGN_OR_RETURN(pairs.in, AllocateArray<int32_t>(0, context));
     VOXCONV_ASSIGN_OR_RETURN(pairs.out, AllocateArray<int32_t>(0, context));
     return KernelMap(problem.inputs.size(), problem.outputs.size(),
-                     std::vector<int64_t>(problem.geometry.num_offsets() + 1), {},
-                     std::move(pairs));
+                     std::vector<int64_t>(problem.geometry.num_offsets() + 1), std::move(pairs));
   }
 
  private:
@@ -133,14 +142,16 @@ class TuneTest : public ::testing::Test {
     for (const bool idle : {false, true}) {
       ASSERT_TRUE(registry_.dataflows()
                       .Register({.name = idle ? "idle" : "wrong", .summary = "for this test"},
+                                BackendKind::kCpu,
                                 [this, idle](const Options&) { return MakeWrong(idle); })
                       .ok());
     }
     ASSERT_TRUE(
         registry_.mappings()
-            .Register({.name = "blind", .summary = "for this test"},
+            .Register({.name = "blind", .summary = "for this test"}, BackendKind::kCpu,
                       [this](const Options&) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
-                        VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.mappings().Create("hash"));
+                        VOXCONV_ASSIGN_OR_RETURN(
+                            auto inner, registry_.mappings().Create("hash", BackendKind::kCpu));
                         return std::make_unique<EmptyMapping>(std::move(inner));
                       })
             .ok());
@@ -149,13 +160,13 @@ class TuneTest : public ::testing::Test {
     for (int x = 0; x < 16; ++x) {
       for (int y = 0; y < 12; ++y) rows.push_back({0, x, y, (x * y) % 3});
     }
-    coordinates_ = *CoordinateSet::Create(rows, {1, 1, 1}, context());
-    features_ =
-        *Tensor::FromHost(std::vector<float>(rows.size() * 4, 0.5f), rows.size(), 4, context());
+    input_ = *SparseTensor::Create(rows, {1, 1, 1}, std::vector<float>(rows.size() * 4, 0.5f), 4,
+                                   context());
   }
 
   absl::StatusOr<std::unique_ptr<const Dataflow>> MakeWrong(bool idle) const {
-    VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.dataflows().Create("gather_gemm_scatter"));
+    VOXCONV_ASSIGN_OR_RETURN(
+        auto inner, registry_.dataflows().Create("gather_gemm_scatter", BackendKind::kCpu));
     return std::make_unique<WrongDataflow>(std::move(inner), idle);
   }
 
@@ -165,7 +176,7 @@ class TuneTest : public ::testing::Test {
   SearchSetup Doctored() {
     return {.graph = graph_,
             .registry = registry_,
-            .coordinates = coordinates_,
+            .coordinates = input_.coordinates(),
             .candidates = {{"hash", "blind", "sorted_search"},
                            {"wrong", "idle", "direct", "gather_gemm_scatter"},
                            {"sort_unique"},
@@ -177,14 +188,14 @@ class TuneTest : public ::testing::Test {
               }
               if (absl::EndsWith(contestant.name, "deep/direct")) return 10;
               return absl::EndsWith(contestant.name, "/direct") ? 1 : 2;
-            }};
+            },
+            .trusted = {"hash", "gather_gemm_scatter", "sort_unique"}};
   }
 
   NetworkGraph graph_ = SmallNetwork();
   Registry registry_;
   std::unique_ptr<CpuBackend> backend_;
-  CoordinateSetPtr coordinates_;
-  Tensor features_;
+  SparseTensor input_;
 };
 
 TEST_F(TuneTest, NeverKeepsACandidateThatFailsItsCheck) {
@@ -239,8 +250,7 @@ TEST_F(TuneTest, RealTimesGiveAPlanThatRuns) {
   EXPECT_FALSE(single.mapping.empty());
   const NetworkSetup network{.graph = graph_,
                              .registry = registry_,
-                             .coordinates = coordinates_,
-                             .features = features_,
+                             .input = input_,
                              .config = {},
                              .context = context(),
                              .stopwatch = WallStopwatch(context()),
@@ -273,57 +283,95 @@ TEST_F(TuneTest, OneChoiceForAllReplacesTheOthers) {
 TEST_F(TuneTest, ThresholdWithTheSmallestTime) {
   NetworkSetup setup{.graph = graph_,
                      .registry = registry_,
-                     .coordinates = coordinates_,
-                     .features = features_,
+                     .input = input_,
                      .config = {},
                      .context = context(),
                      .stopwatch = [](const Contestant& contestant) -> absl::StatusOr<double> {
                        return contestant.name == "threshold=8" ? 1.0 : 3.0;
                      }};
-  HeuristicPlanner::Config config{.mapping = "hash", .output_coords = "sort_unique"};
+  HeuristicPlanner::Config config{.mapping = "hash",
+                                  .output_coords = "sort_unique",
+                                  .narrow = "fetch_on_demand",
+                                  .wide = "gather_gemm_scatter"};
   auto result = TuneThreshold(setup, config);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->threshold, 8);
   EXPECT_EQ(result->ms, 1);
   EXPECT_EQ(result->times.size(), 3u);  // 0, 8, 16
   // Where a dataflow is wrong, only the plan without it is left.
-  config.fetch_on_demand = "wrong";
+  config.narrow = "wrong";
   result = TuneThreshold(setup, config);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->threshold, 0);
 }
 
 TEST_F(TuneTest, GridsExpandFromABase) {
-  const OptionGrid tiles{"gather_gemm_scatter", {}, {{"tile", {"divisors(c_in)", "4"}}}};
-  const auto specs = Expand(tiles, "gather_gemm_scatter:order=weight", 6, 8, registry_.dataflows());
+  const auto expand = [&](const DataflowGrid& grid, const std::string& base) {
+    return Expand(grid, base, 6, 8, registry_.dataflows(), BackendKind::kCpu);
+  };
+  const DataflowGrid tiles{"gather_gemm_scatter",
+                           {.where = {}, .axes = {{"tile", {"divisors(c_in)", "4"}}}}};
+  const auto specs = expand(tiles, "gather_gemm_scatter:order=weight");
   EXPECT_THAT(specs, ElementsAre("gather_gemm_scatter:order=weight,tile=1",
                                  "gather_gemm_scatter:order=weight,tile=2",
                                  "gather_gemm_scatter:order=weight,tile=3",
                                  "gather_gemm_scatter:order=weight,tile=6",
                                  "gather_gemm_scatter:order=weight,tile=4"));
-  EXPECT_TRUE(Expand(tiles, "direct", 6, 8, registry_.dataflows()).empty());
-  const OptionGrid adaptive{"gather_gemm_scatter",
-                            {"grouping", {"adaptive"}},
-                            {{"epsilon", {"0", "1"}}, {"threshold", {"0", "16"}}}};
-  EXPECT_EQ(Expand(adaptive, "gather_gemm_scatter", 6, 8, registry_.dataflows()).size(), 4u);
-  EXPECT_TRUE(
-      Expand(adaptive, "gather_gemm_scatter:grouping=fixed", 6, 8, registry_.dataflows()).empty());
+  EXPECT_TRUE(expand(tiles, "direct").empty());
+  const DataflowGrid adaptive{"gather_gemm_scatter",
+                              {.where = {"grouping", {"adaptive"}},
+                               .axes = {{"epsilon", {"0", "1"}}, {"threshold", {"0", "16"}}}}};
+  EXPECT_EQ(expand(adaptive, "gather_gemm_scatter").size(), 4u);
+  EXPECT_TRUE(expand(adaptive, "gather_gemm_scatter:grouping=fixed").empty());
+}
+
+TEST_F(TuneTest, GridsThatPluginsDescribeAreSearched) {
+  const Candidates candidates = DefaultCandidates(registry_, BackendKind::kCpu, /*quick=*/false);
+  ASSERT_EQ(candidates.grids.size(), 3u);
+  for (const DataflowGrid& grid : candidates.grids) {
+    EXPECT_GT(Expand(grid, grid.dataflow, 6, 8, registry_.dataflows(), BackendKind::kCpu).size(),
+              1u)
+        << grid.grid.axes[0].option;
+  }
+  EXPECT_TRUE(DefaultCandidates(registry_, BackendKind::kCpu, /*quick=*/true).grids.empty());
+  Registry other;
+  PluginDescription typo{.name = "typo"};
+  typo.grids = {{.where = {}, .axes = {{"tille", {"1"}}}}};
+  EXPECT_THAT(std::string(other.dataflows().Describe(typo).message()), HasSubstr("'tille'"));
+}
+
+TEST_F(TuneTest, PreparedMapsAreSharedByWhatIsRead) {
+  const auto mapping = *registry_.mappings().Create("hash", BackendKind::kCpu);
+  const ConvGeometry geometry = *ConvGeometry::Create({});
+  const CoordinateSet& set = *input_.coordinates();
+  PreparedMaps maps(*QueryPairs(*mapping, {set, set, geometry}, context()), context());
+  const ConvShape shape = ShapeOfLayer(geometry, 4, 8, Precision::kF32);
+  const auto reading = [&](const std::string& spec) {
+    return MapReading::Of(ParsePluginSpec(spec)->name,
+                          *registry_.dataflows().Create(spec, BackendKind::kCpu), shape);
+  };
+  const auto get = [&](const std::string& spec) { return *maps.Get(reading(spec)); };
+  EXPECT_EQ(get("gather_gemm_scatter"), get("gather_gemm_scatter:grouping=fixed"));
+  EXPECT_NE(get("gather_gemm_scatter"), get("gather_gemm_scatter:map=coded_csr"));
+  EXPECT_FALSE(reading("gather_gemm_scatter").Same(reading("implicit_gemm")));
+  EXPECT_EQ((*maps.Get(MapReading::Pairs()))->map().form(), MapForm::kPairs);
 }
 
 TEST_F(TuneTest, CandidatesAreReadAndRefused) {
-  const Candidates defaults = DefaultCandidates(registry_, /*quick=*/true);
+  const BackendKind cpu = BackendKind::kCpu;
+  const Candidates defaults = DefaultCandidates(registry_, cpu, /*quick=*/true);
   EXPECT_THAT(defaults.dataflows, Contains("direct"));
-  EXPECT_EQ(DefaultCandidates(registry_, false).dataflows,
-            DefaultCandidates(registry_, false).dataflows);
+  EXPECT_EQ(DefaultCandidates(registry_, cpu, false).dataflows,
+            DefaultCandidates(registry_, cpu, false).dataflows);
   const auto parsed = ParseCandidates(
       R"({"dataflows": ["direct:weights=naive"], "grids": [{"dataflow": "gather_gemm_scatter",
           "where": {"order": ["weight"]}, "axes": {"tile": [1, 2]}}]})",
-      registry_, defaults);
+      registry_, cpu, defaults);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_THAT(parsed->dataflows, ElementsAre("direct:weights=naive"));
   EXPECT_EQ(parsed->mappings, defaults.mappings);
   ASSERT_EQ(parsed->grids.size(), 1u);
-  EXPECT_THAT(parsed->grids[0].axes[0].values, ElementsAre("1", "2"));
+  EXPECT_THAT(parsed->grids[0].grid.axes[0].values, ElementsAre("1", "2"));
   for (const auto& [text, word] : std::vector<std::pair<std::string, std::string>>{
            {"{", "JSON"},
            {R"({"dataflow": []})", "'dataflow'"},
@@ -332,7 +380,7 @@ TEST_F(TuneTest, CandidatesAreReadAndRefused) {
            {R"({"mappings": ["hash:load=2"]})", "load"},
            {R"({"grids": [{"dataflow": "direct", "axes": {"tile": [1]}}]})", "tile"},
            {R"({"grids": [{"axes": {}}]})", "dataflow"}}) {
-    EXPECT_THAT(std::string(ParseCandidates(text, registry_, defaults).status().message()),
+    EXPECT_THAT(std::string(ParseCandidates(text, registry_, cpu, defaults).status().message()),
                 HasSubstr(word))
         << text;
   }
@@ -340,12 +388,13 @@ TEST_F(TuneTest, CandidatesAreReadAndRefused) {
 
 TEST_F(TuneTest, NamesNarrowToTheirCandidates) {
   const std::vector<std::string> candidates = {"direct", "direct:weights=naive", "hash2col"};
-  const auto& family = registry_.dataflows();
-  EXPECT_THAT(*Narrow(family, candidates, {"direct"}),
-              ElementsAre("direct", "direct:weights=naive"));
-  EXPECT_THAT(*Narrow(family, candidates, {"direct:weights=naive", "implicit_gemm"}),
+  const auto narrow = [&](const std::vector<std::string>& wanted) {
+    return Narrow(registry_.dataflows(), BackendKind::kCpu, candidates, wanted);
+  };
+  EXPECT_THAT(*narrow({"direct"}), ElementsAre("direct", "direct:weights=naive"));
+  EXPECT_THAT(*narrow({"direct:weights=naive", "implicit_gemm"}),
               ElementsAre("direct:weights=naive", "implicit_gemm"));
-  EXPECT_FALSE(Narrow(family, candidates, {"none"}).ok());
+  EXPECT_FALSE(narrow({"none"}).ok());
 }
 
 }  // namespace

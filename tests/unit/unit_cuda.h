@@ -10,8 +10,8 @@
 
 namespace voxconv {
 
-// A CUDA backend of a test's own, and a context on it that records into `profile`. Null where there
-// is no device.
+// A CUDA backend of a test's own, and a context on it that records into `profile`. It is null if
+// there is no device.
 struct UnitCuda {
   static std::unique_ptr<UnitCuda> Create(int64_t memory_limit = 0) {
     auto backend = CudaBackend::Create({.memory_limit = memory_limit});

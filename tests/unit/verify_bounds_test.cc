@@ -20,7 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
 enum class Order {
   kSequential,  // one product after the other, rounded to nearest
@@ -30,8 +31,10 @@ enum class Order {
 };
 constexpr Order kOrders[] = {Order::kSequential, Order::kTree, Order::kOffsets, Order::kTruncating};
 
-// tf32 is stored as f32.
-DType StorageOf(DType dtype) { return dtype == DType::kTf32 ? DType::kF32 : dtype; }
+// `values` as a tensor stores them that computes in `precision`.
+std::vector<float> StoredAs(Precision precision, std::vector<float> values) {
+  return RoundedTo(PrecisionOf(StorageOf(precision)), std::move(values));
+}
 
 float Tree(std::vector<float> terms) {
   for (; terms.size() > 1; terms.resize((terms.size() + 1) / 2)) {
@@ -78,7 +81,7 @@ class Kernel {
         output[row * shape.c_out + c] = Sum(operands, pairs[row], offsets, c);
       }
     }
-    return RoundedTo(StorageOf(operands.dtype), output);
+    return StoredAs(operands.precision, output);
   }
 
  private:
@@ -107,7 +110,7 @@ class Kernel {
         partial += all.back();
         if (order_ == Order::kSequential) sum += all.back();
       }
-      if (rounds_partial_sums_) partial = RoundedTo(StorageOf(operands.dtype), {partial})[0];
+      if (rounds_partial_sums_) partial = StoredAs(operands.precision, {partial})[0];
       partials.push_back(partial);
     }
     if (order_ == Order::kTree) return Tree(all);
@@ -124,14 +127,14 @@ struct Channels {
   int64_t in, out;
 };
 
-class BoundsTest : public ::testing::TestWithParam<DType> {
+class BoundsTest : public ::testing::TestWithParam<Precision> {
  protected:
   // verify's own: the scene of its dataflow cases under a submanifold kernel.
   BoundsTest() : problem_(MakeProblem(GeometryNamed("submanifold_k3"), Scenes()[1])) {}
 
-  ExactConvolution Exact(const Channels& channels, DType dtype) const {
+  ExactConvolution Exact(const Channels& channels, Precision precision) const {
     const auto rows = static_cast<int64_t>(problem_->inputs.size());
-    return {problem_->map, RoundedOperands({rows, rows, channels.in, channels.out}, dtype,
+    return {problem_->map, RoundedOperands({rows, rows, channels.in, channels.out}, precision,
                                            Values(rows * channels.in, 11),
                                            Values(27 * channels.in * channels.out, 12))};
   }
@@ -148,7 +151,7 @@ class BoundsTest : public ::testing::TestWithParam<DType> {
   std::unique_ptr<Problem> problem_;
 };
 
-INSTANTIATE_TEST_SUITE_P(DTypes, BoundsTest, ::testing::ValuesIn(kDTypes),
+INSTANTIATE_TEST_SUITE_P(Precisions, BoundsTest, ::testing::ValuesIn(kPrecisions),
                          [](const auto& info) { return std::string(ToString(info.param)); });
 
 TEST_P(BoundsTest, HonestKernelsPassInAnyOrder) {
@@ -156,7 +159,7 @@ TEST_P(BoundsTest, HonestKernelsPassInAnyOrder) {
     const ExactConvolution exact = Exact(channels, GetParam());
     const Expected expected = exact.Expect({});
     for (const Order order : kOrders) {
-      if (GetParam() == DType::kF32 && order == Order::kTruncating) continue;
+      if (GetParam() == Precision::kF32 && order == Order::kTruncating) continue;
       EXPECT_EQ(CheckOutput(Honest(order).Run(exact.operands()), expected), absl::OkStatus())
           << channels.in << " -> " << channels.out << ", order " << static_cast<int>(order);
     }
@@ -176,13 +179,13 @@ TEST_P(BoundsTest, ALostChannelAtOneOffsetIsFound) {
   }
 }
 
-TEST_P(BoundsTest, OperandsOfAWorseDtypeAreFound) {
+TEST_P(BoundsTest, OperandsOfAWorsePrecisionAreFound) {
   const ExactConvolution exact = Exact({33, 64}, GetParam());
-  for (const DType worse : kDTypes) {
+  for (const Precision worse : kPrecisions) {
     const Operands& right = exact.operands();
     // f16 has the mantissa of tf32. In -1 .. 1 it loses bits of the smallest numbers alone.
-    if (right.dtype == DType::kTf32 && worse == DType::kF16) continue;
-    const Operands operands = {right.shape, right.dtype, RoundedTo(worse, right.features),
+    if (right.precision == Precision::kTf32 && worse == Precision::kF16) continue;
+    const Operands operands = {right.shape, right.precision, RoundedTo(worse, right.features),
                                RoundedTo(worse, right.weights)};
     if (operands.features == right.features) continue;  // no worse
     EXPECT_FALSE(CheckOutput(Honest().Run(operands), exact.Expect({})).ok()) << ToString(worse);
@@ -194,7 +197,7 @@ TEST_P(BoundsTest, RoundedPartialSumsPassWhereTheyAreClaimedAlone) {
   const std::vector<float> output =
       Kernel(problem_->map, Order::kOffsets, /*rounds_partial_sums=*/true).Run(exact.operands());
   EXPECT_EQ(CheckOutput(output, exact.Expect({.rounds_partial_sums = true})), absl::OkStatus());
-  const bool rounds = GetParam() == DType::kF16 || GetParam() == DType::kBF16;
+  const bool rounds = GetParam() == Precision::kF16 || GetParam() == Precision::kBF16;
   if (rounds) {
     EXPECT_FALSE(CheckOutput(output, exact.Expect({})).ok());
   }
@@ -204,21 +207,21 @@ TEST_P(BoundsTest, RoundedPartialSumsPassWhereTheyAreClaimedAlone) {
 }
 
 TEST_P(BoundsTest, EpiloguesScaleTheBound) {
-  const DType dtype = GetParam();
-  const ExactConvolution exact = Exact({257, 64}, dtype);
+  const Precision precision = GetParam();
+  const ExactConvolution exact = Exact({257, 64}, precision);
   const auto elements = static_cast<int64_t>(exact.values().size());
   const HostEpilogue epilogue{Values(64, 13), Values(64, 14),
-                              RoundedTo(dtype, Values(elements, 15)), /*relu=*/true};
+                              RoundedTo(precision, Values(elements, 15)), /*relu=*/true};
   const auto apply = [&](const Operands& operands) {
     // The sum in f32, which Run would store.
     Operands f32 = operands;
-    f32.dtype = DType::kF32;
+    f32.precision = Precision::kF32;
     std::vector<float> y = Honest().Run(f32);
     for (size_t i = 0; i < y.size(); ++i) {
       y[i] = y[i] * epilogue.scale[i % 64] + epilogue.shift[i % 64] + epilogue.residual[i];
       y[i] = std::max(y[i], 0.0f);
     }
-    return RoundedTo(StorageOf(dtype), y);
+    return StoredAs(precision, y);
   };
   const Expected expected = exact.Expect({}, epilogue);
   EXPECT_EQ(CheckOutput(apply(exact.operands()), expected), absl::OkStatus());
@@ -252,13 +255,13 @@ TEST_P(BoundsTest, ManySmallErrorsAreFoundByTheNorm) {
   EXPECT_THAT(std::string(CheckOutput(output, expected).message()), HasSubstr("norm-wise"));
 }
 
-TEST(RoundedTo, GivesTheNeighboursOfEachDtype) {
+TEST(RoundedTo, GivesTheNeighboursOfEachPrecision) {
   const float x = 1 + 0x1p-9f + 0x1p-12f;
-  EXPECT_EQ(RoundedTo(DType::kF32, {x})[0], x);
-  EXPECT_EQ(RoundedTo(DType::kTf32, {x})[0], 1 + 0x1p-9f);
-  EXPECT_EQ(RoundedTo(DType::kTf32, {1 + 0x1p-11f})[0], 1 + 0x1p-10f);  // ties away from zero
-  EXPECT_EQ(RoundedTo(DType::kF16, {1 + 0x1p-11f})[0], 1.0f);           // ties to even
-  EXPECT_EQ(RoundedTo(DType::kBF16, {x})[0], 1.0f);
+  EXPECT_EQ(RoundedTo(Precision::kF32, {x})[0], x);
+  EXPECT_EQ(RoundedTo(Precision::kTf32, {x})[0], 1 + 0x1p-9f);
+  EXPECT_EQ(RoundedTo(Precision::kTf32, {1 + 0x1p-11f})[0], 1 + 0x1p-10f);  // ties away from zero
+  EXPECT_EQ(RoundedTo(Precision::kF16, {1 + 0x1p-11f})[0], 1.0f);           // ties to even
+  EXPECT_EQ(RoundedTo(Precision::kBF16, {x})[0], 1.0f);
 }
 
 }  // namespace

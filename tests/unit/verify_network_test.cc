@@ -24,7 +24,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kTf32, DType::kF16, DType::kBF16};
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                     Precision::kBF16};
 
 // One input channel does not count at one kernel offset.
 voxconv::testing::DataflowFault LosesAChannel() {
@@ -55,15 +56,15 @@ class NetworkLayersTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Models, NetworkLayersTest, ::testing::ValuesIn(ModelNames()));
 
 TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
-  for (const DType dtype : kDTypes) {
-    SCOPED_TRACE(ToString(dtype));
-    const auto graph = FoldedAndRounded(model_, dtype);
+  for (const Precision precision : kPrecisions) {
+    SCOPED_TRACE(ToString(precision));
+    const auto graph = FoldedAndRounded(model_, precision);
     ASSERT_TRUE(graph.ok()) << graph.status();
-    const std::vector<float> features = RoundedTo(dtype, features_);
-    const auto layers = NetworkLayers::Create(*graph, dtype, rows_, features);
+    const std::vector<float> features = RoundedTo(precision, features_);
+    const auto layers = NetworkLayers::Create(*graph, precision, rows_, features);
     ASSERT_TRUE(layers.ok()) << layers.status();
     // An honest run: every layer computes in f32 or better and stores its output in the dtype.
-    const DType storage = dtype == DType::kTf32 ? DType::kF32 : dtype;
+    const Precision storage = PrecisionOf(StorageOf(precision));
     const auto honest = RunReferenceNetwork(
         *graph, rows_, features, [&](const ReferenceLayer&, std::vector<double>& output) {
           std::vector<float> stored = RoundedTo(storage, {output.begin(), output.end()});
@@ -71,11 +72,12 @@ TEST_P(NetworkLayersTest, BoundsAreAboveHonestErrorsAndBelowTheGraphsBound) {
         });
     ASSERT_TRUE(honest.ok()) << honest.status();
     const double error = reference::RelativeError(honest->features, layers->result().features);
-    RecordProperty(std::string(ToString(dtype)), absl::StrCat(error, " of ", layers->bound(),
-                                                              " of ", NetworkBound(*graph, dtype)));
+    RecordProperty(
+        std::string(ToString(precision)),
+        absl::StrCat(error, " of ", layers->bound(), " of ", NetworkBound(*graph, precision)));
     EXPECT_LT(error, layers->bound() / 2);
-    EXPECT_LT(layers->bound(), NetworkBound(*graph, dtype));
-    if (dtype == DType::kBF16) {
+    EXPECT_LT(layers->bound(), NetworkBound(*graph, precision));
+    if (precision == Precision::kBF16) {
       EXPECT_LT(layers->bound(), 0.06);
     }
   }
@@ -86,14 +88,14 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   ASSERT_TRUE(RegisterAllPlugins({}, registry).ok());
   const auto backend = *CpuBackend::Create({.threads = 1});
   const ExecutionContext context = ContextOf(*backend);
-  const auto graph = FoldedAndRounded(model_, DType::kF32);
+  const auto graph = FoldedAndRounded(model_, Precision::kF32);
   ASSERT_TRUE(graph.ok()) << graph.status();
-  const auto layers = NetworkLayers::Create(*graph, DType::kF32, rows_, features_);
+  const auto layers = NetworkLayers::Create(*graph, Precision::kF32, rows_, features_);
   ASSERT_TRUE(layers.ok()) << layers.status();
-  const auto mapping = registry.mappings().Create("hash");
+  const auto mapping = registry.mappings().Create("hash", BackendKind::kCpu);
   const std::string name = registry.output_coords().entries().begin()->first;
-  const auto output_coords = registry.output_coords().Create(name);
-  const auto dataflow = registry.dataflows().Create("direct");
+  const auto output_coords = registry.output_coords().Create(name, BackendKind::kCpu);
+  const auto dataflow = registry.dataflows().Create("direct", BackendKind::kCpu);
   ASSERT_TRUE(mapping.ok() && output_coords.ok() && dataflow.ok());
   EXPECT_EQ(layers->CheckConvolutions(**mapping, **output_coords, **dataflow, context),
             absl::OkStatus());
@@ -102,7 +104,7 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   ASSERT_EQ(voxconv::testing::RegisterWrapped("loses_a_channel", registry, "direct",
                                               LosesAChannel(), faults),
             absl::OkStatus());
-  const auto faulty = faults.dataflows().Create("loses_a_channel");
+  const auto faulty = faults.dataflows().Create("loses_a_channel", BackendKind::kCpu);
   ASSERT_TRUE(faulty.ok()) << faulty.status();
   const absl::Status found =
       layers->CheckConvolutions(**mapping, **output_coords, **faulty, context);
@@ -110,14 +112,14 @@ TEST_P(NetworkLayersTest, RightPluginsPassAndALostChannelIsNamedByItsLayer) {
   EXPECT_THAT(std::string(found.message()), HasSubstr("the bound on the error"));
 }
 
-TEST(NetworkBound, AllowsForOperandsOnlyBetweenDTypes) {
+TEST(NetworkBound, AllowsForOperandsOnlyBetweenPrecisions) {
   auto graph = MakeModel("minkunet42", {});
   ASSERT_TRUE(graph.ok());
-  const double same = NetworkBound(*graph, DType::kBF16);
+  const double same = NetworkBound(*graph, Precision::kBF16);
   EXPECT_LT(same, 0.12);
   // One run's share of `same`, and the operands.
-  EXPECT_GT(NetworkBound(*graph, DType::kBF16, DType::kF32), 1.1 * same / std::sqrt(2.0));
-  EXPECT_LT(NetworkBound(*graph, DType::kF32), 1e-4);
+  EXPECT_GT(NetworkBound(*graph, Precision::kBF16, Precision::kF32), 1.1 * same / std::sqrt(2.0));
+  EXPECT_LT(NetworkBound(*graph, Precision::kF32), 1e-4);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "core/convolution.h"
+#include "core/map_ops.h"
 #include "core/plugin_loader.h"
 #include "core/registry.h"
 #include "core/status_macros.h"
@@ -48,10 +49,10 @@ std::vector<Pair> BruteForce(const std::vector<Coordinate>& voxels, const ConvGe
 
 std::vector<Pair> PairsOf(const KernelMap& map) {
   std::vector<Pair> pairs;
-  const PairList& list = map.As<PairList>();
+  const PairList& list = map.pairs();
   for (int k = 0; k < map.num_offsets(); ++k) {
     for (int64_t i = map.offset_ptr()[k]; i < map.offset_ptr()[k + 1]; ++i) {
-      pairs.emplace_back(k, list.out.host()[i], list.in.host()[i]);
+      pairs.emplace_back(k, list.out.data()[i], list.in.data()[i]);
     }
   }
   return pairs;
@@ -67,10 +68,12 @@ absl::Status Run(const std::string& plugin) {
   VOXCONV_ASSIGN_OR_RETURN(auto set, CoordinateSet::Create(voxels, {1, 1, 1}, context));
   const std::vector<Pair> expected = BruteForce(voxels, geometry);
 
-  for (const std::string& spec : registry.mappings().Variants()) {
-    VOXCONV_ASSIGN_OR_RETURN(auto mapping, registry.mappings().Create(spec));
-    VOXCONV_ASSIGN_OR_RETURN(
-        KernelMap map, BuildKernelMap(*mapping, {*set, *set, geometry}, LayoutRequest{}, context));
+  for (const std::string& spec : registry.mappings().Variants(backend->kind())) {
+    VOXCONV_ASSIGN_OR_RETURN(auto mapping, registry.mappings().Create(spec, backend->kind()));
+    VOXCONV_ASSIGN_OR_RETURN(KernelMap found,
+                             QueryKernelMap(*mapping, {*set, *set, geometry}, context));
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap map,
+                             backend->map_ops().To(MapForm::kPairs, found, context));
     VOXCONV_RETURN_IF_ERROR(map.Validate(context));
     if (PairsOf(map) != expected) return absl::InternalError(spec + ": wrong kernel map");
     std::printf("%s: %zu pairs, as expected\n", spec.c_str(), expected.size());

@@ -11,7 +11,7 @@ namespace {
 // As little of a plugin as the registry takes; it is never created.
 [[maybe_unused]] absl::Status RegisterStub(voxconv::Registry& registry, std::string name) {
   return registry.dataflows().Register(
-      {.name = std::move(name), .summary = "test fixture"},
+      {.name = std::move(name), .summary = "test fixture"}, voxconv::BackendKind::kCpu,
       [](voxconv::Options) -> absl::StatusOr<std::unique_ptr<const voxconv::Dataflow>> {
         return absl::UnimplementedError("test fixture");
       });

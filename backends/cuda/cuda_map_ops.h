@@ -1,0 +1,16 @@
+#ifndef VOXCONV_BACKENDS_CUDA_CUDA_MAP_OPS_H_
+#define VOXCONV_BACKENDS_CUDA_CUDA_MAP_OPS_H_
+
+#include <memory>
+
+#include "core/map_ops.h"
+
+namespace voxconv {
+
+// See core/map_ops.h. Stateless. The contexts that it is called with must be of a CUDA backend.
+// Transposed tables have masks.
+std::unique_ptr<MapOps> MakeCudaMapOps();
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_CUDA_MAP_OPS_H_

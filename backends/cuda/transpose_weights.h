@@ -1,0 +1,18 @@
+// Transposed weights, which the input gradient of a convolution reads.
+#ifndef VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_
+#define VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_
+
+#include "absl/status/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+
+namespace voxconv {
+
+// See TensorOps::TransposeWeights. The arguments must have been checked (core/tensor_checks.h). One
+// launch. O(elements). Returns the error of the launch.
+absl::Status CudaTransposeWeights(const ConstTensorView& weights, int num_offsets, bool reversed,
+                                  const TensorView& transposed, const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_

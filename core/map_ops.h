@@ -1,0 +1,58 @@
+// Changes of a kernel map's form and direction. Each backend implements them once.
+#ifndef VOXCONV_CORE_MAP_OPS_H_
+#define VOXCONV_CORE_MAP_OPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/kernel_map.h"
+
+namespace voxconv {
+
+// Maps are in the memory of the context's backend, and so are results. The work is queued on the
+// context's stream.
+class MapOps {
+ public:
+  virtual ~MapOps() = default;
+
+  // Returns the map in `form`, which is kPairs or kNeighbourTable (checked). A map that has that
+  // form already is returned as it is. To turn a table into pairs, this counts the pairs; that
+  // synchronises the stream if they are not counted yet. Nothing else synchronises. Records
+  // Stage::kConvert if it converts. O(N_out * K). Errors of KernelMap::CheckSizes.
+  // kResourceExhausted if the memory does not suffice.
+  absl::StatusOr<KernelMap> To(MapForm form, const KernelMap& map, const ExecutionContext& context);
+  // Returns the map with inputs and outputs exchanged: offset k has a pair (q, p) for each pair
+  // (p, q) of `map`. A table whose pairs are not counted gives a table. Every other map gives pairs
+  // in canonical order. Does not synchronise. Records Stage::kConvert. O((N_in + N_out) * K).
+  // Errors as of To.
+  absl::StatusOr<KernelMap> Transpose(const KernelMap& map, const ExecutionContext& context);
+  // Counts the pairs of a neighbour table, for KernelMap::EnsureCounts. Returns KernelMap's
+  // `offset_ptr`: K + 1 entries on the host. Synchronises the stream. O(N_out * K).
+  virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& table,
+                                                          const ExecutionContext& context) = 0;
+
+ protected:
+  // A backend implements these. The sizes of the map were checked, and it has the form that the
+  // name says. Pairs are counted, except in TransposeTable. None may synchronise the stream.
+  virtual absl::StatusOr<PairList> TableToPairs(const KernelMap& table,
+                                                const ExecutionContext& context) = 0;
+  virtual absl::StatusOr<NeighbourTable> PairsToTable(const KernelMap& pairs,
+                                                      const ExecutionContext& context) = 0;
+  virtual absl::StatusOr<PairList> TransposePairs(const KernelMap& pairs,
+                                                  const ExecutionContext& context) = 0;
+  // The result is [N_in, K]. It has masks if the backend makes them with it.
+  virtual absl::StatusOr<NeighbourTable> TransposeTable(const KernelMap& table,
+                                                        const ExecutionContext& context) = 0;
+};
+
+// Allocates a table [rows, num_offsets] in the memory of the context's backend. The entries are not
+// initialised. kInvalidArgument if the bytes of the table do not fit into 64 bits.
+// kResourceExhausted if the memory does not suffice.
+absl::StatusOr<Array<int32_t>> AllocateTable(int64_t rows, int num_offsets,
+                                             const ExecutionContext& context);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_CORE_MAP_OPS_H_

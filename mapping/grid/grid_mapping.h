@@ -1,0 +1,32 @@
+// What mapping "grid" is on every backend: its options.
+#ifndef VOXCONV_MAPPING_GRID_GRID_MAPPING_H_
+#define VOXCONV_MAPPING_GRID_GRID_MAPPING_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "core/coordinate_rows.h"
+#include "core/mapping.h"
+#include "core/options.h"
+#include "core/plugin.h"
+
+namespace voxconv {
+
+class GridMapping : public RowsMapping {
+ public:
+  static PluginDescription Describe();
+  // kInvalidArgument for options that do not go together.
+  static absl::Status CheckOptions(const Options& options);
+
+  Support Supports(const ConvGeometry&) const final { return Support::Yes(); }
+
+ protected:
+  using RowsMapping::RowsMapping;
+
+  bool bitmap() const { return options().GetEnum("storage") == "bitmap"; }
+  int64_t limit_mib() const { return options().GetInt("memory_limit_mib"); }
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_MAPPING_GRID_GRID_MAPPING_H_

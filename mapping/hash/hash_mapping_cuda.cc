@@ -1,0 +1,49 @@
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/split_coordinates.h"
+#include "mapping/hash/hash_mapping.h"
+#include "mapping/hash/hash_table_cuda.h"
+#include "mapping/hash/register.h"
+
+namespace voxconv {
+namespace {
+
+class HashCuda final : public HashMapping {
+ public:
+  explicit HashCuda(Options options) : HashMapping(std::move(options), SplitCoordinatesCuda) {}
+
+  Support Supports(const ConvGeometry&) const override {
+    if (variant() != "open3d" && variant() != "std") return Support::Yes();
+    return Support::No(absl::StrCat("hash: variant=", variant(), " has no CUDA implementation"));
+  }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
+      const CoordinateRows& inputs, const ExecutionContext& context) const override {
+    if (variant() == "cuckoo") return BuildCuckooCuda(inputs.set(), load_factor(), context);
+    if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
+    VOXCONV_CHECK(variant() == "open_addressing");
+    return BuildOpenAddressingCuda(inputs, load_factor(), context);
+  }
+
+  absl::StatusOr<KernelMap> QueryRows(const MapIndex& table, const MapProblem& problem,
+                                      const CoordinateRows& outputs, bool symmetric,
+                                      const ExecutionContext& context) const override {
+    return static_cast<const HashTableCuda&>(table).Query(problem, outputs, symmetric, context);
+  }
+};
+
+}  // namespace
+
+absl::Status RegisterHashMappingCuda(Registry& registry) {
+  return registry.mappings().Implement(
+      "hash", BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        VOXCONV_RETURN_IF_ERROR(HashMapping::CheckOptions(options));
+        return std::make_unique<const HashCuda>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

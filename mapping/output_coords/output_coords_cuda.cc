@@ -1,0 +1,55 @@
+#include "mapping/output_coords/output_coords_cuda.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mapping/output_coords/output_coords.h"
+#include "mapping/output_coords/register.h"
+
+namespace voxconv {
+namespace {
+
+class OutputCoordsCuda final : public ExpandingOutputCoords {
+ public:
+  OutputCoordsCuda(ExpansionCuda expansion, Options options)
+      : ExpandingOutputCoords(std::move(options)), expansion_(expansion) {}
+
+ protected:
+  absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,
+                                             const ConvGeometry& geometry,
+                                             const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<PendingCoordinates> pending,
+                             DoBegin(inputs, {&geometry, 1}, context));
+    VOXCONV_ASSIGN_OR_RETURN(std::vector<CoordinateSetPtr> sets, pending->Finish(context));
+    return std::move(sets[0]);
+  }
+
+  absl::StatusOr<std::unique_ptr<PendingCoordinates>> DoBegin(
+      const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
+      const ExecutionContext& context) const override {
+    for (const ConvGeometry& geometry : geometries) VOXCONV_CHECK(Supports(geometry).ok);
+    return BeginChainCuda(expansion_, inputs, geometries, context);
+  }
+
+ private:
+  ExpansionCuda expansion_;
+};
+
+}  // namespace
+
+absl::Status RegisterOutputCoordsCuda(Registry& registry) {
+  for (const auto& [name, expansion] : {std::pair{"sort_unique", ExpansionCuda::kSortUnique},
+                                        {"staged", ExpansionCuda::kStaged},
+                                        {"fused", ExpansionCuda::kFused}}) {
+    VOXCONV_RETURN_IF_ERROR(registry.output_coords().Implement(
+        name, BackendKind::kCuda,
+        [expansion =
+             expansion](Options options) -> absl::StatusOr<std::unique_ptr<const OutputCoords>> {
+          return std::make_unique<const OutputCoordsCuda>(expansion, std::move(options));
+        }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv

@@ -1,0 +1,72 @@
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "backends/cpu/pair_collector.h"
+#include "mapping/perfect_hash/perfect_hash_mapping.h"
+#include "mapping/perfect_hash/psh_cpu.h"
+#include "mapping/perfect_hash/register.h"
+
+namespace voxconv {
+namespace {
+
+class PshIndexCpu final : public MapIndex {
+ public:
+  explicit PshIndexCpu(SuperPsh psh) : psh_(std::move(psh)) {}
+  int64_t bytes() const override { return psh_.bytes(); }
+  const SuperPsh& psh() const { return psh_; }
+
+ private:
+  SuperPsh psh_;
+};
+
+class PerfectHashCpu final : public PerfectHashMapping {
+ public:
+  explicit PerfectHashCpu(Options options) : PerfectHashMapping(std::move(options)) {}
+
+  Support Supports(const ConvGeometry&) const override {
+    if (!builds_on_device()) return Support::Yes();
+    return Support::No("perfect_hash: build=device has no CPU implementation");
+  }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const override {
+    VOXCONV_CHECK(!builds_on_device());
+    VOXCONV_ASSIGN_OR_RETURN(SuperPsh psh, SuperPsh::Build(inputs, psh_options(), context));
+    return std::make_unique<PshIndexCpu>(std::move(psh));
+  }
+
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
+    const SuperPsh& psh = static_cast<const PshIndexCpu&>(index).psh();
+    const Coordinate* rows = problem.outputs.rows().data();
+    return psh.WithView([&](const auto& view) {
+      const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
+        const Int3 d = problem.geometry.InputOffset(k);
+        int64_t count = 0;
+        for (int64_t row = begin; row < end; ++row) {
+          const Coordinate& q = rows[row];
+          const int32_t found = view.Find({q.b, q.x + d.x, q.y + d.y, q.z + d.z});
+          in[count] = found;
+          out[count] = static_cast<int32_t>(row);
+          count += found >= 0;
+        }
+        return count;
+      };
+      return CollectPairs(problem, Mirrors(problem), probe, context);
+    });
+  }
+};
+
+}  // namespace
+
+absl::Status RegisterPerfectHashMapping(Registry& registry) {
+  return registry.mappings().Register(
+      PerfectHashMapping::Describe(), BackendKind::kCpu,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        return std::make_unique<const PerfectHashCpu>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

@@ -1,0 +1,42 @@
+#include <memory>
+#include <utility>
+
+#include "mapping/perfect_hash/perfect_hash_mapping.h"
+#include "mapping/perfect_hash/psh_cuda.h"
+#include "mapping/perfect_hash/register.h"
+
+namespace voxconv {
+namespace {
+
+class PerfectHashCuda final : public PerfectHashMapping {
+ public:
+  explicit PerfectHashCuda(Options options) : PerfectHashMapping(std::move(options)) {}
+
+  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+
+ protected:
+  absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
+      const CoordinateSet& inputs, const ExecutionContext& context) const override {
+    VOXCONV_ASSIGN_OR_RETURN(PshCuda psh, builds_on_device()
+                                              ? BuildPshOnDevice(inputs, psh_options(), context)
+                                              : BuildPshOnHost(inputs, psh_options(), context));
+    return MakePshIndexCuda(std::move(psh));
+  }
+
+  absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
+                                    const ExecutionContext& context) const override {
+    return static_cast<const PshIndexCuda&>(index).Query(problem, Mirrors(problem), context);
+  }
+};
+
+}  // namespace
+
+absl::Status RegisterPerfectHashMappingCuda(Registry& registry) {
+  return registry.mappings().Implement(
+      "perfect_hash", BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        return std::make_unique<const PerfectHashCuda>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

@@ -1,0 +1,26 @@
+#include <memory>
+#include <utility>
+
+#include "mapping/sorted_search/register.h"
+#include "mapping/sorted_search/sorted_keys_cuda.h"
+#include "mapping/sorted_search/sorted_search_cuda.h"
+#include "mapping/sorted_search/sorted_search_mapping.h"
+
+namespace voxconv {
+namespace {
+
+using SortedSearchCudaMapping =
+    SortedSearchMappingOn<SortedSearchCuda, SortedKeysCuda, &BuildSortedKeysCuda>;
+
+}  // namespace
+
+absl::Status RegisterSortedSearchMappingCuda(Registry& registry) {
+  return registry.mappings().Implement(
+      "sorted_search", BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        VOXCONV_RETURN_IF_ERROR(SortedSearchMapping::CheckOptions(options));
+        return std::make_unique<const SortedSearchCudaMapping>(std::move(options));
+      });
+}
+
+}  // namespace voxconv

@@ -1,0 +1,2 @@
+voxconv_add_test(third_backend_test SOURCES third_backend_test.cc
+                 LIBS voxconv_builtin voxconv_test_support)
