@@ -33,14 +33,14 @@ TEST(RealScanTest, MappingVariantsGiveTheSameMaps) {
   std::vector<int64_t> offset_ptr;
   std::vector<int32_t> in;
   int variants = 0;
-  for (const std::string& spec : BuiltinRegistry().mappings().Variants()) {
+  for (const std::string& spec : BuiltinRegistry().mappings().Variants(BackendKind::kCpu)) {
     SCOPED_TRACE(spec);
-    const auto mapping = BuiltinRegistry().mappings().Create(WithRoom(spec));
+    const auto mapping = BuiltinRegistry().mappings().Create(WithRoom(spec), BackendKind::kCpu);
     ASSERT_TRUE(mapping.ok()) << mapping.status();
-    if (!(*mapping)->Supports(*geometry, BackendKind::kCpu).ok) continue;  // CUDA's alone
-    const auto map = BuildKernelMap(**mapping, {**set, **set, *geometry}, {}, context);
+    if (!(*mapping)->Supports(*geometry).ok) continue;  // CUDA's alone
+    const auto map = QueryPairs(**mapping, {**set, **set, *geometry}, context);
     ASSERT_TRUE(map.ok()) << map.status();
-    const auto pairs_in = CopyToHost(map->As<PairList>().in, context);
+    const auto pairs_in = CopyToHost(map->pairs().in.array(), context);
     ASSERT_TRUE(pairs_in.ok());
     if (variants++ == 0) {
       offset_ptr = map->offset_ptr();
