@@ -348,7 +348,7 @@ absl::Status LaunchTile(const ImplicitGemmArgs& args, const ExecutionContext& co
 }
 
 // Launches the instance for `tile`. An element type has instances of 64 and 128 rows, and of 32 to
-// 256 channels.
+// 128 channels.
 template <typename Element>
 absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                            const ExecutionContext& context) {
@@ -364,13 +364,10 @@ absl::Status LaunchBlockOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs&
     case 96:
       return large ? LaunchTile<Element, 128, 96, 4, 2>(args, context)
                    : LaunchTile<Element, 64, 96, 2, 2>(args, context);
-    case 128:
+    default:
+      VOXCONV_CHECK(tile.channels == 128);
       return large ? LaunchTile<Element, 128, 128, 4, 2>(args, context)
                    : LaunchTile<Element, 64, 128, 1, 8>(args, context);
-    default:
-      VOXCONV_CHECK(tile.channels == 256);
-      return large ? LaunchTile<Element, 128, 256, 4, 4>(args, context)
-                   : LaunchTile<Element, 64, 256, 2, 4>(args, context);
   }
 }
 

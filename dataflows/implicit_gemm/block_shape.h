@@ -13,7 +13,6 @@ struct BlockRing {
 // The ring for a tile of `channels` output channels.
 constexpr BlockRing RingOfBlock(int channels) {
   if (channels == 96) return {.depth_bytes = 64, .stages = 4};
-  if (channels == 256) return {.depth_bytes = 64, .stages = 3};
   return {.depth_bytes = 128, .stages = 3};
 }
 

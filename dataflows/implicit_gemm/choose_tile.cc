@@ -59,8 +59,11 @@ bool ChooseWarp(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, in
   return true;
 }
 
-int BlockChannels(int64_t asked, int64_t c_out) {
-  const int64_t wanted = asked > 0 ? asked : std::min<int64_t>(c_out, 128);
+// The widest tile of the block kernel. Only the warpgroup kernel has wider ones.
+constexpr int kMaxBlockChannels = 128;
+
+int TileChannels(int64_t asked, int64_t c_out) {
+  const int64_t wanted = asked > 0 ? asked : std::min<int64_t>(c_out, kMaxBlockChannels);
   for (const int channels : {32, 64, 96, 128}) {
     if (wanted <= channels) return channels;
   }
@@ -123,7 +126,7 @@ void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const Implici
   }
 }
 
-// Fills in the rest of `tile`, whose channels are those for the block kernel, if the warpgroup
+// Fills in the rest of `tile`, whose channels are those of TileChannels, if the warpgroup
 // kernel is to run the shape. The block kernel takes smaller tiles where there are few.
 bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
                      const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
@@ -167,8 +170,9 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precis
   ImplicitGemmTile tile;
   const bool warp = choice.tile == 0 ? PreferWarp(size, c_in, c_out) : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
-  tile.channels = BlockChannels(choice.tile_channels, c_out);
+  tile.channels = TileChannels(choice.tile_channels, c_out);
   if (ChooseWarpgroup(choice, size, c_in, c_out, device, tile)) return tile;
+  tile.channels = std::min(tile.channels, kMaxBlockChannels);
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
   tile.kernel = ImplicitGemmKernel::kBlock;
   tile.rows = BlockRows(choice, tile.channels, tiles_n, device);

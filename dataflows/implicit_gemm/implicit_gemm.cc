@@ -39,8 +39,8 @@ PluginDescription DescribeImplicitGemm() {
            "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
            "up); 0: chosen by the backend, 6 on the CPU")
       .Int("tile_channels", 0, 0, 256,
-           "output channels of a block on CUDA: 32, 64, 96, 128 or 256 (the next one up); 0: "
-           "chosen by shape")
+           "output channels of a block on CUDA: 32, 64, 96, 128, or 256 where warpgroups multiply "
+           "(the next one up); 0: chosen by shape")
       .Enum("mma", {"auto", "warp"}, "auto",
             "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
             "of warps");

@@ -1,4 +1,7 @@
 // Which kernel, tiles and shares implicit GEMM plans on an H200 (132 multiprocessors); host code.
+#include <set>
+#include <tuple>
+
 #include "backends/cuda/cuda_backend.h"
 #include "dataflows/implicit_gemm/block_shape.h"
 #include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
@@ -141,6 +144,54 @@ TEST(ImplicitGemmTileTest, BlocksFitTheDevicesSharedMemory) {
   const ImplicitGemmChoice choice{.num_offsets = 27, .num_outputs = 200000};
   EXPECT_EQ(ChooseImplicitGemmTile(choice, Precision::kF16, 128, 128, kDevices[0]).rows, 128);
   EXPECT_EQ(ChooseImplicitGemmTile(choice, Precision::kF16, 128, 128, kDevices[2]).rows, 64);
+}
+
+// An instance of a kernel: rows of the tile (of the warp kernel: bytes of an input row) and
+// channels.
+using Instance = std::tuple<ImplicitGemmKernel, int64_t, int>;
+
+// The instances that some shape gets on some device if no option asks for a tile.
+std::set<Instance> TakenByThemselves(Precision precision) {
+  constexpr ImplicitGemmDevice kDevices[] = {
+      {80, 166912, 108, false}, {89, 101376, 128, false}, kH200};
+  constexpr int64_t kChannels[] = {2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
+  const int64_t size = SizeOf(StorageOf(precision));
+  std::set<Instance> taken;
+  for (const ImplicitGemmDevice& device : kDevices) {
+    for (const int64_t rows : {300, 3000, 30000, 300000}) {
+      for (const int64_t c_in : kChannels) {
+        for (const int64_t c_out : kChannels) {
+          const ImplicitGemmTile tile = ChooseImplicitGemmTile(
+              {.num_offsets = 27, .num_outputs = rows}, precision, c_in, c_out, device);
+          const bool warp = tile.kernel == ImplicitGemmKernel::kWarp;
+          taken.insert({tile.kernel, warp ? tile.padded_c_in * size : tile.rows, tile.channels});
+        }
+      }
+    }
+  }
+  return taken;
+}
+
+// Every instance takes time to compile and room in the program.
+TEST(ImplicitGemmTileTest, EveryInstanceIsTakenWithoutOptions) {
+  std::set<Instance> instances;
+  for (const int64_t row_bytes : {8, 16, 32, 64, 128}) {
+    for (const int channels : {16, 32, 64}) {
+      instances.insert({ImplicitGemmKernel::kWarp, row_bytes, channels});
+    }
+  }
+  for (const int64_t rows : {64, 128}) {
+    for (const int channels : {32, 64, 96, 128}) {
+      instances.insert({ImplicitGemmKernel::kBlock, rows, channels});
+    }
+  }
+  EXPECT_EQ(TakenByThemselves(Precision::kTf32), instances);
+  for (const int channels : {64, 96, 128, 256}) {
+    instances.insert({ImplicitGemmKernel::kWarpgroup, 128, channels});
+  }
+  // 64 -> 64 channels of 16 bits: `tile=16` alone takes it.
+  instances.erase({ImplicitGemmKernel::kWarp, 128, 64});
+  EXPECT_EQ(TakenByThemselves(Precision::kF16), instances);
 }
 
 TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }
