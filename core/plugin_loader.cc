@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/file_hash.h"
 #include "core/plugin_api.h"
 #include "core/status_macros.h"
 
@@ -83,7 +85,48 @@ absl::StatusOr<std::vector<fs::path>> LibrariesIn(const fs::path& directory) {
   return libraries;
 }
 
+// Names of plugins that `after` has and `before` has not.
+template <typename Plugin>
+std::vector<std::string> NewNames(const PluginFamily<Plugin>& before,
+                                  const PluginFamily<Plugin>& after) {
+  std::vector<std::string> names;
+  for (const auto& entry : after.entries()) {
+    if (!before.entries().contains(entry.first)) names.push_back(entry.first);
+  }
+  return names;
+}
+
+// Libraries stay loaded until the process ends, and so do these.
+struct Libraries {
+  std::mutex mutex;
+  std::vector<std::pair<void*, LoadedPlugin>> loaded;  // by the handle of the dynamic loader
+};
+
+Libraries& AllLibraries() {
+  static auto* libraries = new Libraries;
+  return *libraries;
+}
+
+// A library that is loaded again, into another registry, stays what it was: the loader does not
+// read its file a second time.
+void Note(void* handle, LoadedPlugin plugin) {
+  Libraries& libraries = AllLibraries();
+  const std::lock_guard lock(libraries.mutex);
+  for (const auto& known : libraries.loaded) {
+    if (known.first == handle) return;
+  }
+  libraries.loaded.emplace_back(handle, std::move(plugin));
+}
+
 }  // namespace
+
+std::vector<LoadedPlugin> LoadedPlugins() {
+  Libraries& libraries = AllLibraries();
+  const std::lock_guard lock(libraries.mutex);
+  std::vector<LoadedPlugin> plugins;
+  for (const auto& known : libraries.loaded) plugins.push_back(known.second);
+  return plugins;
+}
 
 absl::string_view HostBuildStamp() { return VOXCONV_BUILD_STAMP; }
 
@@ -102,6 +145,9 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   "no shared library (*.so): it does not begin as an ELF file does");
   }
+  // Before it is loaded: a file that is replaced in between must not pass for the one that runs.
+  const absl::StatusOr<std::string> hash = HashFile(file.string());
+  if (!hash.ok()) return Refuse(hash.status().code(), path, hash.status().message());
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Refuse(absl::StatusCode::kInvalidArgument, path, LoaderMessage(file));
@@ -131,6 +177,9 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   absl::StrCat(info->name, ": its register function registers nothing"));
   }
+  Note(library, {info->name, *hash, NewNames(registry.mappings(), extended.mappings()),
+                 NewNames(registry.dataflows(), extended.dataflows()),
+                 NewNames(registry.output_coords(), extended.output_coords())});
   registry = std::move(extended);
   return absl::OkStatus();
 }

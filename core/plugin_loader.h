@@ -3,6 +3,7 @@
 #define VOXCONV_CORE_PLUGIN_LOADER_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -42,6 +43,17 @@ absl::Status LoadPlugins(absl::string_view paths, Registry& registry);
 
 // LoadPlugins with the value of the variable kPluginPathVariable. Loads nothing if it is not set.
 absl::Status LoadPluginsFromEnvironment(Registry& registry);
+
+// A library that this process has loaded, and what it registered.
+struct LoadedPlugin {
+  std::string name;  // as VOXCONV_PLUGIN gives it
+  std::string hash;  // HashFile of the library. What it links to in turn is not in it.
+  std::vector<std::string> mappings, dataflows, output_coords;  // the names of its plugins
+};
+
+// The libraries that LoadPlugin has loaded without an error, each once, in that order. Results are
+// known by their hashes: a plugin that is built anew is another one.
+std::vector<LoadedPlugin> LoadedPlugins();
 
 }  // namespace voxconv
 

@@ -1,11 +1,14 @@
 #include "core/plugin_loader.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/file_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -53,6 +56,31 @@ TEST(PluginLoader, RegistersAGoodPlugin) {
   // Runs code of the library.
   EXPECT_EQ(registry.dataflows().Create("fixture", BackendKind::kCpu).status().code(),
             absl::StatusCode::kUnimplemented);
+}
+
+TEST(PluginLoader, NotesWhatIsLoaded) {
+  Registry registry;
+  ASSERT_EQ(LoadPlugin(Fixture("good"), registry), absl::OkStatus());
+  Registry other;
+  ASSERT_EQ(LoadPlugin(Fixture("good"), other), absl::OkStatus());
+  ExpectRefused(Fixture("wrong_abi"), absl::StatusCode::kFailedPrecondition, "ABI");
+  const std::vector<LoadedPlugin> plugins = LoadedPlugins();
+  const auto is_fixture = [](const LoadedPlugin& plugin) {
+    return plugin.hash == *HashFile(Fixture("good"));
+  };
+  ASSERT_EQ(std::count_if(plugins.begin(), plugins.end(), is_fixture), 1);
+  const LoadedPlugin& fixture = *std::find_if(plugins.begin(), plugins.end(), is_fixture);
+  EXPECT_THAT(fixture.dataflows, ::testing::ElementsAre("fixture"));
+  EXPECT_TRUE(fixture.mappings.empty());
+}
+
+TEST(PluginLoader, HashesBytes) {
+  const std::string path = ::testing::TempDir() + "/plugin_loader_test_hashed";
+  std::ofstream(path) << "a";
+  EXPECT_EQ(HashFile(path).value(), "af63dc4c8601ec8c");  // FNV-1a of "a"
+  std::ofstream(path) << "";
+  EXPECT_EQ(HashFile(path).value(), "cbf29ce484222325");
+  EXPECT_EQ(HashFile("/nowhere").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(PluginLoader, RefusesWhatIsNoLibrary) {
