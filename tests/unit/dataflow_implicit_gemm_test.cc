@@ -27,6 +27,18 @@ class ImplicitGemmTest : public testing::Test {
 
 TEST_F(ImplicitGemmTest, AllVariantsMatchTheirPairs) { CheckAllVariants(registry_); }
 
+TEST_F(ImplicitGemmTest, RefusesOptionsThatTheCpuHasNot) {
+  for (const char* spec : {"implicit_gemm:mma=warp", "implicit_gemm:tile_channels=64"}) {
+    EXPECT_EQ(registry_.dataflows().Create(spec, BackendKind::kCpu).status(),
+              absl::InvalidArgumentError(
+                  "implicit_gemm on the CPU has no mma and tile_channels to choose"));
+  }
+  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+    EXPECT_EQ(spec.find("mma="), std::string::npos) << spec;
+    EXPECT_EQ(spec.find("tile_channels="), std::string::npos) << spec;
+  }
+}
+
 TEST_F(ImplicitGemmTest, SortingSavesPadding) {
   const int64_t none = CountersOf("implicit_gemm:mask_sort=none").padded_pairs;
   const int64_t mask = CountersOf("implicit_gemm:mask_sort=mask").padded_pairs;
