@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/map_check.h"
 #include "core/map_ops.h"
 #include "core/status_macros.h"
 
@@ -68,26 +69,6 @@ absl::StatusOr<CoordinateSetPtr> ReadCoordinates(const NpzArrays& arrays, absl::
   return CoordinateSet::Create(rows, tensor_stride, context);
 }
 
-// The pairs must be neighbours: a map of other coordinates would give results, but wrong ones.
-absl::Status CheckPairs(const ConvGeometry& geometry, absl::Span<const Coordinate> inputs,
-                        absl::Span<const Coordinate> outputs,
-                        const std::vector<int64_t>& offset_ptr, const std::vector<int32_t>& in,
-                        const std::vector<int32_t>& out) {
-  for (int k = 0; k < geometry.num_offsets(); ++k) {
-    const Int3& d = geometry.InputOffset(k);
-    for (int64_t i = offset_ptr[k]; i < offset_ptr[k + 1]; ++i) {
-      const Coordinate& p = inputs[in[i]];
-      const Coordinate& q = outputs[out[i]];
-      if (p != Coordinate{q.b, q.x + d.x, q.y + d.y, q.z + d.z}) {
-        return absl::InvalidArgumentError(absl::StrCat("kernel map: pair ", i, " (", in[i], ", ",
-                                                       out[i], ") of offset ", k,
-                                                       " does not join neighbours"));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<SavedKernelMap> Decode(const NpzArrays& arrays, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const NpyArray* header_array, Find(arrays, kHeaderName));
   VOXCONV_ASSIGN_OR_RETURN(const auto header, ToInt32(*header_array, kHeaderName));
@@ -116,9 +97,11 @@ absl::StatusOr<SavedKernelMap> Decode(const NpzArrays& arrays, const ExecutionCo
   map.set_identity_offset(geometry.center());
   map.set_symmetric(geometry.symmetric());
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto in_rows, CopyToHost(inputs->rows(), context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto out_rows, CopyToHost(outputs->rows(), context));
-  VOXCONV_RETURN_IF_ERROR(CheckPairs(geometry, in_rows, out_rows, map.offset_ptr(), in, out));
+  // A map of other coordinates would give results, but wrong ones; so would one that lost pairs.
+  if (const absl::Status held = CheckMapOnAllRows(map, {*inputs, *outputs, geometry}, context);
+      !held.ok()) {
+    return absl::InvalidArgumentError(held.message());
+  }
   return SavedKernelMap{std::move(geometry), std::move(inputs), std::move(outputs), std::move(map)};
 }
 

@@ -32,8 +32,8 @@ absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometr
                             const KernelMap& map, const ExecutionContext& context);
 
 // Reads such a file into the backend's memory. Synchronises the stream. Refuses other files, maps
-// that KernelMap::Validate refuses, and maps that do not fit their coordinates: every pair must
-// satisfy p = q + InputOffset(k). Errors of ReadNpz.
+// that KernelMap::Validate refuses, and maps that do not fit their coordinates: the pairs must be
+// all those with p = q + InputOffset(k), and no others. Errors of ReadNpz.
 absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
                                              const ExecutionContext& context);
 
