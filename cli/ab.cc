@@ -1,5 +1,7 @@
 // `voxconv ab`: two configurations on the same work, verified first, then interleaved.
 #include <iostream>
+#include <optional>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -7,13 +9,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/ab_rounds.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "cli/plan_option.h"
+#include "cli/self_command.h"
 #include "cli/session.h"
 #include "measure/ab/trial.h"
 #include "measure/ab/work.h"
+#include "measure/machine_load.h"
 #include "measure/result_line.h"
 
 namespace voxconv::cli {
@@ -49,6 +54,11 @@ po::options_description AbOptions() {
        "number of measured pairs, 20 or more")  //
       ("warmup", po::value<int>()->default_value(2),
        "runs of each side before the measured pairs")  //
+      ("rounds", po::value<int>()->default_value(1),
+       "run the comparison this often, each time in a process of its own; the interval then holds "
+       "what differs between the rounds")  //
+      ("round", po::value<int>(),
+       "the number of this round; it then prints its result line alone; --rounds sets it")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; the check of both sides "
        "against the reference is always in f32")  //
@@ -142,12 +152,16 @@ absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values
                       absl::StrCat("--", name, " ", configuration.status().message()));
 }
 
-void PrintVerification(const ab::Verification& verification, double bound) {
-  std::cout << absl::StrFormat(
-                   "verified: maps equal; %d voxels within %.1e of the reference; outputs of A and "
-                   "B within %.1e (bound %.1e)",
-                   verification.voxels, verification.error, verification.difference, bound)
-            << std::endl;
+void PrintVerification(const ab::Verification& verification, double bound, std::ostream& say) {
+  const ab::Held& held = verification.held;
+  say << absl::StrFormat(
+             "verified: maps right on all rows; %d voxels within %.1e of the reference; %d output "
+             "rows within %.1e of %s; outputs of A and B within %.1e (bound %.1e)",
+             verification.voxels, verification.error, held.rows, held.error,
+             held.by == "sampled rows" ? "the exact sums, the first and the last among them"
+                                       : held.by,
+             verification.difference, bound)
+      << std::endl;
 }
 
 std::vector<std::string> Row(const std::string& name, const measure::TimeComparison& time) {
@@ -160,7 +174,7 @@ std::vector<std::string> Row(const std::string& name, const measure::TimeCompari
   return row;
 }
 
-void PrintTable(const measure::Comparison& comparison) {
+void PrintTable(const measure::Comparison& comparison, std::ostream& say) {
   std::vector<std::vector<std::string>> table = {
       {"stage", "A ms", "B ms", "B / A", "95 % interval"}};
   for (int i = 0; i < kNumStages; ++i) {
@@ -169,26 +183,7 @@ void PrintTable(const measure::Comparison& comparison) {
     table.push_back(Row(std::string(ToString(static_cast<Stage>(i))), time));
   }
   table.push_back(Row("total (wall)", comparison.wall));
-  std::cout << FormatTable(table);
-}
-
-std::string VerdictLine(const measure::Comparison& comparison) {
-  const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
-  switch (comparison.verdict) {
-    case measure::Verdict::kFaster:
-      return absl::StrFormat("A is %.2fx faster than B (%.2f..%.2f)", ratio.value, ratio.low,
-                             ratio.high);
-    case measure::Verdict::kSlower:
-      return absl::StrFormat("A is %.2fx slower than B (%.2f..%.2f)", 1 / ratio.value,
-                             1 / ratio.high, 1 / ratio.low);
-    case measure::Verdict::kNoDifference:
-      return absl::StrFormat("no difference between A and B: B / A is %.2f (%.2f..%.2f)",
-                             ratio.value, ratio.low, ratio.high);
-    case measure::Verdict::kTooFewPairs:
-      break;
-  }
-  return absl::StrFormat("too few pairs for a verdict: there are %d, and a verdict needs %d",
-                         comparison.pairs, measure::kMinPairsForVerdict);
+  say << FormatTable(table);
 }
 
 measure::PairedOptions ParsePairedOptions(const po::variables_map& values) {
@@ -205,22 +200,16 @@ absl::StatusOr<measure::PairedSamples> MeasureWithProgress(measure::PairedOption
   return ab::Measure(options, work);
 }
 
-}  // namespace
+// What a trial of these options found.
+struct Trial {
+  Json line;
+  measure::Comparison comparison;
+  std::string busy;  // measure::WhyBusy
+};
 
-absl::Status RunAb(const std::vector<std::string>& args) {
-  po::options_description options = AbOptions();
-  options.add(InputOptions()).add(SessionOptions());
-  VOXCONV_ASSIGN_OR_RETURN(
-      const po::variables_map values,
-      ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+// Verifies, measures, and says on the way what it does.
+absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& say) {
   const measure::PairedOptions paired = ParsePairedOptions(values);
-  VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(paired));
-  VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
-  VOXCONV_RETURN_IF_ERROR(
-      CheckOutputs(GivenPaths(values, {"input", "a", "b"}), GivenPaths(values, {"out"})));
-  if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(values["out"].as<std::string>()));
-  }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
@@ -236,33 +225,94 @@ absl::Status RunAb(const std::vector<std::string>& args) {
                             .seed = values["seed"].as<uint64_t>()};
 
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));
-  std::cout << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>()
-            << "\n"
-            << work.title << "\n"
-            << session->backend().DeviceName() << "\n";
+  say << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>() << "\n"
+      << work.title << "\n"
+      << session->backend().DeviceName() << "\n";
   const ab::NamedInput input{values["input"].as<std::string>(),
                              values["voxel-size"].as<std::string>(),
                              measure::HashInput(cloud.coords, cloud.features)};
   VOXCONV_ASSIGN_OR_RETURN(
       const ab::Verification verification,
       ab::Verifier(session->registry(), session->Context()).Verify(request, work, input.hash));
-  PrintVerification(verification, work.bound);
+  PrintVerification(verification, work.bound, say);
 
+  const measure::LoadWatch watch;
   VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, MeasureWithProgress(paired, work));
-  VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
+  const std::optional<measure::MachineLoad> load = watch.Read();
+  Trial trial;
+  VOXCONV_ASSIGN_OR_RETURN(trial.comparison, measure::Compare(samples));
+  trial.busy = measure::WhyBusy(load, &trial.comparison);
+  trial.line = {{"format", 1}, {"kind", "ab"}, {"title", work.title}};
+  if (values.count("round") != 0) trial.line["round"] = values["round"].as<int>();
+  trial.line.update(ab::DescribeTrial(request, work, input, values["a"].as<std::string>(),
+                                      values["b"].as<std::string>(), paired.warmup, load,
+                                      session->Context()));
+  trial.line["verified"] = verification.checks;
+  trial.line["result"] = measure::ToJson(trial.comparison, samples);
+  trial.line["result"]["busy"] = trial.busy.empty() ? Json() : Json(trial.busy);
+  return trial;
+}
+
+void PrintTrial(const Trial& trial, bool rebuild_maps) {
+  const measure::Comparison& comparison = trial.comparison;
   std::cout << "\n";
-  PrintTable(comparison);
+  PrintTable(comparison, std::cout);
+  measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
+  ratio.pairs = comparison.pairs;
   std::cout << "\n"
             << (comparison.stopped ? "interrupted; " : "") << comparison.pairs << " pairs, "
-            << (request.rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
-            << VerdictLine(comparison) << "\n";
-  if (values.count("out") == 0) return absl::OkStatus();
-  Json line = {{"format", 1}, {"kind", "ab"}};
-  line.update(ab::DescribeTrial(request, work, input, values["a"].as<std::string>(),
-                                values["b"].as<std::string>(), paired.warmup, session->Context()));
-  line["verified"] = verification.checks;
-  line["result"] = measure::ToJson(comparison, samples);
-  return measure::AppendLine(values["out"].as<std::string>(), line);
+            << (rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
+            << VerdictLine(comparison.verdict, ratio) << "\n";
+  if (trial.busy.empty()) return;
+  std::cout << "busy machine: " << trial.busy
+            << "; the next run may find another ratio, and --rounds shows how far rounds differ\n";
+}
+
+absl::Status CheckRounds(const po::variables_map& values) {
+  const int rounds = values["rounds"].as<int>();
+  if (rounds < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rounds ", rounds, ": allowed are 1 and more"));
+  }
+  if (values.count("round") == 0) return absl::OkStatus();
+  for (const char* name : {"rounds", "out"}) {
+    if (values.count(name) == 0 || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": has no meaning together with --round"));
+  }
+  if (values["round"].as<int>() >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--round ", values["round"].as<int>(), ": allowed are 1 and more"));
+}
+
+}  // namespace
+
+absl::Status RunAb(const std::vector<std::string>& args) {
+  po::options_description options = AbOptions();
+  options.add(InputOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(ParsePairedOptions(values)));
+  VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
+  VOXCONV_RETURN_IF_ERROR(CheckRounds(values));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "a", "b"}), GivenPaths(values, {"out"})));
+  const std::string out = values.count("out") == 0 ? "" : values["out"].as<std::string>();
+  if (!out.empty()) VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(out));
+  if (values["rounds"].as<int>() > 1) {
+    return RunAbRounds(values["rounds"].as<int>(),
+                       WithoutOption("out", WithoutOption("rounds", args)), out);
+  }
+  if (values.count("round") != 0) {
+    std::ostringstream unsaid;
+    VOXCONV_ASSIGN_OR_RETURN(const Trial trial, RunTrial(values, unsaid));
+    std::cout << trial.line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    return absl::OkStatus();
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const Trial trial, RunTrial(values, std::cout));
+  PrintTrial(trial, values["rebuild-maps"].as<bool>());
+  return out.empty() ? absl::OkStatus() : measure::AppendLine(out, trial.line);
 }
 
 }  // namespace voxconv::cli

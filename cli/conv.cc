@@ -9,10 +9,12 @@
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "core/convolution.h"
+#include "core/map_check.h"
 #include "core/tensor_ops.h"
 #include "io/convention.h"
 #include "io/file_bytes.h"
 #include "io/kernel_map_file.h"
+#include "measure/checked_maps.h"
 #include "measure/defaults.h"
 
 namespace voxconv::cli {
@@ -221,6 +223,10 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
                                                                *output_coords, context));
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
                            QueryPairs(*mapping, {*inputs, *outputs, geometry}, context));
+  if (measure::IsLoadedMapping(text("mapping"))) {  // before rows are read by it
+    const absl::Status held = CheckMapOnAllRows(map, {*inputs, *outputs, geometry}, context);
+    if (!held.ok()) return StatusAt(absl::StrCat("mapping '", text("mapping"), "'"), held);
+  }
   Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(Tensor result,
                            RunConvolution(*dataflow, map, features.view(), weight_tensor.view(),

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/coordinate_key.h"
+#include "core/map_check.h"
 #include "measure/timer.h"
 
 namespace voxconv::measure {
@@ -96,6 +97,26 @@ absl::StatusOr<KernelMap> LayerMapper::MakeMap(const ExecutionContext& context) 
     VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
   }
   return QueryKernelMap(*mapping_, {*inputs_, *outputs_, geometry_}, context);
+}
+
+absl::Status CheckMapper(const LayerProblem& problem, const Configuration& configuration,
+                         const Registry& registry, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(LayerMapper mapper,
+                           LayerMapper::Create(problem, configuration, registry, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapper.MakeMap(context));
+  const ConvGeometry& geometry = mapper.geometry();
+  const CoordinateSet &inputs = mapper.inputs(), &outputs = mapper.outputs();
+  if (geometry.kind() == ConvKind::kInverse) {
+    // Its inputs are the outputs of the strided layer.
+    GeometryParams strided = geometry.params();
+    strided.kind = ConvKind::kStrided;
+    strided.input_tensor_stride = geometry.output_tensor_stride();
+    VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry fine_to_coarse, ConvGeometry::Create(strided));
+    VOXCONV_RETURN_IF_ERROR(CheckOutputsOnAllRows(fine_to_coarse, outputs, inputs, context));
+  } else if (!geometry.keeps_coordinates()) {
+    VOXCONV_RETURN_IF_ERROR(CheckOutputsOnAllRows(geometry, inputs, outputs, context));
+  }
+  return CheckMapOnAllRows(map, {inputs, outputs, geometry}, context);
 }
 
 absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProblem& problem,

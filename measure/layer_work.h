@@ -72,6 +72,12 @@ class LayerMapper {
   CoordinateSetPtr inputs_, outputs_;
 };
 
+// Finds output coordinates and map once, and holds both against their definition on all rows
+// (core/map_check.h). Comes before all that reads rows by the map. kInternal says what is wrong.
+// Errors of LayerMapper. Synchronises the stream.
+absl::Status CheckMapper(const LayerProblem& problem, const Configuration& configuration,
+                         const Registry& registry, const ExecutionContext& context);
+
 // A layer bound to one configuration: its plugins, and its data in the backend's memory.
 class LayerRunner {
  public:
@@ -98,6 +104,8 @@ class LayerRunner {
   absl::StatusOr<KernelMap> Pairs() const { return map_->ToPairs(context_); }
   // What the bound on its output depends on.
   verify::RunPrecision precision() const { return verify::RunPrecisionOf(*dataflow_, shape_); }
+
+  verify::Execution execution() const { return verify::ExecutionOf(*dataflow_, shape_); }
 
   const ConvGeometry& geometry() const { return mapper_.geometry(); }
   const CoordinateSet& inputs() const { return mapper_.inputs(); }

@@ -11,13 +11,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/file_hash.h"
 #include "core/fnv.h"
+#include "core/plugin_loader.h"
 #include "core/status_macros.h"
 #include "measure/build_info.h"
 
@@ -88,10 +92,28 @@ bool EndsWithinLine(const std::string& path) {
 
 }  // namespace
 
-Json DescribeProvenance(const Backend& backend) {
+const std::string& ProgramHash() {
+  static const auto* hash = new std::string(HashFile("/proc/self/exe").value_or(""));
+  return *hash;
+}
+
+Json PluginHashes() {
+  std::vector<std::string> hashes;
+  for (const LoadedPlugin& plugin : LoadedPlugins()) hashes.push_back(plugin.hash);
+  std::sort(hashes.begin(), hashes.end());
+  return hashes;
+}
+
+Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load) {
   const BuildInfo build = GetBuildInfo();
+  Json plugins = Json::array();
+  for (const LoadedPlugin& plugin : LoadedPlugins()) {
+    plugins.push_back({{"name", plugin.name}, {"hash", plugin.hash}});
+  }
   return {{"commit", build.commit},
           {"dirty", build.dirty},
+          {"program", ProgramHash().empty() ? Json() : Json(ProgramHash())},
+          {"plugins", std::move(plugins)},
           {"compiler", build.compiler},
           {"build_type", build.build_type},
           {"machine", Machine()},
@@ -100,6 +122,7 @@ Json DescribeProvenance(const Backend& backend) {
           {"driver", nullptr},
           {"cpu_governor", FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
           {"cpu_clock_mhz", CpuClock()},
+          {"load", LoadJson(load)},
           {"time_utc", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())}};
 }
 

@@ -3,6 +3,7 @@
 #define VOXCONV_MEASURE_RESULT_LINE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,13 +12,22 @@
 #include "core/profile.h"
 #include "core/types.h"
 #include "measure/json_file.h"
+#include "measure/machine_load.h"
 #include "measure/paired.h"
 
 namespace voxconv::measure {
 
-// {"commit", "dirty", "compiler", "build_type", "machine", "device", "backend", "driver",
-// "cpu_governor", "cpu_clock_mhz", "time_utc"}. A value that cannot be read is null.
-Json DescribeProvenance(const Backend& backend);
+// The hash of this program's file (core/file_hash.h). Empty where it cannot be read. A commit does
+// not tell programs apart that were built from a changed tree, or with other options.
+const std::string& ProgramHash();
+
+// {"commit", "dirty", "program", "plugins", "compiler", "build_type", "machine", "device",
+// "backend", "driver", "cpu_governor", "cpu_clock_mhz", "load", "time_utc"}. "program" is
+// ProgramHash. "plugins" has the name and the hash of each loaded library. "load" is LoadJson
+// (measure/machine_load.h) of `load`. A value that cannot be read is null.
+Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load = {});
+// The hashes of the loaded libraries, sorted: for keys.
+Json PluginHashes();
 
 // FNV-1a, 64 bits, over the coordinates b, x, y, z as 32-bit and the bits of the features as 32-bit
 // little- endian words, as 16 hex digits: the same on every platform.

@@ -1,10 +1,14 @@
+#include <algorithm>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "measure/ab/work.h"
 #include "measure/layer_work.h"
 #include "verify/gate.h"
 #include "verify/matrix.h"
+#include "verify/sampled_rows.h"
 
 namespace voxconv::ab {
 namespace {
@@ -35,6 +39,13 @@ absl::StatusOr<Runners> MakeRunners(const Request& request, const LayerShape& sh
   VOXCONV_ASSIGN_OR_RETURN(
       measure::LayerProblem problem,
       measure::MakeLayerProblem(shape.geometry, request.cloud.coords, *output_coords, context));
+  // Before a map is prepared, which reads rows by it. The same fault on both sides would pass a
+  // comparison of the two.
+  for (const auto& [side, configuration] :
+       {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
+    const absl::Status held = measure::CheckMapper(problem, *configuration, registry, context);
+    if (!held.ok()) return StatusAt(side, held);
+  }
   const auto make = [&](const measure::Configuration& configuration, Precision precision) {
     return LayerRunner::Create(problem, configuration,
                                ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, precision),
@@ -46,10 +57,33 @@ absl::StatusOr<Runners> MakeRunners(const Request& request, const LayerShape& sh
   return Runners{std::move(problem), std::move(a), std::move(b)};
 }
 
-absl::Status Load(LayerRunner& runner, const LayerShape& shape, uint64_t seed) {
+struct HostValues {
+  std::vector<float> features, weights;
+};
+
+HostValues ValuesFor(const LayerRunner& runner, const LayerShape& shape, uint64_t seed) {
   const int64_t weights = runner.geometry().num_offsets() * shape.c_in * shape.c_out;
-  return runner.Load(verify::Values(runner.inputs().size() * shape.c_in, seed),
-                     verify::Values(weights, seed + 1));
+  return {verify::Values(runner.inputs().size() * shape.c_in, seed),
+          verify::Values(weights, seed + 1)};
+}
+
+absl::Status Load(LayerRunner& runner, const LayerShape& shape, uint64_t seed) {
+  const HostValues values = ValuesFor(runner, shape, seed);
+  return runner.Load(values.features, values.weights);
+}
+
+// The last output of a side against the exact sums, on rows from the first to the last.
+absl::StatusOr<verify::SampleCheck> CheckSamples(const LayerRunner& runner, const LayerShape& shape,
+                                                 Precision precision, uint64_t seed,
+                                                 const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, runner.Pairs());
+  VOXCONV_ASSIGN_OR_RETURN(const reference::KernelMap map, verify::PairsOnHost(pairs, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, runner.Output());
+  HostValues values = ValuesFor(runner, shape, seed);
+  const verify::Operands operands = verify::RoundedOperands(
+      {runner.inputs().size(), runner.outputs().size(), shape.c_in, shape.c_out}, precision,
+      std::move(values.features), std::move(values.weights));
+  return verify::CheckSampledRows(map, operands, runner.execution(), output);
 }
 
 Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps) {
@@ -95,6 +129,18 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
                       {"pairs", pairs.num_pairs()}};
   work.a = MakeSide(a, request.rebuild_maps);
   work.b = MakeSide(b, request.rebuild_maps);
+  work.hold = [a = a, b = b, shape, precision_a = request.precision_a,
+               precision_b = request.precision_b, seed = request.seed,
+               context]() -> absl::StatusOr<Held> {
+    Held held;
+    for (const auto& [side, runner, precision] :
+         {std::tuple("side A", a.get(), precision_a), std::tuple("side B", b.get(), precision_b)}) {
+      const auto sampled = CheckSamples(*runner, shape, precision, seed, context);
+      if (!sampled.ok()) return StatusAt(side, sampled.status());
+      held = {"sampled rows", sampled->rows, std::max(held.error, sampled->error)};
+    }
+    return held;
+  };
   return work;
 }
 

@@ -74,6 +74,11 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
   VOXCONV_ASSIGN_OR_RETURN(
       const measure::LayerProblem problem,
       measure::MakeLayerProblem(geometry, request.cloud.coords, *output_coords, context));
+  for (const auto& [side, configuration] :
+       {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
+    const absl::Status held = measure::CheckMapper(problem, *configuration, registry, context);
+    if (!held.ok()) return StatusAt(side, held);
+  }
   VOXCONV_ASSIGN_OR_RETURN(auto a, MapRunner::Create(problem, request.a, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(auto b, MapRunner::Create(problem, request.b, registry, context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());

@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "io/voxelize.h"
+#include "measure/ab/gate.h"
 #include "measure/ab/work.h"
+#include "measure/checked_maps.h"
+#include "measure/defaults.h"
 #include "measure/network_frame.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -63,6 +66,57 @@ std::vector<LayerShape> TypicalLayers(const NetworkGraph& graph) {
   return layers;
 }
 
+// One frame in f32 whose maps are all held against their definition before a dataflow reads rows by
+// them.
+absl::StatusOr<RunResult> RunWithCheckedMaps(const NetworkGraph& graph,
+                                             const measure::Configuration& configuration,
+                                             const SparseTensor& input, const Registry& registry,
+                                             const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Registry checked,
+      measure::WithCheckedMaps(registry, [](absl::string_view) { return true; }));
+  RunConfig config;
+  config.planner = measure::MakePlanner(configuration);
+  config.count_pairs = false;
+  config.parallel_maps = false;  // a check waits for its map
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
+                           NetworkRunner::Create(graph, config, checked, *context.backend));
+  VOXCONV_ASSIGN_OR_RETURN(RunResult result, runner->Run(input.view()));
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  return result;
+}
+
+struct NamedSide {
+  const char* name;
+  Side side;
+  Precision precision;
+};
+
+// The last outputs of the sides against what the trusted pair makes of the same input.
+absl::StatusOr<Held> HoldToTrusted(const NetworkGraph& graph, const std::vector<NamedSide>& sides,
+                                   const SparseTensor& input, const Registry& registry,
+                                   const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  measure::Configuration trusted;
+  trusted.choice = defaults.trusted;
+  const std::string pair =
+      absl::StrCat("the trusted pair, ", trusted.choice.mapping, "/", trusted.choice.dataflow);
+  const absl::StatusOr<RunResult> made =
+      RunWithCheckedMaps(graph, trusted, input, registry, context);
+  if (!made.ok()) return StatusAt(pair, made.status());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> expected,
+                           made->output.features().ToHost(context));
+  Held held{"the trusted pair", made->output.features().rows(), 0};
+  for (const NamedSide& named : sides) {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, named.side.output());
+    const absl::StatusOr<double> error = verify::CompareOutputs(
+        output, expected, verify::NetworkBound(graph, named.precision, Precision::kF32), pair);
+    if (!error.ok()) return StatusAt(named.name, error.status());
+    held.error = std::max(held.error, *error);
+  }
+  return held;
+}
+
 }  // namespace
 
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
@@ -72,9 +126,16 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
                            MakeSparseTensor(request.cloud, graph.in_channels(), context));
   const auto input = std::make_shared<const SparseTensor>(std::move(tensor));
 
-  // The largest map pair by pair: an output that lacks a few pairs could hide within the bound.
-  VOXCONV_RETURN_IF_ERROR(
-      CheckSameMaps(request, {{.kind = ConvKind::kSubmanifold}, 16, 16}, registry, context));
+  // Pair by pair: an output that lacks a few pairs could hide within the bound.
+  for (const LayerShape& layer : TypicalLayers(graph)) {
+    VOXCONV_RETURN_IF_ERROR(CheckSameMaps(request, layer, registry, context));
+  }
+  for (const auto& [side, configuration] :
+       {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
+    const absl::StatusOr<RunResult> held =
+        RunWithCheckedMaps(graph, *configuration, *input, registry, context);
+    if (!held.ok()) return StatusAt(side, held.status());
+  }
 
   Work work;
   for (const auto& [configuration, precision, side] :
@@ -90,6 +151,11 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
                              NetworkRunner::Create(graph, config, registry, *context.backend));
     *side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context));
   }
+  work.hold = [graph = std::make_shared<const NetworkGraph>(graph), input, &registry, context,
+               sides = std::vector<NamedSide>{{"side A", work.a, request.precision_a},
+                                              {"side B", work.b, request.precision_b}}] {
+    return HoldToTrusted(*graph, sides, *input, registry, context);
+  };
   const size_t convolutions = graph.Convolutions().size();
   work.bound = verify::NetworkBound(graph, request.precision_a, request.precision_b);
   work.layers_to_check = TypicalLayers(graph);

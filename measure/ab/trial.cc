@@ -40,7 +40,8 @@ absl::StatusOr<verify::CropCheck> Verifier::Check(const measure::Configuration& 
 absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work& work,
                                               const std::string& input_hash) {
   Verification result;
-  result.checks = {{"layers", Json::array()}};
+  // Which is what making the work has done.
+  result.checks = {{"maps", "all rows"}, {"layers", Json::array()}};
   for (const auto& [name, configuration] :
        {std::pair("a", &request.a), std::pair("b", &request.b)}) {
     for (const LayerShape& shape : work.layers_to_check) {
@@ -65,6 +66,13 @@ absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work
     return absl::Status(difference.status().code(),
                         absl::StrCat("not timed: ", difference.status().message()));
   }
+  if (work.hold) {
+    absl::StatusOr<Held> held = work.hold();
+    if (!held.ok()) return StatusAt("not timed", held.status());
+    result.held = *std::move(held);
+    result.checks["held"] = {
+        {"by", result.held.by}, {"rows", result.held.rows}, {"error", result.held.error}};
+  }
   result.difference = *difference;
   result.checks["difference"] = *difference;
   result.checks["bound"] = work.bound;
@@ -82,6 +90,7 @@ absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, c
 
 Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
                    const std::string& name_a, const std::string& name_b, int warmup,
+                   const std::optional<measure::MachineLoad>& load,
                    const ExecutionContext& context) {
   const auto side = [](const std::string& name, const measure::Configuration& configuration,
                        Precision precision) {
@@ -91,7 +100,7 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
     return json;
   };
   Json line;
-  line["provenance"] = measure::DescribeProvenance(*context.backend);
+  line["provenance"] = measure::DescribeProvenance(*context.backend, load);
   line["input"] = {{"name", input.name},
                    {"voxel_size", input.voxel_size},
                    {"voxels", request.cloud.size()},

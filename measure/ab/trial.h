@@ -3,6 +3,7 @@
 #define VOXCONV_MEASURE_AB_TRIAL_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,14 +15,18 @@
 namespace voxconv::ab {
 
 struct Verification {
-  measure::Json checks;   // for result lines: {"layers": [...], "difference", "bound"}
+  // For result lines: {"maps": "all rows", "layers": [...], "held": {"by", "rows", "error"},
+  // "difference", "bound"}.
+  measure::Json checks;
   int64_t voxels = 0;     // of the largest crop
   double error = 0;       // the worst against the reference
+  Held held;              // what was checked on the whole input; no rows in map cells
   double difference = 0;  // between the sides' outputs
 };
 
-// Checks every layer shape of both sides against the reference, and then A against B. A layer of a
-// configuration on an input is checked against the reference once; later trials use that result.
+// Checks every layer shape of both sides against the reference, then A against B, and then both
+// against what the whole output must be (Work::hold). A layer of a configuration on an input is
+// checked against the reference once in a process; later trials of it use that result.
 class Verifier {
  public:
   // Both must outlive it. `crop_voxels`: the most voxels that the reference is given.
@@ -57,10 +62,12 @@ struct NamedInput {
   std::string hash;  // measure::HashInput of the cloud
 };
 
-// The keys that all lines of trials share: "provenance", "input", "work", "seed", "factors",
+// The keys that all lines of trials share. `load` is that of the machine while it was timed:
+// "provenance", "input", "work", "seed", "factors",
 // "configurations".
 measure::Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
                             const std::string& name_a, const std::string& name_b, int warmup,
+                            const std::optional<measure::MachineLoad>& load,
                             const ExecutionContext& context);
 
 }  // namespace voxconv::ab

@@ -29,12 +29,23 @@ struct Side {
   std::function<absl::StatusOr<std::vector<float>>()> output;
 };
 
+// What of the whole output was held against what it must be.
+struct Held {
+  std::string by;    // "sampled rows", "the trusted pair"
+  int64_t rows = 0;  // of the output
+  double error = 0;  // the worst of both sides, norm-wise
+};
+
 struct Work {
   Side a, b;
   double bound = 0;  // of the norm-wise difference of their outputs
   // Layers that are checked against the reference first: the layer itself, or one of each kind in
   // the network.
   std::vector<LayerShape> layers_to_check;
+  // Holds the last output of both sides against the exact sums on rows that are spread over all of
+  // it, or against that of the trusted pair on all rows: the same fault on both sides would pass a
+  // comparison of the two. kInternal says what is wrong. Empty for maps, whose making checks all.
+  std::function<absl::StatusOr<Held>()> hold;
   std::string title;          // one line for people
   measure::Json description;  // the same for result files
 };
@@ -57,8 +68,9 @@ struct NetworkShape {
 };
 
 // Both prepare the two sides. kUnimplemented gives the reason why a side does not support the work.
-// Two sides whose kernel maps or output coordinates differ are refused. `registry` and the
-// context's backend must outlive the result.
+// The maps of both sides are held against their definition on all rows before anything reads rows
+// by them: those of the layer, or all of the network. Two sides whose kernel maps or output
+// coordinates differ are refused. `registry` and the context's backend must outlive the result.
 absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& shape,
                                    const Registry& registry, const ExecutionContext& context);
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
@@ -70,8 +82,8 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
 absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& geometry,
                                  const Registry& registry, const ExecutionContext& context);
 
-// Checks that both sides have the same map of the layer, read from what was prepared for their
-// dataflows. kInternal names the first pair that differs. Errors of MakeLayerWork.
+// Checks that both sides have the right map of the layer, and the same, read from what was prepared
+// for their dataflows. kInternal names the first pair that differs. Errors of MakeLayerWork.
 absl::Status CheckSameMaps(const Request& request, const LayerShape& shape,
                            const Registry& registry, const ExecutionContext& context);
 

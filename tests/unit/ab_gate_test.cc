@@ -110,7 +110,7 @@ TEST_F(GateTest, LostPairIsFoundByTheReferenceAndByTheOtherSide) {
   EXPECT_EQ(check.status().code(), absl::StatusCode::kInternal) << check.status();
   const Request request{Configured("hash"), Configured("lossy"), cloud_};
   const auto work = MakeLayerWork(request, shape_, registry_, context());
-  EXPECT_THAT(std::string(work.status().message()), HasSubstr("pairs"));
+  EXPECT_THAT(std::string(work.status().message()), HasSubstr("kernel map is wrong"));
 }
 
 TEST_F(GateTest, LostPairIsFoundBeforeANetworkIsMade) {
@@ -118,9 +118,9 @@ TEST_F(GateTest, LostPairIsFoundBeforeANetworkIsMade) {
   EXPECT_EQ(CheckSameMaps(same, shape_, registry_, context()), absl::OkStatus());
   const Request lossy{Configured("hash"), Configured("lossy"), cloud_};
   EXPECT_THAT(std::string(CheckSameMaps(lossy, shape_, registry_, context()).message()),
-              HasSubstr("pairs"));
+              HasSubstr("kernel map is wrong"));
   const auto work = MakeNetworkWork(lossy, {"minkunet42", 0.25}, registry_, context());
-  EXPECT_THAT(std::string(work.status().message()), HasSubstr("pairs"));
+  EXPECT_THAT(std::string(work.status().message()), HasSubstr("kernel map is wrong"));
 }
 
 TEST_F(GateTest, OutputsBeyondTheBoundAreRefused) {

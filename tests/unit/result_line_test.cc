@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#include "core/file_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "io/load_input.h"
@@ -46,12 +47,16 @@ TEST(ResultLineTest, ProvenanceSaysWhatRanWhere) {
   const auto backend = CpuBackend::Create({.threads = 1});
   ASSERT_TRUE(backend.ok());
   const Json provenance = DescribeProvenance(**backend);
-  for (const char* key : {"commit", "dirty", "compiler", "build_type", "machine", "backend",
-                          "device", "driver", "cpu_governor", "cpu_clock_mhz", "time_utc"}) {
+  for (const char* key :
+       {"commit", "dirty", "compiler", "build_type", "machine", "backend", "device", "driver",
+        "cpu_governor", "cpu_clock_mhz", "time_utc", "program", "plugins", "load"}) {
     EXPECT_TRUE(provenance.contains(key)) << key;
   }
   EXPECT_EQ(provenance["backend"], "cpu");
   EXPECT_TRUE(provenance["driver"].is_null());
+  // Two builds of one commit are two programs.
+  EXPECT_THAT(provenance["program"].get<std::string>(), ::testing::MatchesRegex("[0-9a-f]{16}"));
+  EXPECT_EQ(provenance["program"], HashFile("/proc/self/exe").value());
   EXPECT_THAT(provenance["commit"].get<std::string>(),
               ::testing::AnyOf("unknown", ::testing::MatchesRegex("[0-9a-f]{40}")));
 }

@@ -1,0 +1,114 @@
+#include "cli/ab_rounds.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/self_command.h"
+#include "core/check.h"
+#include "core/status_macros.h"
+#include "experiments/runner/subprocess.h"
+#include "measure/interrupt.h"
+#include "measure/result_line.h"
+
+namespace voxconv::cli {
+namespace {
+
+using measure::Json;
+
+// The line that a round prints.
+absl::StatusOr<Json> RunRound(int round, const std::vector<std::string>& args) {
+  std::vector<std::string> of_round = args;
+  of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
+  VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
+                           experiment::RunProgram(SelfCommand("ab", of_round), /*capture=*/true));
+  if (result.exit_status == 0) {
+    // Its last one: a plugin may have printed before.
+    const absl::string_view output = absl::StripTrailingAsciiWhitespace(result.output);
+    const size_t end = output.rfind('\n');
+    return measure::ParseJson(end == absl::string_view::npos ? output : output.substr(end + 1));
+  }
+  return absl::InternalError(absl::StrCat("round ", round, " failed; see above"));
+}
+
+// Nothing where a run took no time that could be told.
+std::optional<measure::Ratio> RatioOf(const Json& line) {
+  const Json& speedup = line["result"]["speedup"];
+  if (speedup.is_null()) return std::nullopt;
+  return measure::Ratio{speedup["ratio"].get<double>(), speedup["low"].get<double>(),
+                        speedup["high"].get<double>(), line["result"]["pairs"].get<int64_t>()};
+}
+
+void PrintWork(const Json& line) {
+  std::cout << "A: " << line["configurations"]["a"]["name"].get<std::string>()
+            << "\nB: " << line["configurations"]["b"]["name"].get<std::string>() << "\n"
+            << line["title"].get<std::string>() << "\n"
+            << line["provenance"]["device"].get<std::string>() << "\n";
+}
+
+}  // namespace
+
+measure::Ratio CombineRounds(absl::Span<const measure::Ratio> ratios) {
+  VOXCONV_CHECK(!ratios.empty());
+  measure::Ratio combined = ratios[0];
+  combined.pairs = 0;
+  std::vector<double> values;
+  for (const measure::Ratio& ratio : ratios) {
+    values.push_back(ratio.value);
+    combined.low = std::min(combined.low, ratio.low);
+    combined.high = std::max(combined.high, ratio.high);
+    combined.pairs += ratio.pairs;
+  }
+  combined.value = measure::Quantile(values, 0.5);
+  return combined;
+}
+
+std::string VerdictLine(measure::Verdict verdict, const measure::Ratio& ratio) {
+  switch (verdict) {
+    case measure::Verdict::kFaster:
+      return absl::StrFormat("A is %.2fx faster than B (%.2f..%.2f)", ratio.value, ratio.low,
+                             ratio.high);
+    case measure::Verdict::kSlower:
+      return absl::StrFormat("A is %.2fx slower than B (%.2f..%.2f)", 1 / ratio.value,
+                             1 / ratio.high, 1 / ratio.low);
+    case measure::Verdict::kNoDifference:
+      return absl::StrFormat("no difference between A and B: B / A is %.2f (%.2f..%.2f)",
+                             ratio.value, ratio.low, ratio.high);
+    case measure::Verdict::kTooFewPairs:
+      break;
+  }
+  return absl::StrFormat("too few pairs for a verdict: there are %d, and a verdict needs %d",
+                         ratio.pairs, measure::kMinPairsForVerdict);
+}
+
+absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args, const std::string& out) {
+  const measure::InterruptGuard interrupt;
+  std::vector<measure::Ratio> ratios;
+  for (int round = 1; round <= rounds && !interrupt.interrupted(); ++round) {
+    VOXCONV_ASSIGN_OR_RETURN(const Json line, RunRound(round, args));
+    if (round == 1) PrintWork(line);
+    if (!out.empty()) VOXCONV_RETURN_IF_ERROR(measure::AppendLine(out, line));
+    const std::optional<measure::Ratio> ratio = RatioOf(line);
+    if (!ratio.has_value()) return absl::InternalError("a run took no time that could be measured");
+    ratios.push_back(*ratio);
+    std::cout << "round " << round << " of " << rounds << ": "
+              << VerdictLine(measure::Judge(*ratio), *ratio);
+    if (const Json& busy = line["result"]["busy"]; busy.is_string()) {
+      std::cout << "; busy machine: " << busy.get<std::string>();
+    }
+    std::cout << std::endl;
+  }
+  if (ratios.empty()) return absl::AbortedError("interrupted before the first round ended");
+  const measure::Ratio combined = CombineRounds(ratios);
+  std::cout << "\n"
+            << (interrupt.interrupted() ? "interrupted; " : "") << ratios.size()
+            << " rounds, each in a process of its own, " << combined.pairs << " pairs\n"
+            << VerdictLine(measure::Judge(combined), combined) << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,34 @@
+#include "cli/self_command.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace voxconv::cli {
+
+std::vector<std::string> SelfCommand(const std::string& name,
+                                     const std::vector<std::string>& args) {
+  std::error_code error;
+  std::vector<std::string> command = {
+      std::filesystem::read_symlink("/proc/self/exe", error).string(), name};
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
+}
+
+std::vector<std::string> WithoutOption(const std::string& name,
+                                       const std::vector<std::string>& args) {
+  const std::string option = absl::StrCat("--", name);
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == option) {
+      ++i;  // its value
+    } else if (!absl::StartsWith(args[i], absl::StrCat(option, "="))) {
+      rest.push_back(args[i]);
+    }
+  }
+  return rest;
+}
+
+}  // namespace voxconv::cli
