@@ -11,11 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "backends/cpu/cpu_backend.h"
 #include "benchmark/benchmark.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
 #include "cli/output_path.h"
 #include "cli/session.h"
+#include "core/plugin_loader.h"
 #include "io/scene_spec.h"
 #include "measure/bench/benchmarks.h"
 #include "measure/bench/device_benchmarks.h"
@@ -24,6 +26,7 @@
 #include "measure/defaults.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
+#include "measure/result_line.h"
 #include "networks/models.h"
 
 namespace voxconv::cli {
@@ -108,6 +111,12 @@ absl::Status CheckInput(const std::string& input, const LoadOptions& load) {
   return absl::NotFoundError(absl::StrCat(input, ": no such file"));
 }
 
+// A benchmark that is asked for twice would have two figures under one name.
+template <typename T>
+void AddOnce(std::vector<T>& list, T value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(std::move(value));
+}
+
 // Specs as given, checked, or all variants of the family.
 template <typename Plugin>
 absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& family,
@@ -116,9 +125,13 @@ absl::StatusOr<Strings> Specs(const Strings& given, const PluginFamily<Plugin>& 
   Strings specs;
   for (const std::string& spec : given) {
     VOXCONV_ASSIGN_OR_RETURN(std::string canonical, family.Canonical(spec));
-    specs.push_back(std::move(canonical));
+    AddOnce(specs, std::move(canonical));
   }
   return specs;
+}
+
+bench::Asked AskedOf(const po::variables_map& values, const char* option) {
+  return values[option].as<Strings>().empty() ? bench::Asked::kAsVariant : bench::Asked::kByName;
 }
 
 // What is benchmarked, from the command line.
@@ -128,11 +141,14 @@ struct Request {
   std::vector<int> threads;
   std::vector<Precision> precisions;
   LoadOptions load;
+  bench::Asked asked_mappings, asked_dataflows;
 };
 
 absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry,
                                      BackendKind backend) {
   Request request;
+  request.asked_mappings = AskedOf(values, "mapping");
+  request.asked_dataflows = AskedOf(values, "dataflow");
   VOXCONV_ASSIGN_OR_RETURN(request.mappings,
                            Specs(values["mapping"].as<Strings>(), registry.mappings(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
@@ -141,37 +157,63 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
                                                         registry.output_coords(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.threads, ParseThreads(values["threads"].as<std::string>()));
   for (const std::string& text : values["channels"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(request.channels.emplace_back(), ParseChannels(text));
+    VOXCONV_ASSIGN_OR_RETURN(const bench::Channels channels, ParseChannels(text));
+    AddOnce(request.channels, channels);
   }
   for (const std::string& text : values["dtype"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(request.precisions.emplace_back(), ParsePrecision(text));
+    VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
+    AddOnce(request.precisions, precision);
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
-  request.inputs = values["input"].as<Strings>();
-  for (const std::string& input : request.inputs) {
+  for (const std::string& input : values["input"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
+    AddOnce(request.inputs, input);
   }
   return request;
 }
 
-void RegisterCpu(const Request& request, const Registry& registry,
-                 const std::shared_ptr<bench::GateFailures>& failures) {
+// Those of the variants that the plugin supports. What was asked for by name stays, and says itself
+// why it does not run.
+template <typename Plugin, typename Supports>
+Strings Supported(const Strings& specs, bench::Asked asked, const PluginFamily<Plugin>& family,
+                  const Supports& supports) {
+  if (asked == bench::Asked::kByName) return specs;
+  Strings supported;
+  for (const std::string& spec : specs) {
+    const auto plugin = family.Create(spec, BackendKind::kCpu);
+    if (plugin.ok() && supports(**plugin)) supported.push_back(spec);
+  }
+  return supported;
+}
+
+absl::Status RegisterCpu(const Request& request, const Registry& registry,
+                         const std::shared_ptr<bench::GateFailures>& failures) {
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
+  const Strings mappings =
+      Supported(request.mappings, request.asked_mappings, registry.mappings(),
+                [&](const Mapping& mapping) { return mapping.Supports(geometry).ok; });
   for (int count : request.threads) bench::AddCopyBenchmark(count);
   for (const std::string& input : request.inputs) {
     for (int count : request.threads) {
       const auto scenario = std::make_shared<bench::Scenario>(input, request.load, count, registry);
-      for (const std::string& spec : request.mappings) {
-        bench::AddMapBenchmark(spec, scenario, failures);
+      for (const std::string& spec : mappings) {
+        bench::AddMapBenchmark(spec, request.asked_mappings, scenario, failures);
       }
-      for (const bench::Channels& shape : request.channels) {
-        bench::AddSgemmBenchmark(shape, scenario);
-        for (const std::string& spec : request.dataflows) {
-          bench::AddConvBenchmark(spec, shape, scenario, failures);
+      for (const bench::Channels& channels : request.channels) {
+        bench::AddSgemmBenchmark(channels, scenario);
+        const ConvShape shape = ShapeOfLayer(geometry, channels.in, channels.out, Precision::kF32);
+        const auto supports = [&](const Dataflow& dataflow) {
+          return dataflow.Supports(Pass::kForward, shape).ok;
+        };
+        for (const std::string& spec : Supported(request.dataflows, request.asked_dataflows,
+                                                 registry.dataflows(), supports)) {
+          bench::AddConvBenchmark(spec, request.asked_dataflows, channels, scenario, failures);
         }
       }
     }
   }
+  return absl::OkStatus();
 }
 
 // No dataflow, and one of the request's for each way to read a map of kernel 3 among them, with the
@@ -240,10 +282,14 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
     VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, defaults.LayersOn(backend));
     names = {absl::StrCat(choice.mapping, "/", choice.dataflow, "/", choice.output_coords)};
   }
+  Strings distinct, networks;
+  for (const std::string& name : names) AddOnce(distinct, name);
+  names = distinct;
+  for (const std::string& name : values["network"].as<Strings>()) AddOnce(networks, name);
   const std::vector<Precision> precisions =
       backend == BackendKind::kCpu ? std::vector{Precision::kF32} : request.precisions;
   std::vector<bench::NetworkSpec> specs;
-  for (const std::string& network : values["network"].as<Strings>()) {
+  for (const std::string& network : networks) {
     VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
     for (const std::string& name : names) {
       VOXCONV_ASSIGN_OR_RETURN(const auto configuration, measure::ResolveConfig(name, registry));
@@ -296,10 +342,17 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
                       const std::shared_ptr<bench::GateFailures>& failures) {
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
-  VOXCONV_ASSIGN_OR_RETURN(const Request request, ParseRequest(values, registry, kind));
+  VOXCONV_ASSIGN_OR_RETURN(Request request, ParseRequest(values, registry, kind));
   VOXCONV_RETURN_IF_ERROR(CheckApplicable(values, kind));
   if (kind == BackendKind::kCpu) {
-    for (const int threads : request.threads) VOXCONV_RETURN_IF_ERROR(CheckThreads(threads));
+    // Names say how many threads run: 0 would be another number on another machine.
+    std::vector<int> counts;
+    for (const int threads : request.threads) {
+      VOXCONV_RETURN_IF_ERROR(CheckThreads(threads));
+      VOXCONV_ASSIGN_OR_RETURN(const auto backend, CpuBackend::Create({.threads = threads}));
+      AddOnce(counts, backend->threads());
+    }
+    request.threads = counts;
   }
   const BackendChoice choice{
       .kind = kind, .device = values["device"].as<int>(), .threads = request.threads.front()};
@@ -309,7 +362,7 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
   // Refused once, not by every benchmark.
   VOXCONV_RETURN_IF_ERROR(MakeBackend(choice).status());
   if (kind == BackendKind::kCpu) {
-    RegisterCpu(request, registry, failures);
+    VOXCONV_RETURN_IF_ERROR(RegisterCpu(request, registry, failures));
   } else {
     VOXCONV_RETURN_IF_ERROR(RegisterCuda(request, choice.device, registry, failures));
   }
@@ -358,7 +411,16 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(RegisterAllPlugins(values["plugin"].as<Strings>(), registry));
 
   VOXCONV_RETURN_IF_ERROR(InitializeLibrary(std::move(theirs)));
-  benchmark::AddCustomContext("voxconv_commit", measure::GetBuildInfo().commit);
+  const measure::BuildInfo build = measure::GetBuildInfo();
+  benchmark::AddCustomContext("voxconv_commit", build.commit);
+  benchmark::AddCustomContext("voxconv_dirty", build.dirty ? "true" : "false");
+  benchmark::AddCustomContext("voxconv_build_type", build.build_type);
+  benchmark::AddCustomContext("voxconv_compiler", build.compiler);
+  benchmark::AddCustomContext("voxconv_program", measure::ProgramHash());
+  benchmark::AddCustomContext("voxel_size", values["voxel-size"].as<std::string>());
+  for (const LoadedPlugin& plugin : LoadedPlugins()) {
+    benchmark::AddCustomContext(absl::StrCat("plugin_", plugin.name), plugin.hash);
+  }
   const auto failures = std::make_shared<bench::GateFailures>();
   VOXCONV_RETURN_IF_ERROR(Register(values, registry, failures));
   const absl::Status run = bench::RunBenchmarks();

@@ -15,17 +15,24 @@ struct GateFailures {
   int count = 0;
 };
 
+// Whether a spec was named, or is one of all variants. What a plugin refuses is an error of a
+// benchmark that was asked for by name, and is left out otherwise.
+enum class Asked { kByName, kAsVariant };
+// What a benchmark that ended with `status` says. A text that begins with kLeftOut is no error.
+inline constexpr char kLeftOut[] = "left out: ";
+std::string SkipText(const absl::Status& status, Asked asked);
+
 // map/<spec>/<input>/K27/threads=N: index build and query. Counters: voxels, pairs, index_ms and
 // query_ms of an iteration, speedup_vs_std, and with several threads speedup_vs_1_thread by
 // medians. Not timed if the map differs from the baseline's.
-void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
+void AddMapBenchmark(const std::string& mapping, Asked asked, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 
 // conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map that is prepared for the
 // dataflow. Counters: GFLOP/s of the true pairs, and of_sgemm, which is this rate divided by that
 // of one dense SGEMM with as many rows, run after each iteration. Not timed if the output is not
 // close to that of the first dataflow.
-void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
+void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
                       std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
 
 // sgemm/<input>/CINxCOUT/threads=N: the same SGEMM alone.

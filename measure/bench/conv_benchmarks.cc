@@ -44,9 +44,10 @@ class DenseProduct {
 
 class ConvBenchmark {
  public:
-  ConvBenchmark(std::string spec, const Channels& channels, std::shared_ptr<Scenario> scenario,
-                std::shared_ptr<GateFailures> failures)
+  ConvBenchmark(std::string spec, Asked asked, const Channels& channels,
+                std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures)
       : spec_(std::move(spec)),
+        asked_(asked),
         channels_(channels),
         scenario_(std::move(scenario)),
         failures_(std::move(failures)) {}
@@ -68,7 +69,7 @@ class ConvBenchmark {
     }
     map_ = nullptr;  // the next benchmark needs the memory
     if (!status.ok()) {
-      state.SkipWithError(std::string(status.message()).c_str());
+      state.SkipWithError(SkipText(status, asked_).c_str());
       return;
     }
     const double gflops = 1e-9 * Flops(*scenario_, channels_);
@@ -103,6 +104,8 @@ class ConvBenchmark {
     const ExecutionContext context = scenario_->Context();
     VOXCONV_ASSIGN_OR_RETURN(
         dataflow_, scenario_->registry().dataflows().Create(spec_, context.backend->kind()));
+    const Support support = dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_));
+    if (!support.ok) return absl::UnimplementedError(support.reason);
     VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
     VOXCONV_ASSIGN_OR_RETURN(
         const Tensor output,
@@ -125,6 +128,7 @@ class ConvBenchmark {
   }
 
   std::string spec_;
+  Asked asked_;
   Channels channels_;
   std::shared_ptr<Scenario> scenario_;
   std::shared_ptr<GateFailures> failures_;
@@ -153,12 +157,12 @@ void RunSgemm(Scenario& scenario, const Channels& channels, benchmark::State& st
 
 }  // namespace
 
-void AddConvBenchmark(const std::string& dataflow, const Channels& channels,
+void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
                       std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures) {
   const std::string name = absl::StrCat("conv/", dataflow, "/", scenario->input(), "/",
                                         channels.name(), "/", scenario->ThreadsName());
-  auto body =
-      std::make_shared<ConvBenchmark>(dataflow, channels, std::move(scenario), std::move(failures));
+  auto body = std::make_shared<ConvBenchmark>(dataflow, asked, channels, std::move(scenario),
+                                              std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);

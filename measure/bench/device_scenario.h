@@ -41,7 +41,7 @@ class DeviceScenario {
     return {backend_.get(), &backend_->main_stream(), profile};
   }
   const Registry& registry() const { return registry_; }
-  const std::string& input() const { return input_; }
+  std::string input() const { return NameOfInput(input_, load_); }
   const CoordinateSet& coordinates() const { return *coordinates_; }
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // Canonical pairs of the K = 27 submanifold map, on the host.

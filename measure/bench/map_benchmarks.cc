@@ -13,9 +13,12 @@ constexpr size_t kBaselineRuns = 5;
 
 class MapBenchmark {
  public:
-  MapBenchmark(std::string spec, std::shared_ptr<Scenario> scenario,
+  MapBenchmark(std::string spec, Asked asked, std::shared_ptr<Scenario> scenario,
                std::shared_ptr<GateFailures> failures)
-      : spec_(std::move(spec)), scenario_(std::move(scenario)), failures_(std::move(failures)) {}
+      : spec_(std::move(spec)),
+        asked_(asked),
+        scenario_(std::move(scenario)),
+        failures_(std::move(failures)) {}
 
   void Run(benchmark::State& state) {
     if (!gate_.has_value()) gate_ = Gate();
@@ -40,7 +43,7 @@ class MapBenchmark {
       serial_seconds.push_back(serial_timer.Seconds());
     }
     if (!status.ok()) {
-      state.SkipWithError(std::string(status.message()).c_str());
+      state.SkipWithError(SkipText(status, asked_).c_str());
       return;
     }
     const double iterations = static_cast<double>(state.iterations());
@@ -78,6 +81,7 @@ class MapBenchmark {
   }
 
   std::string spec_;
+  Asked asked_;
   std::shared_ptr<Scenario> scenario_;
   std::shared_ptr<GateFailures> failures_;
   std::unique_ptr<const Mapping> mapping_;
@@ -86,11 +90,17 @@ class MapBenchmark {
 
 }  // namespace
 
-void AddMapBenchmark(const std::string& mapping, std::shared_ptr<Scenario> scenario,
+std::string SkipText(const absl::Status& status, Asked asked) {
+  const bool refused = absl::IsUnimplemented(status) || absl::IsResourceExhausted(status);
+  return absl::StrCat(refused && asked == Asked::kAsVariant ? kLeftOut : "", status.message());
+}
+
+void AddMapBenchmark(const std::string& mapping, Asked asked, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures) {
   const std::string name =
       absl::StrCat("map/", mapping, "/", scenario->input(), "/K27/", scenario->ThreadsName());
-  auto body = std::make_shared<MapBenchmark>(mapping, std::move(scenario), std::move(failures));
+  auto body =
+      std::make_shared<MapBenchmark>(mapping, asked, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);

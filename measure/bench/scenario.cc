@@ -1,6 +1,9 @@
 #include "measure/bench/scenario.h"
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "builtin/backends.h"
 #include "io/voxelize.h"
 #include "measure/defaults.h"
@@ -9,6 +12,13 @@
 #include "verify/matrix.h"
 
 namespace voxconv::bench {
+
+std::string NameOfInput(const std::string& input, const LoadOptions& load) {
+  const std::array<double, 3>& size = load.voxelize.size;
+  if (size == VoxelizeOptions{}.size) return input;
+  const bool cube = size[0] == size[1] && size[1] == size[2];
+  return absl::StrCat(input, "@", cube ? absl::StrCat(size[0]) : absl::StrJoin(size, "x"));
+}
 
 std::string Channels::name() const { return absl::StrCat(in, "x", out); }
 

@@ -25,6 +25,10 @@ struct Channels {
   std::string name() const;  // "64x64"
 };
 
+// The input for names of benchmarks: as given, and the edges of a voxel where they are not the
+// usual ones, so that figures of one name are of one work.
+std::string NameOfInput(const std::string& input, const LoadOptions& load);
+
 // The submanifold convolution of kernel 3 on an input's voxels, on the CPU with one number of
 // threads. Loaded on first use, so that a scenario that the filter leaves out costs nothing. Not
 // thread-safe.
@@ -67,7 +71,7 @@ class Scenario {
   absl::StatusOr<Data*> DataFor(const Channels& channels);
 
   // "scene:lidar64" and "threads=2", for names of benchmarks.
-  const std::string& input() const { return input_; }
+  std::string input() const { return NameOfInput(input_, load_); }
   std::string ThreadsName() const;
 
  private:
@@ -104,7 +108,7 @@ class NetworkScenario {
   int64_t num_voxels() const { return cloud_.size(); }
   // The input with `channels` features, stored as `dtype` (MakeSparseTensor).
   absl::StatusOr<SparseTensor> Input(int64_t channels, DType dtype) const;
-  const std::string& input() const { return input_; }
+  std::string input() const { return NameOfInput(input_, load_); }
   // By network: its output in f32, which the first benchmark of the network sets.
   std::map<std::string, std::vector<float>>& expected() { return expected_; }
 
