@@ -167,9 +167,9 @@ void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
 }
 
 // The whole network with the trusted plugins, to whose output the others are held, with the plan,
-// with the best single choice, which replaces the plan where it is faster (a layer alone and a
-// layer among others need not agree), and with what `run` takes by itself. A runner that cannot run
-// this dtype yet is no reason to lose the plan.
+// with the best single choice, and with what `run` takes by itself. These two replace the plan
+// where they are faster: a layer alone and a layer among others need not agree. A runner that
+// cannot run this dtype yet is no reason to lose the plan.
 Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
               tune::SearchResult& result) {
   const LayerChoice& base = job.defaults.trusted;
@@ -192,9 +192,14 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
     return nullptr;
   }
   PrintNetworkTimes(*times);
-  if ((*times)[single_plan].ms < (1 - measure::kSmallestDifference) * (*times)[1].ms) {
-    std::cout << "the single choice is faster and becomes the plan\n";
+  const size_t usual_plan = plans.size() - 1;
+  const size_t taken = tune::PlanToTake(*times, 1, {single_plan, usual_plan});
+  if (taken == single_plan && taken != 1) {
+    std::cout << "the single choice is the fastest and becomes the plan\n";
     tune::TakeForAll(single, result);
+  } else if (taken == usual_plan) {
+    std::cout << "the default is the fastest and becomes the plan\n";
+    tune::TakeForAll(job.usual, result);
   }
   return tune::ToJson(*times);
 }
@@ -324,6 +329,9 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_RETURN_IF_ERROR(CheckSearch(values, search, *session));
   VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
+  if (values.count("out") == 0) {  // said before minutes of work, not after
+    return absl::InvalidArgumentError("--out is missing: a file for the plan is needed");
+  }
   const measure::InterruptGuard guard;
   job.race.stop = [&] { return guard.interrupted(); };
   const measure::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
@@ -338,7 +346,6 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(measure::TunedPlan plan, search == "measured"
                                                         ? Measured(values, job, key, *session)
                                                         : Heuristic(values, job, key, *session));
-  if (values.count("out") == 0) return absl::OkStatus();
   AddProvenance(values, job, *session, plan);
   const std::string path = values["out"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(measure::SavePlan(path, plan));

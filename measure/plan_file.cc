@@ -154,7 +154,9 @@ std::string FormatPlans(const std::vector<TunedPlan>& plans) {
   Json list = Json::array();
   for (const TunedPlan& plan : plans) list.push_back(plan.record);
   const Json file = {{"format", kFormat}, {"version", kPlanVersion}, {"plans", std::move(list)}};
-  return absl::StrCat(file.dump(1), "\n");
+  // The name of an input may hold bytes that are no UTF-8; they become U+FFFD instead of an
+  // exception that loses the plan.
+  return absl::StrCat(file.dump(1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "measure/network_frame.h"
+#include "measure/statistics.h"
 #include "networks/tuning.h"
 #include "verify/gate.h"
 #include "verify/network_bound.h"
@@ -69,6 +70,15 @@ absl::StatusOr<std::vector<NetworkTime>> TimeNetworks(const NetworkSetup& setup,
     time.rejected = std::string(finishes[i].status.message());
   }
   return times;
+}
+
+size_t PlanToTake(const std::vector<NetworkTime>& times, size_t first,
+                  absl::Span<const size_t> others) {
+  size_t taken = first;
+  for (const size_t other : others) {
+    if (times[other].ms < (1 - measure::kSmallestDifference) * times[taken].ms) taken = other;
+  }
+  return taken;
 }
 
 absl::StatusOr<ThresholdResult> TuneThreshold(const NetworkSetup& setup,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "networks/executor.h"
 #include "networks/planner.h"
 #include "tune/race.h"
@@ -43,6 +44,11 @@ struct NetworkTime {
 // with its output before anything is timed.
 absl::StatusOr<std::vector<NetworkTime>> TimeNetworks(const NetworkSetup& setup,
                                                       const std::vector<NamedPlan>& plans);
+
+// Which of `times` to take: `first`, unless one of `others` is faster than what was taken so far by
+// more than measure::kSmallestDifference. They are asked in their order.
+size_t PlanToTake(const std::vector<NetworkTime>& times, size_t first,
+                  absl::Span<const size_t> others);
 
 struct ThresholdResult {
   int64_t threshold = 0;

@@ -55,11 +55,16 @@ class Sums {
   std::map<std::string, std::pair<double, size_t>> sums_;
 };
 
-// Exchanges what was chosen with the entry of `spec` among the others, which stay in order.
+// Exchanges what was chosen with the entry of `spec` among the others, which stay in order. What
+// was no candidate has no time of its own.
 void Exchange(const std::string& spec, Timed& chosen, std::vector<Timed>& others) {
   if (chosen.spec == spec) return;
-  for (Timed& other : others) {
-    if (other.spec == spec) std::swap(other, chosen);
+  const auto other = std::find_if(others.begin(), others.end(),
+                                  [&](const Timed& timed) { return timed.spec == spec; });
+  if (other == others.end()) {
+    others.push_back(std::exchange(chosen, {spec, kNoTime}));
+  } else {
+    std::swap(*other, chosen);
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const Timed& a, const Timed& b) { return a.ms < b.ms; });

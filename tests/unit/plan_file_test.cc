@@ -43,6 +43,15 @@ TEST(PlanFileTest, RoundTrips) {
   EXPECT_EQ((*plans)[0].record["layers"][1]["ms"], 0.5);
 }
 
+// A file's name may be any bytes; minutes of work must not be lost by one.
+TEST(PlanFileTest, NamesThatAreNoUtf8AreWritten) {
+  TunedPlan plan = Plan(Key());
+  plan.record["input"] = {{"name", "caf\xe9.bin"}};
+  const auto plans = ParsePlans(FormatPlans({plan}));
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ((*plans)[0].record["input"]["name"], "caf\xef\xbf\xbd.bin");
+}
+
 TEST(PlanFileTest, RefusesWhatIsNoPlan) {
   const std::string good = FormatPlans({Plan(Key())});
   for (const auto& [from, to, word] : std::vector<std::array<std::string, 3>>{

@@ -397,5 +397,17 @@ TEST_F(TuneTest, NamesNarrowToTheirCandidates) {
   EXPECT_FALSE(narrow({"none"}).ok());
 }
 
+TEST(PlanToTakeTest, TheFastestCountsAndThePlanStaysWhereTheyAreAlike) {
+  const auto times = [](double plan, double single, double usual) {
+    return std::vector<NetworkTime>{
+        {"trusted", 900, ""}, {"plan", plan, ""}, {"single", single, ""}, {"default", usual, ""}};
+  };
+  EXPECT_EQ(PlanToTake(times(500, 510, 520), 1, {2, 3}), 1u);
+  EXPECT_EQ(PlanToTake(times(500, 498, 497), 1, {2, 3}), 1u);
+  EXPECT_EQ(PlanToTake(times(520, 510, 512), 1, {2, 3}), 2u);
+  EXPECT_EQ(PlanToTake(times(520, 510, 452), 1, {2, 3}), 3u);  // as it was once seen
+  EXPECT_EQ(PlanToTake(times(500, 510, kNoTime), 1, {2, 3}), 1u);
+}
+
 }  // namespace
 }  // namespace voxconv::tune
