@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
+#include "cli/self_command.h"
 #include "cli/session.h"
 #include "core/status_macros.h"
 #include "experiments/runner/cells.h"
@@ -16,6 +17,7 @@
 #include "experiments/runner/runner.h"
 #include "experiments/runner/subprocess.h"
 #include "io/file_bytes.h"
+#include "io/scene_spec.h"
 #include "measure/interrupt.h"
 #include "measure/paired.h"
 
@@ -93,14 +95,60 @@ absl::Status CheckInputOptions(const po::variables_map& values) {
       absl::StrCat("--like '", like, "': allowed are ", absl::StrJoin(kinds, ", ")));
 }
 
+// The last `parts` parts of a path.
+std::string LastParts(const std::string& path, int parts) {
+  size_t begin = path.size();
+  for (int i = 0; i < parts && begin != std::string::npos && begin != 0; ++i) {
+    begin = path.rfind('/', begin - 1);
+  }
+  return begin == std::string::npos ? path : path.substr(begin + (path[begin] == '/' ? 1 : 0));
+}
+
+// A file is known by its name; the path belongs to the machine. Files of one name are known by as
+// much of their paths as tells them apart.
+std::string NameOf(const std::string& input, const Texts& all) {
+  if (IsSceneSpec(input)) return input;
+  const auto depth = static_cast<int>(std::count(input.begin(), input.end(), '/')) + 1;
+  for (int parts = 1; parts < depth; ++parts) {
+    const std::string name = LastParts(input, parts);
+    const bool alone = std::none_of(all.begin(), all.end(), [&](const std::string& other) {
+      return other != input && LastParts(other, parts) == name;
+    });
+    if (alone) return name;
+  }
+  return input;
+}
+
+// What cells would find out one by one, and what a quick run, which has inputs of its own, would
+// not find out at all.
+absl::Status CheckInputs(const Definition& definition,
+                         const experiment::CellOptions& cell_options) {
+  std::vector<InputSource> inputs = definition.quick_inputs;
+  inputs.insert(inputs.end(), cell_options.given.begin(), cell_options.given.end());
+  const bool replaced = !cell_options.given.empty() && definition.given_inputs == "replace";
+  if (!replaced) {
+    inputs.insert(inputs.end(), definition.inputs.begin(), definition.inputs.end());
+  }
+  for (const InputSource& input : inputs) {
+    absl::Status status;
+    std::error_code ignored;
+    if (IsSceneSpec(input.input)) {
+      status = ParseSceneSpec(input.input).status();
+    } else if (!std::filesystem::exists(input.input, ignored)) {
+      status = absl::NotFoundError("no such file");
+    }
+    if (!status.ok()) return StatusAt(absl::StrCat("input '", input.input, "'"), status);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& values) {
   VOXCONV_RETURN_IF_ERROR(CheckInputOptions(values));
   std::vector<InputSource> inputs;
   for (const std::string& input : values["input"].as<Texts>()) {
     InputSource source;
     source.input = input;
-    // A file is known by its name; the path belongs to the machine.
-    source.name = input.substr(input.find(':') == std::string::npos ? input.rfind('/') + 1 : 0);
+    source.name = NameOf(input, values["input"].as<Texts>());
     source.voxel_size = values["voxel-size"].as<std::string>();
     source.like = values["like"].as<std::string>();
     source.read.fields = values["fields"].as<std::string>();
@@ -165,28 +213,6 @@ absl::Status PrintList() {
   return broken;
 }
 
-// This program, called like this.
-std::vector<std::string> CommandOf(const std::vector<std::string>& args) {
-  std::error_code error;
-  std::vector<std::string> command = {
-      std::filesystem::read_symlink("/proc/self/exe", error).string(), "experiment"};
-  command.insert(command.end(), args.begin(), args.end());
-  return command;
-}
-
-// Without "--rounds N" and "--rounds=N".
-std::vector<std::string> WithoutRounds(const std::vector<std::string>& args) {
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--rounds") {
-      ++i;
-    } else if (args[i].rfind("--rounds=", 0) != 0) {
-      rest.push_back(args[i]);
-    }
-  }
-  return rest;
-}
-
 // Fills in ncu and the command that it is to run.
 absl::Status ParseCounters(const po::variables_map& values, const std::vector<std::string>& args,
                            experiment::RunnerOptions& options) {
@@ -197,7 +223,7 @@ absl::Status ParseCounters(const po::variables_map& values, const std::vector<st
     return absl::InvalidArgumentError("--counters: only --backend cuda has hardware counters");
   }
   VOXCONV_ASSIGN_OR_RETURN(options.ncu, experiment::FindNcu());
-  options.command = CommandOf(args);
+  options.command = SelfCommand("experiment", args);
   return absl::OkStatus();
 }
 
@@ -208,10 +234,11 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
   int exit_status = 0;
   for (int round = 1; round <= rounds; ++round) {
     std::cout << "round " << round << " of " << rounds << std::endl;
-    std::vector<std::string> of_round = WithoutRounds(args);
+    std::vector<std::string> of_round = WithoutOption("rounds", args);
     of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
-    VOXCONV_ASSIGN_OR_RETURN(const experiment::ProgramResult result,
-                             experiment::RunProgramInterruptibly(CommandOf(of_round), interrupt));
+    VOXCONV_ASSIGN_OR_RETURN(
+        const experiment::ProgramResult result,
+        experiment::RunProgramInterruptibly(SelfCommand("experiment", of_round), interrupt));
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command continues where this one stopped");
     }
@@ -235,6 +262,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
   options.seed = values["seed"].as<uint64_t>();
   options.round = values["round"].as<int>();
+  options.memory_limit_mib = values["memory-limit-mib"].as<int64_t>();
   if (options.round < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--round ", options.round, ": allowed are 1 and more"));
@@ -261,6 +289,8 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
     std::cout << "nothing to run on " << ToString(cell_options.backend) << "\n";
     return experiment::Tally{};
   }
+  const absl::Status inputs = CheckInputs(definition, cell_options);
+  if (!inputs.ok()) return StatusAt(definition.name, inputs);
   experiment::RunnerOptions options = quiet_options;
   std::unique_ptr<Progress> progress;
   std::string label;

@@ -1,6 +1,7 @@
 #include "experiments/runner/cells.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,8 @@
 
 namespace voxconv::experiment {
 namespace {
+
+using measure::Json;
 
 constexpr double kQuickWidth = 0.125;
 
@@ -80,7 +83,59 @@ std::vector<std::pair<ConfigurationItem, ConfigurationItem>> Sides(const Definit
   return sides;
 }
 
+Json TripleJson(const Int3& v) { return {v.x, v.y, v.z}; }
+
+// All that the layer or the network is made of: labels leave out what is as usual.
+Json WorkJson(const WorkItem& work) {
+  if (!work.network.name.empty()) {
+    return {{"network", work.network.name}, {"width", work.network.width}};
+  }
+  const GeometryParams& geometry = work.layer.geometry;
+  return {{"kind", std::string(ToString(geometry.kind))},
+          {"rule", std::string(ToString(geometry.rule))},
+          {"kernel", TripleJson(geometry.kernel)},
+          {"stride", TripleJson(geometry.stride)},
+          {"dilation", TripleJson(geometry.dilation)},
+          {"padding", TripleJson(geometry.padding)},
+          {"c_in", work.layer.c_in},
+          {"c_out", work.layer.c_out}};
+}
+
 }  // namespace
+
+Json AskedJson(const Cell& cell) {
+  Json json = {{"input", cell.input.name},
+               {"like", cell.input.like},
+               {"voxel_size", cell.input.voxel_size},
+               {"work", cell.work.label},
+               {"geometry", WorkJson(cell.work)},
+               {"dtype", std::string(ToString(cell.precision_a))},
+               {"maps", cell.rebuild_maps ? "rebuilt" : "reused"},
+               {"configuration", cell.a.name},
+               {"against", cell.b.name == cell.a.name ? Json() : Json(cell.b.name)},
+               {"params", cell.a.params}};
+  if (cell.input.x.has_value()) json["x"] = *cell.input.x;
+  if (cell.precision_b != cell.precision_a) {
+    json["dtype_b"] = std::string(ToString(cell.precision_b));
+  }
+  if (cell.resolution != 0) json["resolution"] = cell.resolution;
+  return json;
+}
+
+absl::Status CheckDistinct(const std::vector<Cell>& cells) {
+  std::map<std::string, const Cell*> seen;
+  for (const Cell& cell : cells) {
+    const std::string key = AskedJson(cell).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const auto [known, inserted] = seen.try_emplace(key, &cell);
+    if (inserted) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("two cells are both '", TitleOf(cell), "': the inputs '",
+                     known->second->input.input, "' and '", cell.input.input,
+                     "' and all else have the same names; allowed are inputs with names that "
+                     "differ, and each layer once"));
+  }
+  return absl::OkStatus();
+}
 
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options) {
   std::vector<Cell> cells;

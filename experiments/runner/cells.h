@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "experiments/runner/definition.h"
+#include "measure/result_line.h"
 
 namespace voxconv::experiment {
 
@@ -32,6 +34,13 @@ struct CellOptions {
 // All cells, in the order in which they run. Inputs are the outermost axis, so that each is read
 // once. Configurations are the innermost axis. Empty if the experiment is not for the backend.
 std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& options);
+
+// What tells the cell from all others of its experiment, before its input is read: the labels, and
+// behind them the whole geometry or network, the dtypes and the input's source.
+measure::Json AskedJson(const Cell& cell);
+// kInvalidArgument for two cells that a report could not tell apart, such as those of two inputs
+// with one name.
+absl::Status CheckDistinct(const std::vector<Cell>& cells);
 
 // "minuet vs mink | lidar64 | minkunet42 | f32", with " | maps reused" if maps are not rebuilt.
 std::string TitleOf(const Cell& cell);

@@ -110,6 +110,26 @@ std::vector<std::pair<int64_t, int64_t>> ReadChannels(JsonReader& reader) {
   return channels;
 }
 
+// "3", or "3x1x1" where the axes differ.
+std::string AxesText(const Int3& v) {
+  if (v == Int3{v.x, v.x, v.x}) return absl::StrCat(v.x);
+  return absl::StrCat(v.x, "x", v.y, "x", v.z);
+}
+
+// "submanifold k3", "strided k3x1x1 s2x1x1 dilate p1": all that is not as usual.
+std::string LabelOf(const GeometryParams& geometry) {
+  std::string label = absl::StrCat(ToString(geometry.kind), " k", AxesText(geometry.kernel));
+  const auto add = [&](const char* mark, const Int3& value, int32_t usual) {
+    if (value == Int3{usual, usual, usual}) return;
+    absl::StrAppend(&label, " ", mark, AxesText(value));
+  };
+  add("s", geometry.stride, 1);
+  add("d", geometry.dilation, 1);
+  if (geometry.rule == OutputRule::kDilate) absl::StrAppend(&label, " dilate");
+  add("p", geometry.padding, 0);
+  return label;
+}
+
 // A layer for every entry of its "channels".
 std::vector<WorkItem> ReadLayer(const Json& json, const std::string& path, CellKind kind,
                                 absl::Status& error) {
@@ -135,16 +155,18 @@ std::vector<WorkItem> ReadLayer(const Json& json, const std::string& path, CellK
     if (!parsed.ok()) reader.Refuse(key, "are one whole number or [x, y, z]");
     if (parsed.ok()) *value = *parsed;
   }
-  const auto created = ConvGeometry::Create(geometry);
-  const bool from_coarse =
-      geometry.kind == ConvKind::kInverse || geometry.kind == ConvKind::kTransposed;
-  if (!created.ok() && !from_coarse && error.ok()) {
+  // As it is placed on an input (measure/layer_work.h).
+  GeometryParams placed = geometry;
+  if (geometry.kind == ConvKind::kInverse || geometry.kind == ConvKind::kTransposed) {
+    const Int3& s = geometry.stride;
+    if (s.x >= 1 && s.y >= 1 && s.z >= 1) placed.input_tensor_stride = s;
+  }
+  const auto created = ConvGeometry::Create(placed);
+  if (!created.ok() && error.ok()) {
     error =
         absl::InvalidArgumentError(absl::StrCat("key '", path, "': ", created.status().message()));
   }
-  const std::string label =
-      absl::StrCat(ToString(geometry.kind), " k", absl::StrJoin({geometry.kernel.x}, ""),
-                   geometry.stride.x == 1 ? "" : absl::StrCat(" s", geometry.stride.x));
+  const std::string label = LabelOf(geometry);
   if (kind == CellKind::kMap) {
     if (reader.Has("channels")) reader.Refuse("channels", "in map experiments is no such key");
     return {{label, {}, {geometry, 16, 16}}};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/voxelize.h"
+#include "measure/checked_maps.h"
 #include "measure/network_frame.h"
 #include "networks/executor.h"
 #include "networks/initialize.h"
@@ -21,12 +22,17 @@ absl::StatusOr<Json> LookAtNetwork(const ab::NetworkShape& shape,
   InitializeParameters(graph, seed);
   VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
                            MakeSparseTensor(cloud, graph.in_channels(), context));
+  // What is reported of a map must be right, and no dataflow may read rows by a wrong one.
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Registry checked,
+      measure::WithCheckedMaps(registry, [](absl::string_view) { return true; }));
   RunConfig config;
+  config.parallel_maps = false;  // a check waits for its map
   config.planner = measure::MakePlanner(configuration);
   config.precision = precision;
   VOXCONV_ASSIGN_OR_RETURN(
       const std::unique_ptr<NetworkRunner> runner,
-      NetworkRunner::Create(std::move(graph), config, registry, *context.backend));
+      NetworkRunner::Create(std::move(graph), config, checked, *context.backend));
   VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
   Json layers = Json::array();
   for (const LayerReport& layer : result.report.layers) {

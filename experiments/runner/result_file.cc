@@ -22,7 +22,7 @@ std::string TextAt(const Json& line, const char* key) {
 
 }  // namespace
 
-absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json& definition) {
+absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json& header) {
   ResultFile result(path);
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -30,26 +30,25 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
   VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(path));
 
   std::ifstream file(path, std::ios::binary);
-  Json last_definition;
+  Json line_of_header = {{"format", kLineFormat}, {"kind", "experiment"}};
+  line_of_header.update(header);
+  Json last_header;
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) continue;
     const std::string kind = TextAt(line, "kind");
-    if (kind == "experiment") last_definition = line.value("definition", Json());
+    if (kind == "experiment") last_header = line;
+    const auto format = line.find("format");
+    if (format == line.end() || *format != kLineFormat) continue;
     if (kind == "cell" && TextAt(line, "status") != "failed") {
-      result.finished_[TextAt(line, "key")] = line.value("verified", Json());
+      result.finished_.insert(TextAt(line, "key"));
     }
   }
-  if (last_definition != definition) {
-    VOXCONV_RETURN_IF_ERROR(
-        result.Append({{"format", 1}, {"kind", "experiment"}, {"definition", definition}}));
-  }
+  // As it reads when it is read: a name may hold bytes that are no UTF-8.
+  const Json written = Json::parse(
+      line_of_header.dump(-1, ' ', false, Json::error_handler_t::replace), nullptr, false);
+  if (last_header != written) VOXCONV_RETURN_IF_ERROR(result.Append(line_of_header));
   return result;
-}
-
-Json ResultFile::VerifiedOf(const std::string& key) const {
-  const auto found = finished_.find(key);
-  return found == finished_.end() ? Json() : found->second;
 }
 
 absl::Status ResultFile::Append(const Json& line) { return measure::AppendLine(path_, line); }

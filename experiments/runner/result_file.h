@@ -2,8 +2,9 @@
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_
 
-#include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -11,15 +12,18 @@
 
 namespace voxconv::experiment {
 
+// The format of the lines that this program writes. A program reuses lines of its own format alone:
+// the keys of another one may leave out what tells cells apart.
+inline constexpr int kLineFormat = 2;
+
 class ResultFile {
  public:
   // Reads the keys of finished cells from the file, if there is one. Ends a line that a killed
-  // program left unfinished. Writes the definition, unless it is the last one in the file.
-  static absl::StatusOr<ResultFile> Open(const std::string& path, const measure::Json& definition);
+  // program left unfinished. Writes `header`, {"definition", "asked"}, as a line of kind
+  // "experiment", unless the last such line has it already.
+  static absl::StatusOr<ResultFile> Open(const std::string& path, const measure::Json& header);
 
   bool Has(const std::string& key) const { return finished_.contains(key); }
-  // What was verified before the cell of this key was measured. Null if that is not known.
-  measure::Json VerifiedOf(const std::string& key) const;
   absl::Status Append(const measure::Json& line);
   const std::string& path() const { return path_; }
 
@@ -27,7 +31,7 @@ class ResultFile {
   explicit ResultFile(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
-  std::map<std::string, measure::Json> finished_;  // key -> what was verified, or null
+  std::set<std::string> finished_;
 };
 
 // 16 hex digits that stay the same on every platform.

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "backends/cpu/cpu_backend.h"
 #include "core/parse.h"
 #include "experiments/runner/network_look.h"
@@ -18,6 +18,7 @@
 #include "measure/build_info.h"
 #include "measure/input_class.h"
 #include "measure/interrupt.h"
+#include "measure/machine_load.h"
 #include "measure/timer.h"
 
 namespace voxconv::experiment {
@@ -90,10 +91,9 @@ class Runner {
  private:
   absl::Status LoadFor(const Cell& cell);
   Json Describe(const Cell& cell) const;
-  std::string KeyOf(const Json& description, int round) const;
+  std::string KeyOf(const Json& description) const;
   absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
   absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
-  absl::StatusOr<Json> Verify(const ab::Request& request, const ab::Work& work, const Json& cell);
   ab::Request RequestFor(const Cell& cell) const;
   Json HardwareCounters(size_t cell) const;
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
@@ -136,47 +136,40 @@ absl::Status Runner::LoadFor(const Cell& cell) {
   return absl::OkStatus();
 }
 
-// What tells a cell from the others, for the report and for its key.
+// What tells a cell's results from all others, for the report's rows and for the key.
 Json Runner::Describe(const Cell& cell) const {
-  Json json = {{"input", cell.input.name},
-               {"like", cell.input.like},
-               {"input_hash", input_.hash},
-               {"voxels", input_.cloud.size()},
-               {"neighbours", input_.density.neighbours},
-               {"occupied", input_.occupied},
-               {"input_class", measure::ToString(measure::Classify(input_.density))},
-               {"work", cell.work.label},
-               {"dtype", std::string(ToString(cell.precision_a))},
-               {"maps", cell.rebuild_maps ? "rebuilt" : "reused"},
-               {"configuration", cell.a.name},
-               {"against", definition_.kind == CellKind::kInfo ? Json() : Json(cell.b.name)},
-               {"params", cell.a.params}};
-  if (cell.input.x.has_value()) json["x"] = *cell.input.x;
-  if (cell.precision_b != cell.precision_a) {
-    json["dtype_b"] = std::string(ToString(cell.precision_b));
+  Json json = AskedJson(cell);
+  json["input_hash"] = input_.hash;
+  json["voxels"] = input_.cloud.size();
+  json["neighbours"] = input_.density.neighbours;
+  json["occupied"] = input_.occupied;
+  json["input_class"] = measure::ToString(measure::Classify(input_.density));
+  json["specs"] = {{"a", measure::ToJson(configurations_.at(cell.a.name))}};
+  if (cell.a.name != cell.b.name) {
+    json["specs"]["b"] = measure::ToJson(configurations_.at(cell.b.name));
   }
-  if (cell.resolution != 0) json["resolution"] = cell.resolution;
+  json["program"] = measure::ProgramHash();
+  json["plugins"] = measure::PluginHashes();
+  json["limits"] = {{"memory_mib", options_.memory_limit_mib}};
   return json;
 }
 
-std::string Runner::KeyOf(const Json& description, int round) const {
+std::string Runner::KeyOf(const Json& description) const {
   const measure::BuildInfo build = measure::GetBuildInfo();
   Json key = description;
-  for (const char* side : {"configuration", "against"}) {
-    if (description[side].is_null()) continue;
-    key[absl::StrCat(side, "_specs")] =
-        measure::ToJson(configurations_.at(description[side].get<std::string>()));
-  }
+  key["format"] = kLineFormat;
   key["experiment"] = definition_.name;
+  key["kind"] = static_cast<int>(definition_.kind);
   key["commit"] = absl::StrCat(build.commit, build.dirty ? " dirty" : "");
   key["backend"] = std::string(ToString(context_.backend->kind()));
   key["device"] = context_.backend->DeviceName();
   key["pairs"] = options_.pairs;
+  key["warmup"] = options_.warmup;
   key["quick"] = options_.quick;
   key["seed"] = options_.seed;
   key["stage_times"] = definition_.stage_times;
-  key["counters"] = !options_.ncu.empty();
-  if (round > 1) key["round"] = round;
+  key["counters"] = options_.ncu.empty() ? "" : absl::StrCat("of ", definition_.counters_stage);
+  key["round"] = options_.round;
   return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -224,22 +217,11 @@ Json Runner::HardwareCounters(size_t cell) const {
   return hardware;
 }
 
-// A later round of the same program on the same work does not repeat it.
-absl::StatusOr<Json> Runner::Verify(const ab::Request& request, const ab::Work& work,
-                                    const Json& cell) {
-  if (options_.round > 1 && !measure::GetBuildInfo().dirty) {
-    Json before = file_->VerifiedOf(KeyOf(cell, 1));
-    if (!before.is_null()) return before;
-  }
-  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
-                           verifier_->Verify(request, work, input_.hash));
-  return verification.checks;
-}
-
 absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary) {
   const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
-  VOXCONV_ASSIGN_OR_RETURN(Json verified, Verify(request, work, line["cell"]));
+  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
+                           verifier_->Verify(request, work, input_.hash));
   measure::PairedOptions paired;
   paired.pairs = options_.pairs;
   paired.warmup = options_.warmup;
@@ -250,13 +232,15 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
       options_.progress(label_, done, total);
     };
   }
+  const measure::LoadWatch watch;
   VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, ab::Measure(paired, work));
+  const std::optional<measure::MachineLoad> load = watch.Read();
   if (samples.stopped) return absl::CancelledError("interrupted");
   VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
   line.update(ab::DescribeTrial(request, work,
                                 {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
-                                cell.b.name, options_.warmup, context_));
-  line["verified"] = std::move(verified);
+                                cell.b.name, options_.warmup, load, context_));
+  line["verified"] = verification.checks;
   Json result = measure::ToJson(comparison, samples);
   for (const StageGroup& group : StageGroups()) {
     const measure::TimeComparison time = measure::CompareStages(samples, group.stages);
@@ -265,11 +249,14 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
     result["a"]["stages_ms"][group.name]["median"] = time.a.median;
     result["b"]["stages_ms"][group.name]["median"] = time.b.median;
   }
+  const std::string busy = measure::WhyBusy(load, &comparison);
+  result["busy"] = busy.empty() ? Json() : Json(busy);
   line["result"] = std::move(result);
   const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
   summary = absl::StrFormat("%.3f ms against %.3f ms: %.2f (%.2f..%.2f), %s",
                             comparison.wall.a.median, comparison.wall.b.median, ratio.value,
                             ratio.low, ratio.high, ToString(comparison.verdict));
+  if (!busy.empty()) absl::StrAppend(&summary, " (busy machine: ", busy, ")");
   return absl::OkStatus();
 }
 
@@ -305,20 +292,16 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     const Cell& cell = cells[i];
     VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
     const Json description = Describe(cell);
-    const std::string key = KeyOf(description, options_.round);
+    const std::string key = KeyOf(description);
     if (file_->Has(key)) {
       ++tally.finished_before;
       continue;
     }
     label_ = absl::StrFormat("cell %d of %d%s, runs", i + 1, total, TimeLeft(i, total));
-    Json line = {{"format", 1},
-                 {"kind", "cell"},
-                 {"experiment", definition_.name},
-                 {"key", key},
-                 {"status", "measured"},
-                 {"quick", options_.quick},
-                 {"round", options_.round},
-                 {"cell", description}};
+    Json line = {{"format", kLineFormat},          {"kind", "cell"},
+                 {"experiment", definition_.name}, {"key", key},
+                 {"status", "measured"},           {"quick", options_.quick},
+                 {"round", options_.round},        {"cell", description}};
     std::string summary;
     const absl::Status status = RunCell(cell, line, summary);
     if (status.ok() && !options_.ncu.empty()) {
@@ -365,15 +348,36 @@ absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cel
 }
 
 std::string ResultPath(const std::string& directory, const std::string& name) {
-  return absl::StrCat(directory, "/", absl::StrReplaceAll(name, {{"/", "-"}}), ".jsonl");
+  std::string file;
+  for (const char c : name) {
+    const bool plain =
+        absl::ascii_isalnum(c) || c == '_' || c == ' ' || (c == '.' && !file.empty());
+    if (c == '/') {
+      file += '-';
+    } else if (plain || static_cast<unsigned char>(c) >= 0x80) {
+      file += c;
+    } else {
+      absl::StrAppendFormat(&file, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return absl::StrCat(directory, "/", file, ".jsonl");
 }
 
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckDistinct(cells));
+  Json asked = Json::array();
+  for (const Cell& cell : cells) asked.push_back(AskedJson(cell));
   VOXCONV_ASSIGN_OR_RETURN(
       ResultFile file,
-      ResultFile::Open(ResultPath(options.directory, definition.name), definition.json));
+      ResultFile::Open(ResultPath(options.directory, definition.name),
+                       {{"definition", definition.json},
+                        {"asked",
+                         {{"backend", std::string(ToString(context.backend->kind()))},
+                          {"device", context.backend->DeviceName()},
+                          {"quick", options.quick},
+                          {"cells", std::move(asked)}}}}));
   Runner runner(definition, options, registry, context, std::move(file));
   VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
   return runner.Run(cells);

@@ -16,14 +16,13 @@
 namespace voxconv::experiment {
 
 struct RunnerOptions {
-  std::string directory;  // results go to DIRECTORY/NAME.jsonl, slashes of the name as dashes
+  std::string directory;  // results go to ResultPath
   bool quick = false;
   int pairs = 20;
   int warmup = 2;
   uint64_t seed = 1;
-  // The number of this run of all cells, from 1. Later runs of the same program use what the first
-  // one has verified.
-  int round = 1;
+  int round = 1;                 // the number of this run of all cells, from 1
+  int64_t memory_limit_mib = 0;  // of the backend; 0: none. Says what a refusal holds for
   // To read hardware counters as well: the path of ncu, and the command line of this program.
   // Empty: no counters.
   std::string ncu;
@@ -46,10 +45,13 @@ struct Tally {
 
 // Runs every cell that the file of results does not have yet and appends a line for each as it
 // ends: {"format", "kind": "cell", "experiment", "key", "status", "quick", "cell", ...}. The key is
-// made of the experiment, the cell, the input's hash, the commit and the device, so that a cell
-// runs again if one of them changes. Failed cells run again as well. The definition stands before
-// the lines of its cells, as {"kind": "experiment", "definition"}. Ctrl-C ends the run after the
-// current pair; the current cell is not kept.
+// made of all that decides the figures: the experiment, the cell with its whole geometry and the
+// canonical specs of both sides, the input's hash, the hashes of this program and of the plugins
+// that it has loaded, the memory limit, the commit and the device. A cell runs again if one of them
+// changes, and each process verifies it before it is timed. Failed cells run again as well. The
+// definition stands before the lines of its cells with all cells that this run was asked for, as
+// {"kind": "experiment", "definition", "asked": {"backend", "device", "quick", "cells"}}. Ctrl-C
+// ends the run after the current pair; the current cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context);
@@ -60,6 +62,8 @@ absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cel
                              const ProfiledSide& side, const RunnerOptions& options,
                              const Registry& registry, const ExecutionContext& context);
 
+// DIRECTORY/NAME.jsonl, with slashes of the name as dashes. A dash of the name itself, and what a
+// file name should not hold, is written as % and two hex digits: two names never share a file.
 std::string ResultPath(const std::string& directory, const std::string& name);
 
 }  // namespace voxconv::experiment

@@ -5,6 +5,7 @@
 
 #include "cli/session.h"
 #include "experiments/runner/cells.h"
+#include "experiments/runner/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -76,6 +77,42 @@ TEST(DefinitionTest, CellsAreAllCombinations) {
   EXPECT_EQ(ExpandCells(*definition, {.quick = true}).size(), 2u);
 }
 
+TEST(DefinitionTest, LabelsSayAllThatIsNotAsUsual) {
+  Json json = Valid();
+  const auto label = [&](const char* layer) {
+    json["layers"] = Json::array({Json::parse(layer)});
+    json["layers"][0]["channels"] = {{4, 8}};
+    const auto definition = ParseDefinition(json.dump());
+    EXPECT_TRUE(definition.ok()) << definition.status();
+    return definition.ok() ? definition->works[0].label : "";
+  };
+  EXPECT_EQ(label(R"({"kernel": 3})"), "submanifold k3 4->8");
+  EXPECT_EQ(label(R"({"kernel": [3, 1, 1], "dilation": 2})"), "submanifold k3x1x1 d2 4->8");
+  EXPECT_EQ(label(R"({"kind": "strided", "kernel": 2, "stride": 2})"), "strided k2 s2 4->8");
+  EXPECT_EQ(label(R"({"kind": "inverse", "kernel": 2, "stride": 2})"), "inverse k2 s2 4->8");
+  EXPECT_EQ(label(R"({"kind": "strided", "kernel": 3, "stride": [2, 2, 1], "rule": "dilate",
+                      "padding": 1})"),
+            "strided k3 s2x2x1 dilate p1 4->8");
+}
+
+TEST(DefinitionTest, CellsThatAReportCouldNotTellApartAreRefused) {
+  Json json = Valid();
+  json["inputs"] =
+      Json::parse(R"([{"input": "a.bin", "name": "x"}, {"input": "b.bin", "name": "x"}])");
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  EXPECT_THAT(std::string(CheckDistinct(ExpandCells(*definition, {})).message()),
+              AllOf(HasSubstr("'a.bin' and 'b.bin'"), HasSubstr("names that differ")));
+  EXPECT_EQ(CheckDistinct(ExpandCells(*ParseDefinition(Valid().dump()), {})), absl::OkStatus());
+}
+
+TEST(DefinitionTest, FilesOfResultsHaveNamesThatDiffer) {
+  EXPECT_EQ(ResultPath("d", "minuet/fig16"), "d/minuet-fig16.jsonl");
+  EXPECT_EQ(ResultPath("d", "minuet-fig16"), "d/minuet%2Dfig16.jsonl");
+  EXPECT_EQ(ResultPath("d", "a%2Db"), "d/a%252Db.jsonl");
+  EXPECT_EQ(ResultPath("d", "../x"), "d/%2E.-x.jsonl");
+}
+
 TEST(DefinitionTest, OnlyTheBackendsThatAreNamed) {
   Json json = Valid();
   json["configurations"][1]["backends"] = {"cuda"};
@@ -110,6 +147,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"/inputs/0", R"({"input": "a", "voxel_size": 0})", "inputs[0].voxel_size' is 0",
                   "above 0"},
         WrongFile{"/layers/0/kernel", R"("big")", "layers[0].kernel' is \"big\"", "whole number"},
+        WrongFile{"/layers/0/kernel", "0", "layers[0]': kernel", "1.."},
+        WrongFile{"/layers/0",
+                  R"({"kind": "inverse", "kernel": 2, "stride": 0, "channels": [[4, 8]]})",
+                  "layers[0]': stride", "1.."},
+        WrongFile{"/layers/0",
+                  R"({"kind": "transposed", "kernel": 0, "stride": 2, "channels": [[4, 8]]})",
+                  "layers[0]': kernel", "1.."},
         WrongFile{"/layers/0/channels/1", "[8]", "layers[0].channels[1]' is [8]", "C_IN, C_OUT"},
         WrongFile{"/layers/0/channels/0/0", "0", "layers[0].channels[0]' is [0,8]", "1 .. 65536"},
         WrongFile{"/dtypes", R"(["f64"])", "key 'dtypes' is [\"f64\"]", "f32, tf32, f16 and bf16"},
