@@ -32,8 +32,13 @@ class Agreement(NamedTuple):
                 self.same_figures if self.figures else ""]
 
 
+def _key(cell):
+    """The same cell on the same input: another program or plugin is what the second run may have."""
+    return rounds.slot(cell), cell["cell"].get("input_hash")
+
+
 def _ratios(experiment):
-    return {rounds.identity(cell): cell["result"]
+    return {_key(cell): cell["result"]
             for cell in experiment.measured() if cell.get("result", {}).get("speedup")}
 
 
@@ -53,7 +58,8 @@ def _verdicts(experiment, keys):
     """Of the published figures, from the cells of these keys alone: figures over other cells would be
     other claims."""
     shared = copy.copy(experiment)
-    shared.cells = [cell for cell in experiment.cells if rounds.identity(cell) in keys]
+    shared.asked = None
+    shared.cells = [cell for cell in experiment.cells if _key(cell) in keys]
     return [rule.judge(figure, shared).verdict
             for figure in experiment.definition.get("published", [])]
 

@@ -105,3 +105,8 @@ def check_definition(line):
     _check(line, {"definition": {"name": str, "title": str}}, "")
     for key, kind in (("published", list), ("plots", list)):
         _check(line["definition"].get(key, []), kind, f"definition.{key}")
+    if "asked" not in line:
+        return
+    _check(line["asked"], {"backend": str, "device": str, "quick": bool, "cells": list}, "asked")
+    for i, cell in enumerate(line["asked"]["cells"]):
+        _check(cell, {"configuration": str, "params": dict}, f"asked.cells[{i}]")

@@ -5,6 +5,7 @@ import dataclasses
 import html as escape_html
 import os
 import re
+import urllib.parse
 
 import again
 import results as lines
@@ -110,10 +111,30 @@ def _cell_row(cell):
     pairs = str(result["pairs"])
     if "rounds" in result:
         pairs += f" in {result['rounds']} rounds"
+    verdict = result["verdict"] + (" (quick)" if cell["quick"] else "")
+    if result.get("busy"):
+        verdict += f" (busy machine: {result['busy']})"
     return row + [f"{result['a']['wall_ms']['median']:.4g}",
                   f"{result['b']['wall_ms']['median']:.4g}", f"{ratio['ratio']:.3f}",
-                  f"{ratio['low']:.3f}..{ratio['high']:.3f}", pairs,
-                  result["verdict"] + (" (quick)" if cell["quick"] else "")]
+                  f"{ratio['low']:.3f}..{ratio['high']:.3f}", pairs, verdict]
+
+
+SUPERSEDED = ("Cells that were measured again later, or that the experiment no longer has. They are in "
+              "no figure and in no verdict.")
+OLD_HEADER = CELLS_HEADER + ["spec of A", "spec of B", "program", "plugins"]
+
+
+def _spec(specs):
+    return "/".join(specs[part] for part in ("mapping", "dataflow", "output_coords")
+                    if part in specs)
+
+
+def _old_row(cell):
+    """What may differ from the cell that took its place."""
+    about = cell["cell"]
+    specs = about.get("specs", {})
+    return _cell_row(cell) + [_spec(specs.get("a", {})), _spec(specs.get("b", {})),
+                              about.get("program", ""), " ".join(about.get("plugins", []))]
 
 
 STAGES_HEADER = ["configuration", "against", "input", "work", "metric", "A", "B", "B / A", "interval"]
@@ -200,6 +221,9 @@ def _html_section(section):
         parts += [f"<h3>{_e(title)}</h3>", _table(header, rows)]
     parts.append("<details><summary>All cells</summary>"
                  + _table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells]))
+    if experiment.superseded:
+        parts += [f"<p>{_e(SUPERSEDED)}</p>",
+                  _table(OLD_HEADER, [_old_row(cell) for cell in experiment.superseded])]
     stages = [row for cell in experiment.measured() for row in _stage_rows(cell)]
     if stages:
         parts.append("<h3>Stages and counters</h3>" + _table(STAGES_HEADER, stages))
@@ -224,41 +248,67 @@ def html(title, sections, agreements):
         f"<script>{SCRIPT}</script>", "</body></html>\n"])
 
 
+# What ends a line to somebody.
+_LINE_ENDS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def _m(text):
+    """Text within a line of Markdown, which shows it as it is: names and labels are no Markdown."""
+    text = _LINE_ENDS.sub(" ", str(text)).replace("\\", "\\\\")
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
+    text = re.sub(r"([`*\[\]|~$])", r"\\\1", text)
+    # Between letters and digits it is no emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def _paragraph(text):
+    """The same where the text begins a line, which must not become a heading, a list or a quote."""
+    text = re.sub(r"^(\s*)([#>+=-])", r"\1\\\2", _m(text))
+    return re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", text)
+
+
 def _md_table(header, rows):
     def line(cells):
-        return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ")
-                                 for cell in cells) + " |"
+        return "| " + " | ".join(map(_m, cells)) + " |"
     return [line(header), "|" + " --- |" * len(header), *map(line, rows), ""]
+
+
+def _md_image(title, path, out):
+    # A path may have blanks and brackets in it.
+    return f"![{_m(title)}]({urllib.parse.quote(os.path.relpath(path, out))})"
 
 
 def _md_section(section, out):
     experiment = section.experiment
     definition = experiment.definition
-    parts = [f"## {experiment.name}: {definition['title']}", "",
-             f"{experiment.device}. {definition.get('source', '')}", ""]
+    parts = [f"## {_m(experiment.name)}: {_m(definition['title'])}", "",
+             _paragraph(f"{experiment.device}. {definition.get('source', '')}"), ""]
     if definition.get("about"):
-        parts += [definition["about"], ""]
+        parts += [_paragraph(definition["about"]), ""]
     for problem in experiment.problems:
-        parts += [f"**{problem}**", ""]
+        parts += [f"**{_m(problem)}**", ""]
     if section.figures:
         parts += _md_table(FIGURES_HEADER, [_figure_row(*pair) for pair in section.figures])
     for sentence in section.text:
-        parts += [sentence, ""]
-    if experiment.notes():
+        parts += [_paragraph(sentence), ""]
+    if experiment.notes():  # which people write as Markdown
         parts += [experiment.notes().strip(), ""]
     for title, path in section.images:
-        parts += [f"![{title}]({os.path.relpath(path, out)})", ""]
+        parts += [_md_image(title, path, out), ""]
     for name, header, rows in section.tables:
-        parts += [f"### {name}", ""] + _md_table(header, rows)
+        parts += [f"### {_m(name)}", ""] + _md_table(header, rows)
     parts += ["<details><summary>All cells</summary>", ""]
     parts += _md_table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells])
+    if experiment.superseded:
+        parts += [SUPERSEDED, ""]
+        parts += _md_table(OLD_HEADER, [_old_row(cell) for cell in experiment.superseded])
     parts += ["</details>", ""]
-    return parts + [f"{text}  " for text in _provenance(experiment)] + [""]
+    return parts + [f"{_paragraph(text)}  " for text in _provenance(experiment)] + [""]
 
 
 def markdown(title, sections, agreements, out):
     header, rows = _overview(sections)
-    parts = [f"# {title}", ""] + _md_table(header, rows) + ["```", RULE, "```", ""]
+    parts = [f"# {_m(title)}", ""] + _md_table(header, rows) + ["```", RULE, "```", ""]
     if agreements:
         parts += ["## Measured again", "", AGAIN, ""]
         parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])

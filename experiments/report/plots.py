@@ -17,6 +17,18 @@ LABELS = {"voxels": "voxels", "neighbours": "neighbours per voxel", "x": "voxels
           "resolution": "voxels along the diameter"}
 
 
+def plain(text):
+    """Text that Matplotlib shows as it is: between two dollars it would be set as mathematics, and a
+    legend leaves out what begins with an underscore."""
+    text = str(text).encode("utf-8", "replace").decode().replace("$", "\\$")
+    return " " + text if text.startswith("_") else text
+
+
+def close_all():
+    """Frees what a plot that failed has left."""
+    plt.close("all")
+
+
 def _field(cell, name):
     about = cell["cell"]
     value = about.get("params", {}).get(name, about.get(name))
@@ -73,7 +85,7 @@ def _draw_lines(axes, series):
     for name, points in series.items():
         points = sorted(points, key=lambda point: point[0])
         xs, ys, low, high = zip(*points)
-        axes.plot(xs, ys, marker="o", markersize=4, label=name)
+        axes.plot(xs, ys, marker="o", markersize=4, label=plain(name))
         axes.fill_between(xs, low, high, alpha=0.2)
 
 
@@ -84,8 +96,9 @@ def _draw_bars(axes, series):
         at = [groups.index(str(p[0])) + (i - (len(series) - 1) / 2) * width for p in points]
         heights = [p[1] for p in points]
         errors = [[max(0, p[1] - p[2]) for p in points], [max(0, p[3] - p[1]) for p in points]]
-        axes.bar(at, heights, width, yerr=errors, label=name, error_kw={"linewidth": 0.8})
-    axes.set_xticks(range(len(groups)), groups, rotation=30 if len(groups) > 3 else 0,
+        axes.bar(at, heights, width, yerr=errors, label=plain(name), error_kw={"linewidth": 0.8})
+    axes.set_xticks(range(len(groups)), [plain(group) for group in groups],
+                    rotation=30 if len(groups) > 3 else 0,
                     ha="right" if len(groups) > 3 else "center", fontsize=7)
 
 
@@ -135,8 +148,8 @@ def draw(plot, experiment, path):
     else:
         timed = plot.get("y", "time") in TIMES
         axes.set_ylabel(f"{metric}, ms" if timed else metric)
-    axes.set_xlabel(LABELS.get(plot["x"], plot["x"]))
-    axes.set_title(plot.get("title", experiment.definition["title"]), fontsize=9)
+    axes.set_xlabel(plain(LABELS.get(plot["x"], plot["x"])))
+    axes.set_title(plain(plot.get("title", experiment.definition["title"])), fontsize=9)
     axes.grid(axis="y", linewidth=0.3)
     if len(series) > 1:
         axes.legend(fontsize=7, ncols=2 if len(series) > 6 else 1)
@@ -160,10 +173,10 @@ def bars(path, title, ylabel, groups, log=False):
     figure, axes = plt.subplots(figsize=(7.2, 3.2), dpi=110)
     axes.bar(range(len(groups)), [value for _, value in groups])
     if len(groups) <= MAX_BARS:
-        axes.set_xticks(range(len(groups)), [label for label, _ in groups], rotation=60,
+        axes.set_xticks(range(len(groups)), [plain(label) for label, _ in groups], rotation=60,
                         fontsize=6, ha="right")
     if log:
         axes.set_yscale("log")
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, fontsize=9)
+    axes.set_ylabel(plain(ylabel))
+    axes.set_title(plain(title), fontsize=9)
     save(figure, path)

@@ -6,6 +6,7 @@ The exit status is 1 where a file has lines that cannot be read, contradict them
 """
 
 import argparse
+import hashlib
 import os
 import pathlib
 import re
@@ -21,21 +22,53 @@ import results
 import rule
 
 
-def build(experiment, out):
+def stems(experiments):
+    """A stem for the file names of each experiment's plots. Devices and experiments whose names differ
+    in what a stem leaves out get a part of the names' hash."""
+    found = {}
+    for experiment in experiments:
+        # Plots of several devices lie side by side.
+        device = re.sub("[^a-z0-9]+", "-", experiment.device.partition(": ")[2].lower()).strip("-")
+        stem = f"{experiment.path.stem}-{device}"
+        if stem in found.values():
+            names = f"{experiment.path.stem}\n{experiment.device}"
+            stem += "-" + hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()[:8]
+        found[id(experiment)] = stem
+    return found
+
+
+def drawn(experiment, what, draw):
+    """What `draw` returns, or None where it fails: one plot must not cost the whole report."""
+    try:
+        return draw()
+    except Exception as error:  # pylint: disable=broad-except  (Matplotlib has no common one)
+        experiment.problems.append(f"'{what}' cannot be drawn: {error!r:.200}")
+        plots.close_all()
+        return None
+
+
+def build(experiment, stem, out):
     """One experiment's part of the report."""
     figures = [(figure, rule.judge(figure, experiment))
                for figure in experiment.definition.get("published", [])]
-    # Plots of several devices lie side by side.
-    device = re.sub("[^a-z0-9]+", "-", experiment.device.partition(": ")[2].lower()).strip("-")
-    stem = f"{experiment.path.stem}-{device}"
     images = []
     for i, plot in enumerate(experiment.definition.get("plots", [])):
         path = out / "plots" / f"{stem}-{i + 1}.png"
-        if plots.draw(plot, experiment, path):
-            images.append((plot.get("title", experiment.definition["title"]), path))
+        title = plot.get("title", experiment.definition["title"])
+        if drawn(experiment, title, lambda: plots.draw(plot, experiment, path)):
+            images.append((title, path))
     kind = experiment.definition.get("analysis")
-    extra = analysis.run(kind, experiment, out / "plots", stem) if kind else analysis.Extra()
+    extra = None
+    if kind:
+        extra = drawn(experiment, kind,
+                      lambda: analysis.run(kind, experiment, out / "plots", stem))
+    extra = extra or analysis.Extra()
     return pages.Section(experiment, figures, images + extra.images, extra.tables, extra.text)
+
+
+def write(path, text):
+    # A name may hold what UTF-8 cannot say.
+    path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def main():
@@ -58,9 +91,10 @@ def main():
               file=sys.stderr)
         return 1
     (out / "plots").mkdir(parents=True, exist_ok=True)
-    sections = [build(experiment, out) for experiment in experiments]
-    (out / "report.html").write_text(pages.html(arguments.title, sections, agreements))
-    (out / "report.md").write_text(pages.markdown(arguments.title, sections, agreements, out))
+    stem_of = stems(experiments)
+    sections = [build(experiment, stem_of[id(experiment)], out) for experiment in experiments]
+    write(out / "report.html", pages.html(arguments.title, sections, agreements))
+    write(out / "report.md", pages.markdown(arguments.title, sections, agreements, out))
 
     counts = {verdict: 0 for verdict in rule.VERDICTS}
     for section in sections:
@@ -78,6 +112,7 @@ def main():
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")
     try:
         code = main()
         sys.stdout.flush()

@@ -38,15 +38,23 @@ METRIC_NAMES = {
 }
 
 
+# What lines of results may be. Those of format 1 lack what tells some cells apart: the report reads
+# them, and the program does not continue them.
+FORMATS = (1, 2)
+
+
 class Results:
     """One experiment on one device: its definition and its cells."""
 
-    def __init__(self, path, definition, device, cells, problems):
+    def __init__(self, path, definition, device, cells, problems, asked=None, superseded=()):
         self.path = path
         self.definition = definition
         self.device = device
         self.cells = cells
         self.problems = problems  # "line N: ..."
+        # The cells that its runs were asked for, as the "cell" of their lines; None: not known.
+        self.asked = asked
+        self.superseded = list(superseded)  # lines that a later one of the same cell replaces
 
     @property
     def name(self):
@@ -55,10 +63,14 @@ class Results:
     def measured(self):
         return [cell for cell in self.cells if cell["status"] == "measured"]
 
+    @property
+    def backend(self):
+        return self.device.partition(": ")[0]
+
     def notes(self):
         """Text in NAME.notes.md beside the lines, by people."""
         path = self.path.with_suffix(".notes.md")
-        return path.read_text() if path.exists() else ""
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def disagreement(line):
@@ -161,53 +173,97 @@ def _identity(line):
     return rounds.identity(line), rounds.round_of(line)
 
 
-def _read(path):
-    """(definition, {device: {identity: line}}, problems) of a file."""
-    definition, devices, problems = None, {}, []
-    for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        if not text.strip():
-            continue
-        try:
-            line = json.loads(text)
-            if not isinstance(line, dict):
-                raise ValueError("it is no object")
-            if line.get("kind") == "experiment":
-                fields.check_definition(line)
-                definition = line["definition"]
-            if line.get("kind") != "cell":
+class _File:
+    """What a file of results holds."""
+
+    def __init__(self, path):
+        self.definition = None
+        self.devices = {}  # {device: {identity: line}}
+        self.asked = {}    # {(device, quick): [cells]} of the last definition
+        self.problems = []
+        # Lines end with a line feed alone: names may hold what else ends a line to Python.
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
                 continue
-            fields.check_cell(line)
-            problem = disagreement(line) if "result" in line else None
-            if problem:
-                problems.append(f"line {number} is left out, for it contradicts itself: {problem}")
-                continue
-            if line["status"] == "failed":
-                problems.append(f"line {number}: a cell failed: {line.get('reason')}")
-            provenance = line["provenance"]
-            device = f"{provenance['backend']}: {provenance['device']}"
-            devices.setdefault(device, {})[_identity(line)] = line
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError,
-                RecursionError) as error:
-            reason = error if isinstance(error, ValueError) else repr(error)
-            problems.append(f"line {number} is left out, for it cannot be read: {reason}")
-    return definition, devices, problems
+            try:
+                self._add(json.loads(line), number)
+            except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError,
+                    RecursionError) as error:
+                reason = error if isinstance(error, ValueError) else repr(error)
+                self.problems.append(
+                    f"line {number} is left out, for it cannot be read: {reason}")
+
+    def _add(self, line, number):
+        if not isinstance(line, dict):
+            raise ValueError("it is no object")
+        if line.get("kind") not in ("experiment", "cell"):
+            return
+        if line.get("format") not in FORMATS:
+            raise ValueError(f"key 'format' is {line.get('format')!r:.60}; allowed are "
+                             + " and ".join(map(str, FORMATS)))
+        if line["kind"] == "experiment":
+            self._add_definition(line)
+        else:
+            self._add_cell(line, number)
+
+    def _add_definition(self, line):
+        fields.check_definition(line)
+        if line["definition"] != self.definition:
+            self.asked = {}
+        self.definition = line["definition"]
+        asked = line.get("asked")
+        if asked is None:
+            return
+        cells = self.asked.setdefault(
+            (f"{asked['backend']}: {asked['device']}", asked["quick"]), [])
+        cells += [cell for cell in asked["cells"] if cell not in cells]
+
+    def _add_cell(self, line, number):
+        fields.check_cell(line)
+        problem = disagreement(line) if "result" in line else None
+        if problem:
+            self.problems.append(
+                f"line {number} is left out, for it contradicts itself: {problem}")
+            return
+        if line["status"] == "failed":
+            self.problems.append(f"line {number}: a cell failed: {line.get('reason')}")
+        provenance = line["provenance"]
+        device = f"{provenance['backend']}: {provenance['device']}"
+        self.devices.setdefault(device, {})[_identity(line)] = line
 
 
-def _without_superseded(lines):
+def is_asked(asked, about):
+    """Whether the "cell" of a line is one of those that were asked for."""
+    return any(all(about.get(key) == value for key, value in cell.items()) for cell in asked)
+
+
+def _without_quick(lines):
     """Quick cells count only where no full cell does."""
     full = [line for line in lines if not line["quick"]]
     return full or lines
+
+
+def _of_device(path, file, device, lines):
+    quick = all(line["quick"] for line in lines)
+    current, superseded = rounds.latest(rounds.merge(_without_quick(lines)))
+    asked = file.asked.get((device, quick))
+    if asked is not None:
+        # Of an older definition: no longer a part of the experiment.
+        superseded += [line for line in current if not is_asked(asked, line["cell"])]
+        current = [line for line in current if is_asked(asked, line["cell"])]
+    return Results(path, file.definition, device, current, file.problems, asked, superseded)
 
 
 def load(directory):
     """All experiments of a directory, by device and name."""
     experiments = []
     for path in sorted(pathlib.Path(directory).glob("*.jsonl")):
-        definition, devices, problems = _read(path)
-        if definition is None:
+        file = _File(path)
+        if file.definition is None:
             continue
-        for device, cells in devices.items() or [("no device", {})]:
-            lines = rounds.merge(_without_superseded(list(cells.values())))
-            experiments.append(Results(path, definition, device, lines, problems))
-            problems = []  # once
+        devices = {device: list(cells.values()) for device, cells in file.devices.items()}
+        for device, lines in devices.items() or [("no device", [])]:
+            experiments.append(_of_device(path, file, device, lines))
+            file.problems = []  # once
     return sorted(experiments, key=lambda results: (results.device, results.name))

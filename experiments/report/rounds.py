@@ -14,9 +14,24 @@ TOO_FEW = "too few pairs"
 SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of measure/statistics.h
 
 
+# Of a cell, what says on what and with what it ran, and not which cell of the experiment it is. Lines
+# of format 1 have fewer of these.
+_RAN = ("input_hash", "voxels", "neighbours", "occupied", "input_class", "specs", "program",
+        "plugins", "limits")
+
+
 def identity(line):
-    """What makes two lines results of the same cell, whatever their round."""
+    """What makes two lines results of the same cell, whatever their round: its labels, its whole
+    geometry, the canonical specs of both sides, the hashes of the input, of the program and of the
+    plugins, and the limits."""
     return json.dumps([line["cell"], line["quick"]], sort_keys=True)
+
+
+def slot(line):
+    """Which cell of its experiment a line is a result of, whatever the input, the program or the
+    plugins were then."""
+    cell = {key: value for key, value in line["cell"].items() if key not in _RAN}
+    return json.dumps([cell, line["quick"]], sort_keys=True)
 
 
 def round_of(line):
@@ -67,8 +82,26 @@ def _merge_results(results):
 def run_of(line):
     """Rounds of one run have this in common."""
     provenance = line["provenance"]
-    return (provenance["commit"], provenance.get("dirty"), line.get("seed"),
-            line.get("result", {}).get("pairs"))
+    return (provenance["commit"], provenance.get("dirty"), provenance.get("program"),
+            line.get("seed"), line.get("result", {}).get("pairs"))
+
+
+def _newest(lines):
+    """Of lines of one second, the one that was written last."""
+    return max(reversed(lines), key=lambda line: line["provenance"]["time_utc"])
+
+
+def latest(lines):
+    """(current, superseded): of each slot the line that was written last, and all others."""
+    slots = {}
+    for line in lines:
+        slots.setdefault(slot(line), []).append(line)
+    current, superseded = [], []
+    for rows in slots.values():
+        newest = _newest(rows)
+        current.append(newest)
+        superseded += [row for row in rows if row is not newest]
+    return current, superseded
 
 
 def merge(lines):
@@ -80,10 +113,10 @@ def merge(lines):
     merged = []
     for rounds in cells.values():
         whole = [line for line in rounds if "result" in line]
-        latest = max(whole or rounds, key=lambda line: line["provenance"]["time_utc"])
-        same = sorted((line for line in whole if run_of(line) == run_of(latest)), key=round_of)
+        newest = _newest(whole or rounds)
+        same = sorted((line for line in whole if run_of(line) == run_of(newest)), key=round_of)
         if len(same) < 2:
-            merged.append(latest)
+            merged.append(newest)
             continue
         merged.append({**same[0], "result": _merge_results([line["result"] for line in same])})
     return merged

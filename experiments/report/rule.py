@@ -12,8 +12,9 @@ A p within 5 % of 1 says that there is no difference: reproduced where the inter
 A published quantity v: reproduced within 25 %, in direction within a factor of 2. A bound ("at
 least", "at most"): reproduced where it holds, in direction within a factor of 2.
 
-Not measurable here: the file says why; or no cell of the claim was measured; or the lines are of a
-quick run or have fewer than 20 pairs.
+Not measurable here: the file says why; or the claim is about a GPU and the lines are of another kind
+of device; or a cell of the claim was not measured, was refused, is of a quick run or has fewer than
+20 pairs.
 """
 
 import dataclasses
@@ -142,43 +143,57 @@ def transfer_losses(experiment):
     return losses
 
 
-def _not_measured(figure, of_claim, quick):
+def _backend_of(figure):
+    """The kind of device that a claim is about: papers measure on GPUs, whether they name them or not.
+    "none" says that the figure does not depend on a device."""
+    return None if figure.get("gpu") == "none" else "cuda"
+
+
+def _not_measured(figure, of_claim, counted, asked):
+    """Why a claim has no verdict: what is missing of its cells."""
     refused = sorted({cell["reason"] for cell in of_claim if cell["status"] == "refused"})
-    if quick:
+    reasons = []
+    if counted:
+        reasons.append(f"{counted} of {asked} cells")
+    elif any(cell["quick"] for cell in of_claim):
         return f"only quick cells; {MIN_PAIRS} pairs are needed"
+    elif not refused:
+        if figure.get("metric") in ("l2_hit", "dram_bytes") and of_claim:
+            return "no hardware counters were read (experiment --counters)"
+        return "no such cell was measured"
     if refused:
-        return "refused: " + "; ".join(refused)
-    if figure.get("metric") in ("l2_hit", "dram_bytes") and of_claim:
-        return "no hardware counters were read (experiment --counters)"
-    return "no such cell was measured"
+        reasons.append("refused: " + "; ".join(refused))
+    return "; ".join(reasons)
 
 
-def judge(figure, experiment):
-    """The outcome of one published figure, from the lines alone."""
-    if figure.get("unmeasurable"):
-        return Outcome(NOT_MEASURABLE, reason=figure["unmeasurable"])
-    values, quick, of_claim = [], False, []
-    if figure.get("metric") == "transfer":
-        values = [loss for _, _, _, loss in transfer_losses(experiment)]
-        quick = not values and any(cell["quick"] for cell in experiment.cells)
-    else:
-        sides = [(cell, orientation(figure, cell)) for cell in experiment.cells]
-        # Where the pair was measured in the claim's order, that counts.
-        wanted = "a" if any(side == "a" for _, side in sides) else "b"
-        takes_both = "ratio" not in figure and not figure.get("faster")
-        for cell, side in sides:
-            if side is None or not (side == wanted or takes_both):
-                continue
-            of_claim.append(cell)
-            value = _value(figure, cell, side) if cell["status"] == "measured" else None
-            if value is None:
-                continue
-            if cell["quick"] or ("result" in cell and cell["result"]["pairs"] < MIN_PAIRS):
-                quick = True
-                continue
-            values.append(value)
-    if not values:
-        return Outcome(NOT_MEASURABLE, reason=_not_measured(figure, of_claim, quick))
+def _of_claim(figure, abouts):
+    """Those of `abouts` (pairs of a cell's description and anything) that the claim is about, each with
+    the side that it is about. Where a pair of configurations was measured in the claim's order, that
+    counts."""
+    sides = [(about, thing, orientation(figure, {"cell": about})) for about, thing in abouts]
+    wanted = "a" if any(side == "a" for _, _, side in sides) else "b"
+    takes_both = "ratio" not in figure and not figure.get("faster")
+    return [(thing, side) for _, thing, side in sides
+            if side is not None and (side == wanted or takes_both)]
+
+
+def _judge_transfer(figure, experiment):
+    values = [loss for _, _, _, loss in transfer_losses(experiment)]
+    measured = sum(_counts(cell) for cell in experiment.cells)
+    asked = max(len(experiment.cells), len(experiment.asked or []))
+    if not values or measured < asked:
+        return Outcome(NOT_MEASURABLE,
+                       reason=_not_measured(figure, experiment.cells, measured, asked))
+    return _verdict(figure, values)
+
+
+def _counts(cell):
+    """Whether a line may carry a verdict."""
+    return (cell["status"] == "measured" and not cell["quick"]
+            and not ("result" in cell and cell["result"]["pairs"] < MIN_PAIRS))
+
+
+def _verdict(figure, values):
     ours = combine(values, figure.get("over", "mean"))
     if figure.get("faster"):
         holds = ours[1] > 1 and ours[0] > 1 + SMALLEST_DIFFERENCE
@@ -188,3 +203,25 @@ def judge(figure, experiment):
     else:
         verdict = judge_value(figure, ours[0])
     return Outcome(verdict, ours=ours, cells=len(values))
+
+
+def judge(figure, experiment):
+    """The outcome of one published figure, from the lines alone."""
+    if figure.get("unmeasurable"):
+        return Outcome(NOT_MEASURABLE, reason=figure["unmeasurable"])
+    wanted = _backend_of(figure)
+    if wanted is not None and experiment.cells and experiment.backend != wanted:
+        return Outcome(NOT_MEASURABLE, reason=f"the claim is about a GPU ({figure['gpu']}); "
+                       f"these cells were measured on {experiment.backend}")
+    if figure.get("metric") == "transfer":
+        return _judge_transfer(figure, experiment)
+    found = _of_claim(figure, [(cell["cell"], cell) for cell in experiment.cells])
+    values = [_value(figure, cell, side) for cell, side in found if _counts(cell)]
+    values = [value for value in values if value is not None]
+    asked = len(found)
+    if experiment.asked is not None:
+        asked = max(asked, len(_of_claim(figure, [(cell, cell) for cell in experiment.asked])))
+    if not values or len(values) < asked:
+        reason = _not_measured(figure, [cell for cell, _ in found], len(values), asked)
+        return Outcome(NOT_MEASURABLE, reason=reason)
+    return _verdict(figure, values)

@@ -12,7 +12,7 @@ import unittest
 import support
 
 VOXCONV = sys.argv.pop(1)
-CLAIM = {"what": "three times faster", "ratio": 3, "source": "Table 1", "gpu": "A",
+CLAIM = {"what": "three times faster", "ratio": 3, "source": "Table 1", "gpu": "none",
          "configuration": "one"}
 
 
@@ -96,6 +96,45 @@ class ClaimsTest(unittest.TestCase):
     def test_another_size_is_reproduced_in_direction(self):
         result, _ = self.report(self.doctored(30, consistent=True))
         self.assertIn("1 reproduced in direction", result.stdout)
+
+    def test_a_claim_about_a_gpu_is_not_judged_by_a_cpu(self):
+        lines = self.doctored(3, consistent=True)
+        lines[0]["definition"]["published"][0]["gpu"] = "RTX 3090"
+        result, page = self.report(lines)
+        self.assertIn("1 not measurable here", result.stdout)
+        self.assertIn("the claim is about a GPU (RTX 3090); these cells were measured on cpu", page)
+        for line in (lines[0]["asked"], lines[1]["provenance"]):
+            line["backend"] = "cuda"
+        result, _ = self.report(lines)
+        self.assertIn("1 reproduced,", result.stdout)
+
+    def test_a_claim_needs_all_of_its_cells(self):
+        lines = self.doctored(3, consistent=True)
+        missing = copy.deepcopy(lines[0]["asked"]["cells"][0])
+        missing["input"] = "another"
+        lines[0]["asked"]["cells"].append(missing)
+        result, page = self.report(lines)
+        self.assertIn("1 not measurable here", result.stdout)
+        self.assertIn("not measurable here: 1 of 2 cells", page)
+        second = copy.deepcopy(lines[1])
+        second["cell"]["input"] = "another"
+        result, _ = self.report([*lines, second])
+        self.assertIn("1 reproduced,", result.stdout)
+        refused = copy.deepcopy(second)
+        refused.update(status="refused", reason="no memory")
+        del refused["result"]
+        result, page = self.report([*lines, refused])
+        self.assertIn("not measurable here: 1 of 2 cells; refused: no memory", page)
+
+    def test_an_interrupted_run_judges_nothing(self):
+        result, _ = self.report(self.doctored(3, consistent=True)[:1])
+        self.assertIn("1 not measurable here", result.stdout)
+
+    def test_a_busy_machine_is_told(self):
+        lines = copy.deepcopy(self.lines)
+        lines[-1]["result"]["busy"] = "other processes took 61 % of the cores' time"
+        _, page = self.report(lines)
+        self.assertIn("(busy machine: other processes took 61 % of the cores' time)", page)
 
     def test_pairs_that_are_not_there_are_flagged(self):
         lines = copy.deepcopy(self.lines)

@@ -132,6 +132,19 @@ class RoundsTest(unittest.TestCase):
         line = self.line(1, 1.5)
         self.assertEqual(rounds.merge([line]), [line])
 
+    def test_rounds_of_another_program_do_not_count(self):
+        other = self.line(2, 3.0)
+        other["provenance"]["program"] = "p"
+        merged, = rounds.merge([other, self.line(1, 1.5, hour=2), self.line(3, 1.5, hour=2)])
+        self.assertEqual(merged["result"]["speedup"]["ratio"], 1.5)
+
+    def test_the_latest_of_a_cell_counts_whatever_ran(self):
+        old, new = self.line(1, 3.0), self.line(1, 1.5, hour=2)
+        old["cell"]["specs"] = {"a": "tile=2"}
+        new["cell"]["specs"] = {"a": "tile=4"}
+        self.assertNotEqual(rounds.identity(old), rounds.identity(new))
+        self.assertEqual(rounds.latest([new, old]), ([new], [old]))
+
     def test_rounds_of_an_older_commit_do_not_count(self):
         old = [self.line(number, 3.0, "old") for number in (1, 2, 3)]
         merged, = rounds.merge(old + [self.line(1, 1.5, "new", hour=2)])

@@ -42,5 +42,11 @@ def read_lines(path):
     return [json.loads(text) for text in pathlib.Path(path).read_text().splitlines()]
 
 
+def read_json_lines(path):
+    """The same for lines whose names hold other ends of lines."""
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
 def write_lines(path, lines):
     pathlib.Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines))
