@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/session.h"
@@ -21,6 +24,7 @@ namespace voxconv::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr char kSmallInput[] = " --input 'scene:uniform?n=400&box=16'";
@@ -331,6 +335,8 @@ TEST_F(BadInputTest, TuneOptions) {
   ExpectRefused(tune + "--out '" + Write("notes.txt", "notes") + "'", {"notes.txt", "JSON"});
   ExpectRefused(tune + "--out /nowhere/plan.json", {"/nowhere/plan.json"});
   const std::string small = absl::StrCat(tune, kSmallNetwork, " ");
+  ExpectRefused(small + "--quick", {"--out is missing"});
+  EXPECT_EQ(std::filesystem::file_size(Path("stdout")), 0);  // said before the work
   ExpectRefused(small + "--repeats 0", {"--repeats", "0", "1 .. 1000"});
   ExpectRefused(small + "--dtype f8", {"f8", "f16"});
   ExpectRefused(small + "--dataflow none", {"none", "direct"});
@@ -386,6 +392,74 @@ TEST_F(BadInputTest, Bench) {
   const std::string scan = "'" + Write("scan.bin", std::string(32, '\0')) + "'";
   ExpectRefused("bench --input " + scan + " --benchmark_out=" + scan,
                 {"--benchmark_out", "--input"});
+}
+
+// Without names, all variants run: what a plugin refuses is left out, and is no error.
+TEST_F(BadInputTest, BenchOfAllVariants) {
+  const std::string bench =
+      "bench --input 'scene:uniform?n=200&box=8' --channels 4x4 --benchmark_min_time=0.001 ";
+  const Outcome all = Voxconv(bench + "--threads 1,1,0");
+  EXPECT_EQ(all.exit_code, 0) << all.errors;
+  EXPECT_THAT(all.errors, Not(HasSubstr("DEBUG")));
+  std::ifstream file(Path("stdout"));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, Not(HasSubstr("threads=0")));
+  EXPECT_THAT(text, Not(HasSubstr("mma=warp")));
+  std::set<std::string> names;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::string name(line.substr(0, line.find(' ')));
+    if (!absl::StrContains(name, '/')) continue;
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
+  EXPECT_GT(names.size(), 20u);
+  const Outcome named = Voxconv(bench + "--mapping hash:variant=bucketed --dataflow direct");
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_THAT(named.errors, HasSubstr("has no CPU implementation"));
+  const Outcome sized = Voxconv(bench + "--mapping hash --dataflow direct --voxel-size 0.1");
+  EXPECT_EQ(sized.exit_code, 0);
+  std::ifstream sized_file(Path("stdout"));
+  const std::string sized_text((std::istreambuf_iterator<char>(sized_file)), {});
+  EXPECT_THAT(sized_text, HasSubstr("box=8@0.1/"));
+}
+
+TEST_F(BadInputTest, OptionsThatTheCpuHasNot) {
+  for (const char* spec : {"implicit_gemm:mma=warp", "implicit_gemm:tile_channels=64"}) {
+    ExpectRefused(absl::StrCat("run", kSmallNetwork, kSmallInput, " --dataflow ", spec),
+                  {"implicit_gemm on the CPU has no mma and tile_channels to choose"});
+  }
+}
+
+TEST_F(BadInputTest, RoundsOfAb) {
+  const std::string ab = absl::StrCat("ab --a hash/direct --b hash/direct --channels 4,4",
+                                      kSmallInput, " --threads 1 ");
+  ExpectRefused(ab + "--rounds 0", {"--rounds 0", "1 and more"});
+  ExpectRefused(ab + "--round 2 --rounds 2", {"--rounds", "together with --round"});
+  const std::string out = Path("rounds.jsonl");
+  const Outcome run = Voxconv(ab + "--rounds 2 --out '" + out + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  std::ifstream printed(Path("stdout")), lines(out);
+  const std::string text((std::istreambuf_iterator<char>(printed)), {});
+  for (const char* part : {"round 1 of 2: ", "round 2 of 2: ", "2 rounds", "40 pairs"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++count;
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("\"round\":", count)));
+    EXPECT_THAT(line, HasSubstr("\"steal\":"));
+    EXPECT_THAT(line, HasSubstr("\"busy\":"));
+  }
+  EXPECT_EQ(count, 2);
+}
+
+TEST_F(BadInputTest, InputsOfExperimentsThatAreNotThere) {
+  const std::string file = Write("missing.json", R"({
+    "name": "m", "title": "m", "kind": "layer", "inputs": ["/nowhere/scan.bin"],
+    "layers": [{"kernel": 3, "channels": [[4, 4]]}], "baseline": "b",
+    "configurations": [{"name": "a", "spec": "hash/direct"}, {"name": "b", "spec": "hash/direct"}]})");
+  ExpectRefused(absl::StrCat("experiment '", file, "' --quick --out '", Path("r"), "'"),
+                {"/nowhere/scan.bin", "no such file"});
+  EXPECT_FALSE(std::filesystem::exists(Path("r")));
 }
 
 TEST_F(BadInputTest, Experiments) {
