@@ -251,8 +251,7 @@ absl::Status RegisterImplicitGemm(Registry& registry) {
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
         // Taken and ignored, they would pass for another configuration.
         if (options.GetEnum("mma") != "auto" || options.GetInt("tile_channels") != 0) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              kImplicitGemmName, " on the CPU has no mma and tile_channels to choose"));
+          return absl::InvalidArgumentError("the CPU has no mma and tile_channels to choose");
         }
         return std::make_unique<ImplicitGemmCpu>(std::move(options));
       });

@@ -425,7 +425,7 @@ TEST_F(BadInputTest, BenchOfAllVariants) {
 TEST_F(BadInputTest, OptionsThatTheCpuHasNot) {
   for (const char* spec : {"implicit_gemm:mma=warp", "implicit_gemm:tile_channels=64"}) {
     ExpectRefused(absl::StrCat("run", kSmallNetwork, kSmallInput, " --dataflow ", spec),
-                  {"implicit_gemm on the CPU has no mma and tile_channels to choose"});
+                  {"implicit_gemm: the CPU has no mma and tile_channels to choose"});
   }
 }
 

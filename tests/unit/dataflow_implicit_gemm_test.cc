@@ -31,7 +31,7 @@ TEST_F(ImplicitGemmTest, RefusesOptionsThatTheCpuHasNot) {
   for (const char* spec : {"implicit_gemm:mma=warp", "implicit_gemm:tile_channels=64"}) {
     EXPECT_EQ(registry_.dataflows().Create(spec, BackendKind::kCpu).status(),
               absl::InvalidArgumentError(
-                  "implicit_gemm on the CPU has no mma and tile_channels to choose"));
+                  "dataflow implicit_gemm: the CPU has no mma and tile_channels to choose"));
   }
   for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
     EXPECT_EQ(spec.find("mma="), std::string::npos) << spec;
