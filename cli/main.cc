@@ -86,6 +86,10 @@ int Main(int argc, char** argv) {
     return Finish(name, absl::OkStatus());
   }
   if (name == "--version") {
+    if (argc > 2) {
+      std::cerr << "voxconv --version: argument '" << argv[2] << "' is unknown; none is allowed\n";
+      return 2;
+    }
     std::cout << "voxconv " << VOXCONV_VERSION << "\n";
     return Finish(name, absl::OkStatus());
   }

@@ -1,11 +1,13 @@
-#include "io/check_ply.h"
+// The PLY half of io/mesh_file.h.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,19 +17,21 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/status_macros.h"
+#include "io/mesh_file.h"
+#include "io/polygons.h"
 
 namespace voxconv::io_internal {
 namespace {
 
-// Open3D's parser copies words into 256 bytes and lines of the header into 1024.
-constexpr size_t kLongestWord = 200;
-constexpr size_t kLongestLine = 1000;
+constexpr size_t kLongestShown = 100;  // of the file, in messages
 
 enum class PlyFormat { kAscii, kLittleEndian, kBigEndian };
 
 struct PlyType {
   size_t size = 0;  // bytes in the binary formats
   bool is_float = false;
+  bool is_signed = false;
 };
 
 struct PlyProperty {
@@ -53,10 +57,10 @@ std::optional<PlyType> ParseType(absl::string_view text) {
     PlyType type;
   };
   static constexpr Row kTypes[] = {
-      {"char", "int8", {1, false}},    {"uchar", "uint8", {1, false}},
-      {"short", "int16", {2, false}},  {"ushort", "uint16", {2, false}},
-      {"int", "int32", {4, false}},    {"uint", "uint32", {4, false}},
-      {"float", "float32", {4, true}}, {"double", "float64", {8, true}},
+      {"char", "int8", {1, false, true}},    {"uchar", "uint8", {1, false, false}},
+      {"short", "int16", {2, false, true}},  {"ushort", "uint16", {2, false, false}},
+      {"int", "int32", {4, false, true}},    {"uint", "uint32", {4, false, false}},
+      {"float", "float32", {4, true, true}}, {"double", "float64", {8, true, true}},
   };
   for (const Row& row : kTypes) {
     if (text == row.name || text == row.alias) return row.type;
@@ -97,8 +101,6 @@ bool ParseHeaderLine(const std::vector<std::string>& words, PlyHeader& header) {
   return true;
 }
 
-bool IsTooLong(absl::string_view word) { return word.size() > kLongestWord; }
-
 absl::StatusOr<PlyHeader> TakeHeader(absl::string_view& text, absl::string_view name) {
   if (TakeLine(text) != "ply") {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is not a PLY file"));
@@ -109,55 +111,63 @@ absl::StatusOr<PlyHeader> TakeHeader(absl::string_view& text, absl::string_view 
     if (line == "end_header") return header;
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-    const bool too_long =
-        line.size() > kLongestLine || std::any_of(words.begin(), words.end(), IsTooLong);
-    if (too_long) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": PLY header has a line of ", line.size(), " bytes; allowed are lines up to ",
-          kLongestLine, " and words up to ", kLongestWord, " bytes"));
-    }
     if (!words.empty() && !ParseHeaderLine(words, header)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": PLY header line '", absl::CEscape(line), "' is not understood"));
+      return absl::InvalidArgumentError(absl::StrCat(name, ": PLY header line '",
+                                                     absl::CEscape(line.substr(0, kLongestShown)),
+                                                     "' is not understood"));
     }
   }
   return absl::DataLossError(absl::StrCat(name, ": PLY header is truncated (no end_header)"));
 }
+
+struct PlyValue {
+  double real = 0;
+  int64_t integer = 0;  // of integer types alone
+};
 
 // Walks the body value by value, whatever its format.
 class BodyCursor {
  public:
   BodyCursor(absl::string_view body, PlyFormat format) : body_(body), format_(format) {}
 
-  // Passes one value and returns it where it is an integer (0 for a float); nullopt at the end.
-  std::optional<int64_t> Take(PlyType type) {
+  // Passes one value and returns it; nullopt at the end and for what is no number.
+  std::optional<PlyValue> Take(PlyType type) {
     return format_ == PlyFormat::kAscii ? TakeText(type) : TakeBinary(type);
   }
 
  private:
-  std::optional<int64_t> TakeText(PlyType type) {
+  std::optional<PlyValue> TakeText(PlyType type) {
     body_ = absl::StripLeadingAsciiWhitespace(body_);
     const auto* end = std::find_if(body_.begin(), body_.end(), absl::ascii_isspace);
     const absl::string_view word(body_.data(), static_cast<size_t>(end - body_.begin()));
     body_.remove_prefix(word.size());
-    if (IsTooLong(word)) return std::nullopt;
-    double real = 0;
-    if (type.is_float) {
-      return absl::SimpleAtod(word, &real) ? std::optional<int64_t>(0) : std::nullopt;
-    }
-    int64_t integer = 0;
-    return absl::SimpleAtoi(word, &integer) ? std::optional<int64_t>(integer) : std::nullopt;
+    PlyValue value;
+    if (type.is_float)
+      return absl::SimpleAtod(word, &value.real) ? std::optional(value) : std::nullopt;
+    if (!absl::SimpleAtoi(word, &value.integer)) return std::nullopt;
+    value.real = static_cast<double>(value.integer);
+    return value;
   }
 
-  std::optional<int64_t> TakeBinary(PlyType type) {
+  std::optional<PlyValue> TakeBinary(PlyType type) {
     if (body_.size() < type.size) return std::nullopt;
-    uint64_t value = 0;
-    for (size_t i = 0; i < type.size && !type.is_float; ++i) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < type.size; ++i) {
       const size_t at = format_ == PlyFormat::kBigEndian ? i : type.size - 1 - i;
-      value = (value << 8) | static_cast<uint8_t>(body_[at]);
+      bits = (bits << 8) | static_cast<uint8_t>(body_[at]);
     }
     body_.remove_prefix(type.size);
-    return static_cast<int64_t>(value);
+    PlyValue value;
+    if (type.is_float) {
+      value.real = type.size == 4 ? double{std::bit_cast<float>(static_cast<uint32_t>(bits))}
+                                  : std::bit_cast<double>(bits);
+      return value;
+    }
+    const size_t unused = 64 - 8 * type.size;
+    value.integer = type.is_signed ? static_cast<int64_t>(bits << unused) >> unused
+                                   : static_cast<int64_t>(bits);
+    value.real = static_cast<double>(value.integer);
+    return value;
   }
 
   absl::string_view body_;
@@ -178,6 +188,14 @@ absl::Status CheckElements(const PlyHeader& header, absl::string_view name) {
     };
     if (!names.insert(element.name).second) return refused("stands twice; allowed is once");
     if (element.properties.empty() && element.rows > 0) return refused("has no properties");
+    if (element.name == "tristrips" && element.rows > 0) {
+      return refused("holds triangle strips, which are not read; save the mesh with faces");
+    }
+    if (element.name == "face" && element.rows > 0 &&
+        std::none_of(element.properties.begin(), element.properties.end(),
+                     [&](const PlyProperty& p) { return IsFaceList(element, p); })) {
+      return refused("has no property 'vertex_indices'");
+    }
     std::set<std::string> properties;
     for (const PlyProperty& property : element.properties) {
       const bool is_list = property.list_count.has_value();
@@ -197,56 +215,155 @@ absl::Status CheckElements(const PlyHeader& header, absl::string_view name) {
   return absl::OkStatus();
 }
 
-// Passes one row. `vertices` is the number that a face may name. An error has no file's name.
-absl::Status TakeRow(BodyCursor& cursor, const PlyElement& element, int64_t vertices) {
-  const absl::Status truncated = absl::DataLossError("truncated or damaged");
+// Where the values of a vertex go; -1: nowhere.
+struct VertexColumns {
+  // By property: 0..2 x y z, 3..5 normal, 6..8 colour.
+  std::vector<int> slot;
+  std::vector<double> scale;
+  bool has_normals = false, has_colors = false;
+};
+
+absl::StatusOr<VertexColumns> PlanVertex(const PlyElement& element, absl::string_view name) {
+  static constexpr absl::string_view kNames[] = {"x",  "y",   "z",     "nx",  "ny",
+                                                 "nz", "red", "green", "blue"};
+  VertexColumns columns;
+  bool found[9] = {};
+  for (const PlyProperty& property : element.properties) {
+    const auto* const at = std::find(std::begin(kNames), std::end(kNames), property.name);
+    const int slot = at == std::end(kNames) ? -1 : static_cast<int>(at - std::begin(kNames));
+    columns.slot.push_back(slot);
+    // Colours are shares of the type's range.
+    const bool is_share = slot >= 6 && !property.value.is_float;
+    columns.scale.push_back(is_share ? std::exp2(8.0 * static_cast<double>(property.value.size)) - 1
+                                     : 1.0);
+    if (slot >= 0) found[slot] = true;
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    if (found[axis]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": PLY element 'vertex' has no property '", kNames[axis], "'"));
+  }
+  columns.has_normals = found[3] && found[4] && found[5];
+  columns.has_colors = found[6] && found[7] && found[8];
+  return columns;
+}
+
+class PlyReader {
+ public:
+  PlyReader(const PlyHeader& header, absl::string_view body, absl::string_view name)
+      : header_(header), cursor_(body, header.format), name_(name) {}
+
+  absl::Status Read();
+  Mesh& mesh() { return mesh_; }
+  const Polygons& faces() const { return faces_; }
+
+ private:
+  absl::Status TakeVertex(const PlyElement& element);
+  // A row of faces, or of what is passed over. An error has no file's name.
+  absl::Status TakeRow(const PlyElement& element);
+  static absl::Status Damaged() { return absl::DataLossError("truncated or damaged"); }
+
+  const PlyHeader& header_;
+  BodyCursor cursor_;
+  absl::string_view name_;
+  VertexColumns columns_;
+  int64_t vertices_ = 0;  // that a face may name
+  Mesh mesh_;             // vertices, normals, colours
+  Polygons faces_;
+};
+
+absl::Status PlyReader::TakeVertex(const PlyElement& element) {
+  double values[9] = {};
+  for (size_t i = 0; i < element.properties.size(); ++i) {
+    const std::optional<PlyValue> value = cursor_.Take(element.properties[i].value);
+    if (!value.has_value()) return Damaged();
+    if (columns_.slot[i] >= 0) values[columns_.slot[i]] = value->real / columns_.scale[i];
+  }
+  mesh_.vertices.insert(mesh_.vertices.end(), values, values + 3);
+  if (columns_.has_normals) mesh_.normals.insert(mesh_.normals.end(), values + 3, values + 6);
+  if (columns_.has_colors) mesh_.colors.insert(mesh_.colors.end(), values + 6, values + 9);
+  return absl::OkStatus();
+}
+
+absl::Status PlyReader::TakeRow(const PlyElement& element) {
   for (const PlyProperty& property : element.properties) {
     const bool is_face = IsFaceList(element, property);
     int64_t count = 1;
     if (property.list_count.has_value()) {
-      const std::optional<int64_t> listed = cursor.Take(*property.list_count);
-      if (!listed.has_value() || *listed < 0) return truncated;
-      count = *listed;
+      const std::optional<PlyValue> listed = cursor_.Take(*property.list_count);
+      if (!listed.has_value() || listed->integer < 0) return Damaged();
+      count = listed->integer;
     }
     if (is_face && count < 3) {
       return absl::InvalidArgumentError(
           absl::StrCat("a face of ", count, " vertices; allowed are 3 or more"));
     }
     for (int64_t i = 0; i < count; ++i) {
-      const std::optional<int64_t> value = cursor.Take(property.value);
-      if (!value.has_value()) return truncated;
-      // A negative index of a binary file was read as a large one.
-      if (is_face && (*value < 0 || *value >= vertices)) {
+      const std::optional<PlyValue> value = cursor_.Take(property.value);
+      if (!value.has_value()) return Damaged();
+      if (!is_face) continue;
+      if (value->integer < 0 || value->integer >= vertices_) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a face with vertex ", *value, "; there are ", vertices));
+            absl::StrCat("a face with vertex ", value->integer, "; there are ", vertices_));
       }
+      faces_.corners.push_back(value->integer);
+    }
+    if (is_face) faces_.sizes.push_back(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlyReader::Read() {
+  for (const PlyElement& element : header_.elements) {
+    if (element.name != "vertex") continue;
+    vertices_ = element.rows;
+    VOXCONV_ASSIGN_OR_RETURN(columns_, PlanVertex(element, name_));
+  }
+  for (const PlyElement& element : header_.elements) {
+    const bool is_vertex = element.name == "vertex";
+    for (int64_t row = 0; row < element.rows; ++row) {
+      const absl::Status status = is_vertex ? TakeVertex(element) : TakeRow(element);
+      if (status.ok()) continue;
+      return absl::Status(status.code(),
+                          absl::StrCat(name_, ": ", status.message(), " at '", element.name,
+                                       "' row ", row, " of ", element.rows));
     }
   }
   return absl::OkStatus();
 }
 
+PointCloud PointsOf(Mesh& mesh) {
+  PointCloud cloud;
+  const size_t points = mesh.vertices.size() / 3;
+  const bool colors = !mesh.colors.empty(), normals = !mesh.normals.empty();
+  if (colors) cloud.feature_names.insert(cloud.feature_names.end(), {"r", "g", "b"});
+  if (normals) cloud.feature_names.insert(cloud.feature_names.end(), {"nx", "ny", "nz"});
+  cloud.features.reserve(points * cloud.feature_names.size());
+  const auto append = [&](const std::vector<double>& rows, size_t point) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      cloud.features.push_back(static_cast<float>(rows[3 * point + axis]));
+    }
+  };
+  for (size_t point = 0; point < points; ++point) {
+    if (colors) append(mesh.colors, point);
+    if (normals) append(mesh.normals, point);
+  }
+  cloud.xyz = std::move(mesh.vertices);
+  return cloud;
+}
+
 }  // namespace
 
-absl::Status CheckPly(absl::string_view bytes, absl::string_view name) {
-  absl::string_view text = bytes;
-  const absl::StatusOr<PlyHeader> header = TakeHeader(text, name);
-  if (!header.ok()) return header.status();
-  if (absl::Status status = CheckElements(*header, name); !status.ok()) return status;
-  int64_t vertices = 0;
-  for (const PlyElement& element : header->elements) {
-    if (element.name == "vertex") vertices = element.rows;
-  }
-  BodyCursor cursor(text, header->format);
-  for (const PlyElement& element : header->elements) {
-    for (int64_t row = 0; row < element.rows; ++row) {
-      const absl::Status status = TakeRow(cursor, element, vertices);
-      if (status.ok()) continue;
-      return absl::Status(
-          status.code(), absl::StrCat(name, ": ", status.message(), " at '", element.name, "' row ",
-                                      row, " of ", element.rows));
-    }
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::variant<PointCloud, Mesh>> ParsePly(absl::string_view bytes,
+                                                        absl::string_view name) {
+  absl::string_view body = bytes;
+  VOXCONV_ASSIGN_OR_RETURN(const PlyHeader header, TakeHeader(body, name));
+  VOXCONV_RETURN_IF_ERROR(CheckElements(header, name));
+  PlyReader reader(header, body, name);
+  VOXCONV_RETURN_IF_ERROR(reader.Read());
+  if (reader.faces().sizes.empty()) return PointsOf(reader.mesh());
+  VOXCONV_RETURN_IF_ERROR(AppendTriangles(reader.faces(), name, reader.mesh()));
+  return std::move(reader.mesh());
 }
 
 }  // namespace voxconv::io_internal
