@@ -279,7 +279,7 @@ absl::Status RunConv(const std::vector<std::string>& args) {
        "spec of the output coordinates")  //
       ("save-map", po::value<std::string>(),
        "also write the kernel map and its coordinates to this .npz file")  //
-      ("npz-limit-mib", po::value<int64_t>()->default_value(1024), kNpzLimitHelp);
+      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp);
   options.add(SessionOptions());
   po::positional_options_description positional;
   positional.add("in", 1).add("out", 1);

@@ -33,7 +33,7 @@ po::options_description InputOptions() {
        "number type of a raw file: f16, f32 or f64")  //
       ("array", po::value<std::string>()->default_value(""),
        "name of the array of an .npz file; default: points, or else the first array")  //
-      ("npz-limit-mib", po::value<int64_t>()->default_value(1024), kNpzLimitHelp)      //
+      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp)       //
       ("samples", po::value<int64_t>()->default_value(100000),
        "number of points that are drawn on a mesh")                                     //
       ("unit-sphere", po::bool_switch(), "scale the cloud into the unit sphere first")  //

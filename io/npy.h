@@ -38,7 +38,7 @@ const NpyArray* FindArray(const NpzArrays& arrays, absl::string_view name);
 struct NpzOptions {
   // What all arrays of an archive may take once they are unpacked, in bytes. An archive whose
   // members are stored may have more: it takes no more than its file. Deflate expands by 1000.
-  int64_t max_bytes = int64_t{1} << 30;
+  int64_t max_bytes = int64_t{256} << 20;
 };
 
 // Reading. Messages call the input `name`. kInvalidArgument for a file of another kind, and for a

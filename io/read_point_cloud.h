@@ -19,7 +19,7 @@ struct ReadOptions {
   int64_t samples = 100'000;  // meshes: points drawn on the surface
   uint64_t seed = 0;          // meshes: of those points
   bool into_unit_sphere = false;  // any format: see ScaleIntoUnitSphere
-  int64_t npz_limit_mib = 1024;   // npz: what all its arrays may take when unpacked (io/npy.h)
+  int64_t npz_limit_mib = 256;    // npz: what all its arrays may take when unpacked (io/npy.h)
   // Raw, npy, npz: points further than 1000 km from here are taken for bits of another type.
   std::array<double, 3> origin = {0, 0, 0};
 };

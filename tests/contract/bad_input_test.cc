@@ -256,11 +256,13 @@ TEST_F(BadInputTest, PipesInPlaceOfFiles) {
 }
 
 TEST_F(BadInputTest, DeeplyNestedJson) {
-  const std::string deep = Write("deep.json", std::string(100'000, '['));
+  const std::string deep =
+      Write("deep.json", std::string(100'000, '[') + std::string(100'000, ']'));
   const std::string objects = [] {
     std::string text;
     for (int i = 0; i < 100'000; ++i) text += R"({"a":)";
-    return text;
+    text += '1';
+    return text + std::string(100'000, '}');
   }();
   const std::string deep_objects = Write("objects.json", objects);
   const std::string scene = " --input 'scene:uniform?n=10&box=8' ";
@@ -298,6 +300,21 @@ TEST_F(BadInputTest, EndlessWork) {
   arrays.features = {};
   arrays.features_shape = {0, 1'000'000'000};
   ExpectConvRefused(arrays, "", {"features", "[0, 1000000000]", "65536"});
+}
+
+// OpenBLAS asks for memory until it has it, and is waited for at the end.
+TEST_F(BadInputTest, TinyAddressSpace) {
+  const std::string command =
+      absl::StrCat("ulimit -v 280000; exec timeout 60 '", VOXCONV_PROGRAM, "' run", kSmallNetwork,
+                   kSmallInput, " >/dev/null 2>'", Path("errors"), "'");
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  // 127: the loader cannot map all libraries, of CUDA for instance.
+  EXPECT_THAT(WEXITSTATUS(status), ::testing::AnyOf(1, 127));
+  std::ifstream file(Path("errors"));
+  const std::string errors((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(errors, ::testing::AnyOf(HasSubstr("address space is limited to 273 MiB"),
+                                       HasSubstr("shared libraries")));
 }
 
 TEST_F(BadInputTest, SurplusColumnsAreNamed) {

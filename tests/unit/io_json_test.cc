@@ -19,6 +19,9 @@ TEST(ParseJson, RefusesDeepNesting) {
     std::string objects;
     for (int i = 0; i < levels; ++i) objects += R"({"a":)";
     EXPECT_THAT(ParseJson(objects), FailsWith(kInvalid, "100 nested"));
+    objects += '1';
+    objects.append(levels, '}');
+    EXPECT_THAT(ParseJson(objects), FailsWith(kInvalid, "100 nested"));
   }
 }
 
