@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "cli/ab_rounds.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
@@ -20,6 +21,8 @@
 #include "measure/ab/work.h"
 #include "measure/machine_load.h"
 #include "measure/result_line.h"
+#include "measure/timer.h"
+#include "networks/models.h"
 
 namespace voxconv::cli {
 namespace {
@@ -193,10 +196,25 @@ measure::PairedOptions ParsePairedOptions(const po::variables_map& values) {
   return options;
 }
 
+constexpr int64_t kRunsBeforeEstimate = 4;
+
+// Nobody should learn it from waiting.
+void SayHowLong(double seconds, const measure::PairedOptions& options) {
+  constexpr double kLong = 60;
+  if (seconds < kLong) return;
+  std::cout << options.pairs << " pairs take about "
+            << absl::FormatDuration(absl::Seconds(static_cast<int64_t>(seconds)))
+            << "; Ctrl-C reports those done so far" << std::endl;
+}
+
 absl::StatusOr<measure::PairedSamples> MeasureWithProgress(measure::PairedOptions options,
                                                            const ab::Work& work) {
   Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
-  options.progress = [&](int64_t done, int64_t) { progress.Step(done); };
+  const measure::Timer timer;
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.Step(done);
+    if (done == kRunsBeforeEstimate) SayHowLong(timer.Seconds() / done * (total - done), options);
+  };
   return ab::Measure(options, work);
 }
 
@@ -228,6 +246,12 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
   say << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>() << "\n"
       << work.title << "\n"
       << session->backend().DeviceName() << "\n";
+  if (values.count("network") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        const NetworkGraph graph,
+        MakeModel(values["network"].as<std::string>(), {.width = values["width"].as<double>()}));
+    PrintChannels(cloud, graph.in_channels(), say);
+  }
   const ab::NamedInput input{values["input"].as<std::string>(),
                              values["voxel-size"].as<std::string>(),
                              measure::HashInput(cloud.coords, cloud.features)};

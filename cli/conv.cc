@@ -12,8 +12,8 @@
 #include "core/map_check.h"
 #include "core/tensor_ops.h"
 #include "io/convention.h"
-#include "io/file_bytes.h"
 #include "io/kernel_map_file.h"
+#include "io/output_file.h"
 #include "measure/checked_maps.h"
 #include "measure/defaults.h"
 
@@ -109,9 +109,12 @@ absl::StatusOr<CoordinateSetPtr> ReadCoords(const NpzArrays& arrays, absl::strin
 absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows,
                                     const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "features"));
-  if (array->shape.size() != 2 || array->shape[0] != rows) {
+  constexpr int64_t kMostChannels = 65536;
+  if (array->shape.size() != 2 || array->shape[0] != rows || array->shape[1] < 1 ||
+      array->shape[1] > kMostChannels) {
     return absl::InvalidArgumentError(absl::StrCat("features: shape ", NpyShapeString(array->shape),
-                                                   "; [", rows, ", C_in] is needed"));
+                                                   "; [", rows, ", C_in] is needed, with 1 .. ",
+                                                   kMostChannels, " channels"));
   }
   VOXCONV_ASSIGN_OR_RETURN(const auto values, ToFloat32(*array, "features"));
   return Tensor::FromHost(values, rows, array->shape[1], context);
@@ -202,7 +205,8 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const auto output_coords, session.registry().output_coords().Create(
                                                          text("output-coords"), backend));
 
-  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in")));
+  VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in"), npz));
   VOXCONV_ASSIGN_OR_RETURN(
       CoordinateSetPtr inputs,
       ReadCoords(arrays, "coords", convention, geometry.input_tensor_stride(), context));
@@ -245,11 +249,16 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
                                                     absl::MakeConstSpan(result_host)));
   VOXCONV_RETURN_IF_ERROR(
       AppendMap(map, OffsetOrder(convention, geometry.params().kernel), context, written));
-  VOXCONV_RETURN_IF_ERROR(WriteNpz(text("out"), written));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string out, SerializeNpz(written));
+  std::string saved_map;
+  std::vector<FileContent> files = {{text("out"), out}};
   if (values.count("save-map") != 0) {
-    VOXCONV_RETURN_IF_ERROR(
-        WriteKernelMap(text("save-map"), geometry, *inputs, *outputs, map, context));
+    VOXCONV_ASSIGN_OR_RETURN(const NpzArrays map_arrays,
+                             KernelMapArrays(geometry, *inputs, *outputs, map, context));
+    VOXCONV_ASSIGN_OR_RETURN(saved_map, SerializeNpz(map_arrays));
+    files.push_back({text("save-map"), saved_map});
   }
+  VOXCONV_RETURN_IF_ERROR(WriteFiles(files));
   std::cout << geometry.ToString() << ": " << inputs->size() << " -> " << outputs->size()
             << " voxels, " << weights.c_in << " -> " << weights.c_out << " channels, "
             << map.num_pairs() << " pairs -> " << text("out") << "\n";
@@ -275,7 +284,8 @@ absl::Status RunConv(const std::vector<std::string>& args) {
       ("output-coords", po::value<std::string>()->default_value(layer.output_coords),
        "spec of the output coordinates")  //
       ("save-map", po::value<std::string>(),
-       "also write the kernel map and its coordinates to this .npz file");
+       "also write the kernel map and its coordinates to this .npz file")  //
+      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp);
   options.add(SessionOptions());
   po::positional_options_description positional;
   positional.add("in", 1).add("out", 1);

@@ -70,8 +70,9 @@ absl::Status PrintCloud(const VoxelizedCloud& cloud, const Mapping& mapping, Ses
   return absl::OkStatus();
 }
 
-absl::Status PrintMap(const std::string& path, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const SavedKernelMap saved, ReadKernelMap(path, context));
+absl::Status PrintMap(const std::string& path, const NpzOptions& options,
+                      const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const SavedKernelMap saved, ReadKernelMap(path, context, options));
   std::cout << "kernel map: " << saved.geometry.ToString() << "\n"
             << "inputs: " << saved.inputs->size() << ", outputs: " << saved.outputs->size() << "\n"
             << "kernel offsets: " << saved.map.num_offsets() << ", pairs: " << saved.map.num_pairs()
@@ -85,7 +86,7 @@ absl::Status CheckMapOptions(const po::variables_map& values) {
   const po::options_description input = InputOptions();
   for (const auto& option : input.options()) {
     const std::string& name = option->long_name();
-    if (name == "input" || values[name].defaulted()) continue;
+    if (name == "input" || name == "npz-limit-mib" || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " has no meaning for a saved kernel map"));
   }
@@ -108,9 +109,10 @@ absl::Status RunInfo(const std::vector<std::string>& args) {
       const po::variables_map values,
       ParseArguments("info FILE|scene:NAME|MAP.npz [OPTIONS]", options, positional, args));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>())) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
+  if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>(), npz)) {
     VOXCONV_RETURN_IF_ERROR(CheckMapOptions(values));
-    return PrintMap(values["input"].as<std::string>(), session->Context());
+    return PrintMap(values["input"].as<std::string>(), npz, session->Context());
   }
   VOXCONV_ASSIGN_OR_RETURN(
       const auto mapping, session->registry().mappings().Create(values["mapping"].as<std::string>(),

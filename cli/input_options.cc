@@ -1,8 +1,11 @@
 #include "cli/input_options.h"
 
+#include <iostream>
+
 #include "absl/strings/str_cat.h"
 
 namespace voxconv::cli {
+
 absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind) {
   if (values["rule"].defaulted() || kind == ConvKind::kStrided || kind == ConvKind::kInverse) {
     return absl::OkStatus();
@@ -19,13 +22,18 @@ po::options_description InputOptions() {
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
        "edge of a voxel in the cloud's unit; one value, or three for x, y, z")  //
       ("origin", po::value<std::string>()->default_value("0"),
-       "corner of voxel (0, 0, 0) in the cloud's unit; one or three values")  //
+       "corner of voxel (0, 0, 0) in the cloud's unit; one or three values; georeferenced clouds "
+       "need one near their points")  //
+      ("voxel-rule", po::value<std::string>()->default_value("f64"),
+       "how points become voxels: f64, the quotient in double precision and the mean of the "
+       "points' features; spconv, SpConv's quotient in float32 and the first point's features")  //
       ("fields", po::value<std::string>()->default_value(""),
        "columns of a raw file, such as x,y,z,intensity; _ skips a column")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
        "number type of a raw file: f16, f32 or f64")  //
       ("array", po::value<std::string>()->default_value(""),
        "name of the array of an .npz file; default: points, or else the first array")  //
+      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp)       //
       ("samples", po::value<int64_t>()->default_value(100000),
        "number of points that are drawn on a mesh")                                     //
       ("unit-sphere", po::bool_switch(), "scale the cloud into the unit sphere first")  //
@@ -46,6 +54,10 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.origin,
                            ParseDouble3("--origin", values["origin"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(options.voxelize.rule,
+                           ParseVoxelRule(values["voxel-rule"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
+  options.read.npz_limit_mib = npz.max_bytes >> 20;
   options.read.fields = values["fields"].as<std::string>();
   options.read.dtype_in = values["dtype-in"].as<std::string>();
   options.read.array = values["array"].as<std::string>();
@@ -53,6 +65,19 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
   options.read.seed = values["input-seed"].as<uint64_t>();
   options.read.into_unit_sphere = values["unit-sphere"].as<bool>();
   return options;
+}
+
+absl::StatusOr<NpzOptions> ParseNpzLimit(const po::variables_map& values) {
+  constexpr int64_t kMostMib = int64_t{1} << 40;
+  const int64_t mib = values["npz-limit-mib"].as<int64_t>();
+  if (mib >= 1 && mib <= kMostMib) return NpzOptions{.max_bytes = mib << 20};
+  return absl::InvalidArgumentError(
+      absl::StrCat("--npz-limit-mib ", mib, ": allowed are 1 .. ", kMostMib));
+}
+
+void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& say) {
+  const std::string text = DescribeChannels(cloud, channels);
+  if (!text.empty()) say << text << "\n";
 }
 
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {

@@ -3,6 +3,7 @@
 #define VOXCONV_CLI_INPUT_OPTIONS_H_
 
 #include <array>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,20 @@
 #include "core/coordinate_set.h"
 #include "core/parse.h"
 #include "io/load_input.h"
+#include "io/npy.h"
 
 namespace voxconv::cli {
 
 // --input, --voxel-size, --origin, --fields, --dtype-in and the rest of io/load_input.h.
 po::options_description InputOptions();
+
+// The help of --npz-limit-mib, and its value. Commands that read arrays have it, too.
+inline constexpr char kNpzLimitHelp[] =
+    "what all arrays of a compressed .npz file may take when unpacked, in MiB";
+absl::StatusOr<NpzOptions> ParseNpzLimit(const po::variables_map& values);
+
+// Says which features of the input a network leaves out, or how many it fills in.
+void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& say = std::cout);
 
 absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values);
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values);

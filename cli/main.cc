@@ -1,15 +1,21 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/command.h"
@@ -50,6 +56,24 @@ void HoldStandardStreams() {
   }
 }
 
+// OpenBLAS starts a thread for every core, each of which asks for 128 MiB until it has them. Where
+// the address space is too small for that, the program would never end.
+absl::Status CheckAddressSpace() {
+  constexpr uint64_t kMib = 1 << 20, kProgram = 512, kThread = 160;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return absl::OkStatus();
+  uint64_t threads = std::max(1u, std::thread::hardware_concurrency());
+  if (const char* given = std::getenv("OPENBLAS_NUM_THREADS"); given != nullptr) {
+    uint64_t count = 0;
+    if (absl::SimpleAtoi(given, &count) && count > 0) threads = std::min(threads, count);
+  }
+  const uint64_t needed = kProgram + kThread * threads;
+  if (limit.rlim_cur / kMib >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the address space is limited to ", limit.rlim_cur / kMib, " MiB (ulimit -v); ",
+                   needed, " MiB are needed with ", threads, " threads of OpenBLAS"));
+}
+
 // Whether all that was printed has left the program.
 absl::Status FlushOutput() {
   errno = 0;
@@ -76,6 +100,10 @@ int Finish(const std::string& name, absl::Status status) {
 
 int Main(int argc, char** argv) {
   HoldStandardStreams();
+  if (const absl::Status status = CheckAddressSpace(); !status.ok()) {
+    std::cerr << "voxconv: " << status.message() << std::endl;
+    std::_Exit(1);  // OpenBLAS waits for its threads at a usual end
+  }
   if (argc < 2) {
     PrintUsage(std::cerr);
     return 2;
@@ -86,6 +114,10 @@ int Main(int argc, char** argv) {
     return Finish(name, absl::OkStatus());
   }
   if (name == "--version") {
+    if (argc > 2) {
+      std::cerr << "voxconv --version: argument '" << argv[2] << "' is unknown; none is allowed\n";
+      return 2;
+    }
     std::cout << "voxconv " << VOXCONV_VERSION << "\n";
     return Finish(name, absl::OkStatus());
   }

@@ -1,9 +1,12 @@
 // voxconv run: a network on a point cloud.
+#include <algorithm>
 #include <iostream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/command.h"
 #include "cli/input_options.h"
@@ -11,6 +14,7 @@
 #include "cli/plan_option.h"
 #include "measure/checked_maps.h"
 #include "measure/defaults.h"
+#include "measure/input_class.h"
 #include "measure/network_frame.h"
 #include "measure/preset.h"
 #include "measure/result_line.h"
@@ -327,7 +331,12 @@ absl::StatusOr<Frames> TimeFrames(NetworkRunner& runner, const SparseTensorView&
 }
 
 // What can be said before anything runs.
-absl::Status CheckGraph(const po::variables_map& values, BackendKind backend, int num_frames) {
+absl::Status CheckCudaOptions(const po::variables_map& values, BackendKind backend,
+                              int num_frames) {
+  if (values["serial-maps"].as<bool>() && backend != BackendKind::kCuda) {
+    return absl::InvalidArgumentError(
+        "--serial-maps: only --backend cuda builds maps ahead of their layers");
+  }
   if (!values["graph"].as<bool>()) return absl::OkStatus();
   if (backend != BackendKind::kCuda) {
     return absl::InvalidArgumentError("--graph: only --backend cuda has graphs");
@@ -376,6 +385,36 @@ absl::Status CheckLoadedMappings(const NetworkGraph& graph, RunConfig config,
   return session.Context().stream->Synchronize();
 }
 
+// Says so where one run takes minutes or more. This is a bound from below, so that it is true on
+// every machine: the layers on the input's own voxels alone, whose pairs are known, at the peak of
+// the fastest processors.
+void SayHowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, const Backend& backend) {
+  constexpr double kCpuPeak = 1.5e11, kCudaPeak = 1e15;  // multiply-adds a second
+  constexpr double kLong = 60;
+  const double rate = backend.kind() == BackendKind::kCpu
+                          ? kCpuPeak * std::max(1u, std::thread::hardware_concurrency())
+                          : kCudaPeak;
+  double products = 0;  // channels, of layers with a kernel of 3
+  for (const int id : graph.Convolutions(/*with_shortcuts=*/false)) {
+    const Node& node = graph.node(id);
+    if (node.coordinates != graph.node(0).coordinates ||
+        node.geometry.kind != ConvKind::kSubmanifold || node.geometry.kernel != Int3{3, 3, 3}) {
+      continue;
+    }
+    products += static_cast<double>(graph.InputChannels(node)) * static_cast<double>(node.channels);
+  }
+  if (27 * products * static_cast<double>(cloud.size()) < kLong * rate) return;
+  const measure::InputDensity density = measure::MeasureDensity(cloud.coords);
+  const double work =
+      products * static_cast<double>(density.voxels) * static_cast<double>(density.neighbours);
+  if (work < kLong * rate) return;
+  std::cout << absl::StrFormat(
+                   "one run takes more than %s: its layers at full resolution have %.2g "
+                   "multiply-adds",
+                   absl::FormatDuration(absl::Seconds(static_cast<int64_t>(work / rate))), work)
+            << std::endl;
+}
+
 absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
                         Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
@@ -384,13 +423,15 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const measure::Configuration configuration,
                            ParseConfiguration(values, defaults, cloud, precision, session));
-  if (values["warmup"].as<int>() < 0) {
+  constexpr int kMostWarmup = 1000000;
+  if (const int warmup = values["warmup"].as<int>(); warmup < 0 || warmup > kMostWarmup) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--warmup ", values["warmup"].as<int>(), ": must be 0 or more"));
+        absl::StrCat("--warmup ", warmup, ": allowed are 0 .. ", kMostWarmup));
   }
   VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
-  VOXCONV_RETURN_IF_ERROR(CheckGraph(values, session.backend().kind(), num_frames));
+  VOXCONV_RETURN_IF_ERROR(CheckCudaOptions(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
+  SayHowLong(graph, cloud, session.backend());
   RunConfig config{.planner = measure::MakePlanner(configuration),
                    .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
@@ -409,6 +450,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   std::cout << values["network"].as<std::string>() << " on " << values["input"].as<std::string>()
             << ": " << cloud.size() << " voxels of " << cloud.points << " points (" << cloud.dropped
             << " dropped); " << session.backend().DeviceName() << "\n";
+  PrintChannels(cloud, in_channels);
   for (int i = 0; i < values["warmup"].as<int>(); ++i) {
     VOXCONV_RETURN_IF_ERROR(runner->Run(input).status());
   }

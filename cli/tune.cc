@@ -341,14 +341,15 @@ absl::Status RunTune(const std::vector<std::string>& args) {
                                       .backend = session->backend()});
   std::cout << key.network << ", width " << key.width << ", " << ToString(job.precision) << ", "
             << job.cloud.size() << " voxels (" << measure::ToString(key.input) << "); "
-            << key.device << "\n"
-            << std::flush;
+            << key.device << "\n";
+  PrintChannels(job.cloud, job.graph.in_channels());
+  std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(measure::TunedPlan plan, search == "measured"
                                                         ? Measured(values, job, key, *session)
                                                         : Heuristic(values, job, key, *session));
   AddProvenance(values, job, *session, plan);
   const std::string path = values["out"].as<std::string>();
-  VOXCONV_RETURN_IF_ERROR(measure::SavePlan(path, plan));
+  VOXCONV_RETURN_IF_ERROR(measure::SavePlanOrElsewhere(path, plan));
   std::cout << "plan saved in " << path << "\n";
   return absl::OkStatus();
 }

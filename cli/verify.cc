@@ -142,6 +142,9 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
   request.output_coords = layers.output_coords;
   VOXCONV_ASSIGN_OR_RETURN(request.precision, ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(request.cloud, LoadInput(values));
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
+                           MakeModel(request.network, {.width = request.width}));
+  PrintChannels(request.cloud, graph.in_channels());
   const std::string& input = values["input"].as<std::string>();
   request.input =
       absl::StartsWith(input, "scene:") ? input : std::filesystem::path(input).filename().string();
@@ -150,7 +153,10 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
 
 // The matrix brings its own scenes, dtypes and widths.
 absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
-  for (const char* name : {"input", "width", "dtype", "crop-voxels"}) {
+  std::vector<std::string> names = {"width", "dtype", "crop-voxels"};
+  const po::options_description input = InputOptions();
+  for (const auto& option : input.options()) names.push_back(option->long_name());
+  for (const std::string& name : names) {
     if (values.count(name) == 0 || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, ": has no meaning without --network"));

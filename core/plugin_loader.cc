@@ -141,6 +141,11 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   "a directory; name a shared library (*.so)");
   }
+  // To open a pipe would wait for another program.
+  if (!fs::is_regular_file(file, error)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "not a regular file; name a shared library (*.so)");
+  }
   if (!IsElf(file)) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   "no shared library (*.so): it does not begin as an ELF file does");

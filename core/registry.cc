@@ -38,6 +38,21 @@ std::vector<std::string> OptionProduct(const OptionSchema& schema, bool bools) {
   return product;
 }
 
+// Suites run every variant, and list all of them first.
+absl::Status CheckNumVariants(const OptionSchema& schema) {
+  constexpr size_t kMostVariants = 4096;
+  size_t variants = 1;
+  for (const OptionSpec& spec : schema.specs()) {
+    if (spec.type == OptionSpec::Type::kBool) variants *= 2;
+    if (spec.type == OptionSpec::Type::kEnum) variants *= spec.choices.size();
+    if (variants <= kMostVariants) continue;
+    return absl::InvalidArgumentError(absl::StrCat("its enum and bool options have more than ",
+                                                   kMostVariants, " combinations with option '",
+                                                   spec.name, "'; make some of them int options"));
+  }
+  return absl::OkStatus();
+}
+
 // kInvalidArgument names an option of a grid that the plugin does not have.
 absl::Status CheckGrids(const PluginDescription& description) {
   const auto check = [&](const OptionAxis& axis) {
@@ -67,6 +82,7 @@ absl::Status PluginFamily<Plugin>::Describe(PluginDescription description) {
         absl::StrCat(family_, " plugin name 'reference': it is verify's own, for the oracle"));
   }
   absl::Status status = description.options.Check();
+  status.Update(CheckNumVariants(description.options));
   status.Update(CheckGrids(description));
   if (!status.ok()) {
     return StatusAt(absl::StrCat(family_, " plugin '", name, "'"), status);

@@ -13,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "io/check_ply.h"
 
 namespace voxconv::io_internal {
 namespace {
@@ -49,7 +48,7 @@ bool ParseCounts(const Words& words, std::vector<int64_t>& counts) {
 
 absl::StatusOr<PcdHeader> TakePcdHeader(absl::string_view& text, absl::string_view name) {
   PcdHeader header;
-  std::vector<int64_t> sizes, counts, points;
+  std::vector<int64_t> sizes, counts, points, width, height;
   size_t fields = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -61,6 +60,8 @@ absl::StatusOr<PcdHeader> TakePcdHeader(absl::string_view& text, absl::string_vi
     if (words[0] == "SIZE") understood = ParseCounts(words, sizes);
     if (words[0] == "COUNT") understood = ParseCounts(words, counts);
     if (words[0] == "POINTS") understood = ParseCounts(words, points);
+    if (words[0] == "WIDTH") understood = ParseCounts(words, width);
+    if (words[0] == "HEIGHT") understood = ParseCounts(words, height);
     if (!understood) return PcdError(name, absl::StrCat("header: bad ", words[0], " line"));
     if (words[0] != "DATA") continue;
     if (counts.empty()) counts.assign(fields, 1);
@@ -68,10 +69,16 @@ absl::StatusOr<PcdHeader> TakePcdHeader(absl::string_view& text, absl::string_vi
         sizes.size() != fields || counts.size() != fields) {
       return PcdError(name, "header: FIELDS, SIZE, COUNT, POINTS and DATA do not agree");
     }
+    // Open3D takes either for the number of points, and memory for as many.
+    if (!width.empty() && !height.empty() && width[0] * height[0] != points[0]) {
+      return PcdError(name, absl::StrCat("header: WIDTH ", width[0], " and HEIGHT ", height[0],
+                                         " do not give POINTS ", points[0]));
+    }
     for (size_t i = 0; i < fields; ++i) {
       if (sizes[i] > 8 || counts[i] > 65536) return PcdError(name, "header: oversized field");
       header.row_size += sizes[i] * counts[i];
     }
+    if (header.row_size == 0) return PcdError(name, "header: the fields have no bytes");
     header.points = points[0];
     header.data = words[1];
     return header;
@@ -107,6 +114,11 @@ absl::Status CheckPcd(absl::string_view bytes, absl::string_view name) {
   if (bytes.size() < sizeof(sizes) || bytes.size() - sizeof(sizes) < sizes[0]) {
     return PcdError(name, absl::StrCat("is truncated: ", bytes.size(), " data bytes of ",
                                        sizeof(sizes) + sizes[0]));
+  }
+  // Three bytes of LZF stand for at most 264.
+  if (sizes[1] / 88 > sizes[0]) {
+    return PcdError(name,
+                    absl::StrCat("is damaged: ", sizes[0], " bytes cannot unpack to ", sizes[1]));
   }
   if (sizes[1] == expected) return absl::OkStatus();
   return PcdError(name,
@@ -149,7 +161,6 @@ absl::Status CheckPts(absl::string_view bytes, absl::string_view name) {
 
 absl::Status CheckLayout(absl::string_view bytes, absl::string_view name) {
   const std::string lower = absl::AsciiStrToLower(name);
-  if (absl::EndsWith(lower, ".ply")) return CheckPly(bytes, name);
   if (absl::EndsWith(lower, ".pcd")) return CheckPcd(bytes, name);
   if (absl::EndsWith(lower, ".pts")) return CheckPts(bytes, name);
   if (absl::EndsWith(lower, ".xyz")) return CheckXyz(bytes, name, 3);

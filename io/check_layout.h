@@ -8,8 +8,8 @@ namespace voxconv::io_internal {
 
 // Finds damage of a file before Open3D 0.16 reads it, which would ignore the damage or only print a
 // line about it: rows that are missing at the end of an ASCII PCD (Open3D fills them with zeros),
-// lines of an XYZ file that are not points (Open3D skips them), a compressed PCD whose sizes do not
-// agree, and a short PLY. Files with other extensions pass. `bytes` is the whole file. `name` gives
+// lines of an XYZ file that are not points (Open3D skips them), and a compressed PCD whose sizes do
+// not agree. Files with other extensions pass. `bytes` is the whole file. `name` gives
 // the extension, and messages call the file by it. O(bytes).
 absl::Status CheckLayout(absl::string_view bytes, absl::string_view name);
 

@@ -1,5 +1,6 @@
 #include "io/convention.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -176,6 +177,14 @@ absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kern
   if (!fits) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights: shape ", NpyShapeString(shape), "; ", expected, " is needed"));
+  }
+  // An array without elements may have any extents, and loops run over them.
+  constexpr int64_t kMostChannels = 65536;
+  if (std::min(weights.c_in, weights.c_out) < 1 ||
+      std::max(weights.c_in, weights.c_out) > kMostChannels) {
+    return absl::InvalidArgumentError(absl::StrCat("weights: shape ", NpyShapeString(shape),
+                                                   "; allowed are 1 .. ", kMostChannels,
+                                                   " channels"));
   }
   absl::StatusOr<std::vector<float>> given = ToFloat32(array, "weights");
   if (!given.ok()) return given.status();

@@ -1,21 +1,34 @@
 #include "io/file_bytes.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
-#include <cstdio>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "core/machine_memory.h"
 
 namespace voxconv {
 namespace {
 
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
+class File {
+ public:
+  explicit File(int file) : file_(file) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (file_ >= 0) close(file_);
+  }
+  int get() const { return file_; }
+
+ private:
+  int file_;
 };
-using File = std::unique_ptr<std::FILE, FileCloser>;
 
 absl::Status OpenError(const std::string& path, int error) {
   const std::string message = absl::StrCat(path, ": cannot be opened: ", std::strerror(error));
@@ -46,45 +59,31 @@ absl::Status CheckIsFile(const std::string& path) {
 
 absl::StatusOr<std::string> ReadFileBytes(const std::string& path) {
   if (absl::Status status = CheckIsFile(path); !status.ok()) return status;
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
-  const File file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return OpenError(path, errno);
-  std::string bytes(size, '\0');
-  const std::size_t read = std::fread(bytes.data(), 1, bytes.size(), file.get());
-  if (read != bytes.size()) {
-    return absl::UnavailableError(
-        absl::StrCat(path, ": read ", read, " bytes of ", size, ": the file changed or failed"));
-  }
-  return bytes;
-}
-
-absl::Status CheckWriteFile(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+  // What was a file a moment ago may be a pipe now: O_NONBLOCK opens it without waiting, and the
+  // open file is looked at.
+  const File file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) return OpenError(path, errno);
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return OpenError(path, errno);
+  if (!S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
-  const std::string temporary = absl::StrCat(path, ".partial");
-  if (File(std::fopen(temporary.c_str(), "wb")) == nullptr) return OpenError(path, errno);
-  std::filesystem::remove(temporary, error);
-  return absl::OkStatus();
-}
-
-absl::Status WriteFileBytes(const std::string& path, absl::string_view bytes) {
-  const std::string temporary = absl::StrCat(path, ".partial");
-  File file(std::fopen(temporary.c_str(), "wb"));
-  if (file == nullptr) return OpenError(temporary, errno);
-  bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-  written = std::fclose(file.release()) == 0 && written;
-  std::error_code error;
-  if (written) std::filesystem::rename(temporary, path, error);
-  if (written && !error) return absl::OkStatus();
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  return absl::UnavailableError(
-      absl::StrCat(path, ": cannot be written: ", error ? error.message() : "short write"));
+  // A sparse file may claim any size.
+  if (const int64_t memory = MachineMemory(); status.st_size > memory) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": has ", status.st_size, " bytes; this machine's memory has ", memory));
+  }
+  std::string bytes(static_cast<size_t>(status.st_size), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
+  }
+  if (done == bytes.size()) return bytes;
+  return absl::UnavailableError(absl::StrCat(path, ": read ", done, " bytes of ", bytes.size(),
+                                             ": the file changed or failed"));
 }
 
 }  // namespace voxconv

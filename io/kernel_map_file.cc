@@ -128,9 +128,9 @@ absl::StatusOr<std::vector<Coordinate>> CoordinatesFromArray(const NpyArray& arr
   return rows;
 }
 
-absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
-                            const CoordinateSet& inputs, const CoordinateSet& outputs,
-                            const KernelMap& map, const ExecutionContext& context) {
+absl::StatusOr<NpzArrays> KernelMapArrays(const ConvGeometry& geometry, const CoordinateSet& inputs,
+                                          const CoordinateSet& outputs, const KernelMap& map,
+                                          const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs,
                            context.backend->map_ops().To(MapForm::kPairs, map, context));
   VOXCONV_ASSIGN_OR_RETURN(const auto in_rows, CopyToHost(inputs.rows(), context));
@@ -141,25 +141,34 @@ absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometr
   const auto array = [](const auto& values) {
     return MakeNpyArray({static_cast<int64_t>(values.size())}, absl::MakeConstSpan(values));
   };
-  return WriteNpz(path, {{kHeaderName, array(header)},
-                         {"in_coords", CoordinatesToArray(in_rows)},
-                         {"out_coords", CoordinatesToArray(out_rows)},
-                         {"map_offset_ptr", array(pairs.offset_ptr())},
-                         {"map_in", array(in)},
-                         {"map_out", array(out)}});
+  return NpzArrays{{kHeaderName, array(header)},
+                   {"in_coords", CoordinatesToArray(in_rows)},
+                   {"out_coords", CoordinatesToArray(out_rows)},
+                   {"map_offset_ptr", array(pairs.offset_ptr())},
+                   {"map_in", array(in)},
+                   {"map_out", array(out)}};
+}
+
+absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
+                            const CoordinateSet& inputs, const CoordinateSet& outputs,
+                            const KernelMap& map, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays,
+                           KernelMapArrays(geometry, inputs, outputs, map, context));
+  return WriteNpz(path, arrays);
 }
 
 absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
-                                             const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(path));
+                                             const ExecutionContext& context,
+                                             const NpzOptions& options) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(path, options));
   absl::StatusOr<SavedKernelMap> saved = Decode(arrays, context);
   if (saved.ok()) return saved;
   return StatusAt(path, saved.status());
 }
 
-bool IsKernelMapFile(const std::string& path) {
+bool IsKernelMapFile(const std::string& path, const NpzOptions& options) {
   if (!absl::EndsWith(path, ".npz")) return false;
-  const absl::StatusOr<NpzArrays> arrays = ReadNpz(path);
+  const absl::StatusOr<NpzArrays> arrays = ReadNpz(path, options);
   return arrays.ok() && FindArray(*arrays, kHeaderName) != nullptr;
 }
 

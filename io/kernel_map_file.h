@@ -24,9 +24,12 @@ struct SavedKernelMap {
   KernelMap map;  // kPairs
 };
 
-// Writes a map with its geometry and coordinates, as pairs. `map` may have either form, and is in
-// the backend's memory like both sets. Synchronises the stream. Errors of WriteNpz and of
-// MapOps::To.
+// The arrays of a map with its geometry and coordinates, as pairs. `map` may have either form, and
+// is in the backend's memory like both sets. Synchronises the stream. Errors of MapOps::To.
+absl::StatusOr<NpzArrays> KernelMapArrays(const ConvGeometry& geometry, const CoordinateSet& inputs,
+                                          const CoordinateSet& outputs, const KernelMap& map,
+                                          const ExecutionContext& context);
+// Writes them. Errors of WriteNpz also.
 absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometry,
                             const CoordinateSet& inputs, const CoordinateSet& outputs,
                             const KernelMap& map, const ExecutionContext& context);
@@ -35,10 +38,11 @@ absl::Status WriteKernelMap(const std::string& path, const ConvGeometry& geometr
 // that KernelMap::Validate refuses, and maps that do not fit their coordinates: the pairs must be
 // all those with p = q + InputOffset(k), and no others. Errors of ReadNpz.
 absl::StatusOr<SavedKernelMap> ReadKernelMap(const std::string& path,
-                                             const ExecutionContext& context);
+                                             const ExecutionContext& context,
+                                             const NpzOptions& options = {});
 
 // Whether `path` is an .npz file with an array voxconv_map. False for a file that cannot be read.
-bool IsKernelMapFile(const std::string& path);
+bool IsKernelMapFile(const std::string& path, const NpzOptions& options = {});
 
 // Turn rows into an int32 array [N, 4] and back. kInvalidArgument for other shapes and dtypes; the
 // message calls the array `name`.

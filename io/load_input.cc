@@ -32,7 +32,9 @@ absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& rea
 
 absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOptions& options) {
   if (!IsSceneSpec(input)) {
-    const absl::StatusOr<PointCloud> cloud = ReadPointCloud(input, options.read);
+    ReadOptions read = options.read;
+    read.origin = options.voxelize.origin;
+    const absl::StatusOr<PointCloud> cloud = ReadPointCloud(input, read);
     if (!cloud.ok()) return cloud.status();
     return VoxelizeInput(input, *cloud, options.voxelize);
   }

@@ -11,6 +11,7 @@
 #include "core/half.h"
 #include "io/file_bytes.h"
 #include "io/npy_header.h"
+#include "io/output_file.h"
 
 namespace voxconv {
 namespace {

@@ -35,17 +35,26 @@ using NpzArrays = std::vector<std::pair<std::string, NpyArray>>;
 // The array called `name`, or nullptr.
 const NpyArray* FindArray(const NpzArrays& arrays, absl::string_view name);
 
+struct NpzOptions {
+  // What all arrays of an archive may take once they are unpacked, in bytes. An archive whose
+  // members are stored may have more: it takes no more than its file. Deflate expands by 1000.
+  int64_t max_bytes = int64_t{256} << 20;
+};
+
 // Reading. Messages call the input `name`. kInvalidArgument for a file of another kind, and for a
-// dtype or order that is not supported. kDataLoss for a damaged or short file. The functions that
-// take a path also have the errors of ReadFileBytes. O(bytes).
+// dtype or order that is not supported. kDataLoss for a damaged or short file. kResourceExhausted
+// for an archive past its limit. The functions that take a path also have the errors of
+// ReadFileBytes. O(bytes).
 absl::StatusOr<NpyArray> ParseNpy(absl::string_view bytes, absl::string_view name);
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
-absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name);
-absl::StatusOr<NpzArrays> ReadNpz(const std::string& path);
+absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name,
+                                   const NpzOptions& options = {});
+absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& options = {});
 
 // Writing. Equal arrays give equal bytes. kInvalidArgument for bytes that do not match the shape,
-// and for an empty or repeated name. kUnavailable if the file cannot be written. O(bytes).
+// and for an empty or repeated name. Errors of WriteFileBytes. O(bytes).
 absl::StatusOr<std::string> SerializeNpy(const NpyArray& array);
+absl::StatusOr<std::string> SerializeNpz(const NpzArrays& arrays);
 absl::Status WriteNpy(const std::string& path, const NpyArray& array);
 absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays);
 

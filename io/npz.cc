@@ -1,16 +1,20 @@
 // The .npz half of io/npy.h: a zip archive of .npy members, through libzip.
 #include <zip.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/status_macros.h"
 #include "io/file_bytes.h"
 #include "io/npy.h"
+#include "io/output_file.h"
 
 namespace voxconv {
 namespace {
@@ -35,6 +39,30 @@ std::string TakeErrorMessage(zip_error_t& error) {
   return message;
 }
 
+struct SourceFreer {
+  void operator()(zip_source_t* source) const { zip_source_free(source); }
+};
+using Source = std::unique_ptr<zip_source_t, SourceFreer>;
+
+// All bytes of a source in memory.
+absl::StatusOr<std::string> ReadSource(zip_source_t* source) {
+  zip_stat_t stat;
+  zip_stat_init(&stat);
+  const auto failed = [&] {
+    return absl::InternalError(
+        absl::StrCat("no archive: ", zip_error_strerror(zip_source_error(source))));
+  };
+  if (zip_source_stat(source, &stat) != 0 || (stat.valid & ZIP_STAT_SIZE) == 0 ||
+      zip_source_open(source) != 0) {
+    return failed();
+  }
+  std::string bytes(stat.size, '\0');
+  const zip_int64_t read = zip_source_read(source, bytes.data(), bytes.size());
+  zip_source_close(source);
+  if (read < 0 || static_cast<zip_uint64_t>(read) != stat.size) return failed();
+  return bytes;
+}
+
 absl::StatusOr<Archive> OpenBytes(absl::string_view bytes, absl::string_view name) {
   zip_error_t error;
   zip_error_init(&error);
@@ -53,9 +81,10 @@ absl::StatusOr<Archive> OpenBytes(absl::string_view bytes, absl::string_view nam
 }
 
 // The sizes are the archive's own claims: nothing is allocated that its `archive_size` bytes cannot
-// expand to.
+// expand to, or that is more than `left` bytes. Takes the member's size from `left`.
 absl::StatusOr<std::string> ReadMember(zip_t* archive, zip_uint64_t archive_size,
-                                       zip_uint64_t index, absl::string_view name) {
+                                       zip_uint64_t index, absl::string_view name,
+                                       const NpzOptions& options, int64_t& left) {
   zip_stat_t stat;
   zip_stat_init(&stat);
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
@@ -63,6 +92,12 @@ absl::StatusOr<std::string> ReadMember(zip_t* archive, zip_uint64_t archive_size
       stat.comp_size > archive_size || stat.size / kMaxExpansion > stat.comp_size) {
     return absl::DataLossError(absl::StrCat(name, ": the archive gives no credible size"));
   }
+  if (stat.size > static_cast<zip_uint64_t>(std::max<int64_t>(0, left))) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        name, ": unpacks to ", stat.size, " bytes from ", stat.comp_size, "; npz_limit_mib allows ",
+        options.max_bytes >> 20, " MiB for the whole archive"));
+  }
+  left -= static_cast<int64_t>(stat.size);
   const Member member(zip_fopen_index(archive, index, 0));
   if (member == nullptr) {
     return absl::DataLossError(absl::StrCat(name, ": ", zip_strerror(archive)));
@@ -105,12 +140,15 @@ absl::Status AddMember(zip_t* archive, const std::string& file_name, const std::
 
 }  // namespace
 
-absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name) {
+absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name,
+                                   const NpzOptions& options) {
   const absl::StatusOr<Archive> archive = OpenBytes(bytes, name);
   if (!archive.ok()) return archive.status();
   const zip_int64_t count = zip_get_num_entries(archive->get(), 0);
   NpzArrays arrays;
   std::set<std::string> seen;
+  // Stored members take no more than the archive.
+  int64_t left = std::max(options.max_bytes, static_cast<int64_t>(bytes.size()));
   for (zip_int64_t i = 0; i < count; ++i) {
     const zip_uint64_t index = static_cast<zip_uint64_t>(i);
     const char* file_name = zip_get_name(archive->get(), index, 0);
@@ -126,7 +164,7 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
       return absl::InvalidArgumentError(absl::StrCat(member_name, ": appears twice"));
     }
     const absl::StatusOr<std::string> member =
-        ReadMember(archive->get(), bytes.size(), index, member_name);
+        ReadMember(archive->get(), bytes.size(), index, member_name, options, left);
     if (!member.ok()) return member.status();
     absl::StatusOr<NpyArray> array = ParseNpy(*member, member_name);
     if (!array.ok()) return array.status();
@@ -135,22 +173,20 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
   return arrays;
 }
 
-absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
+absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& options) {
   const absl::StatusOr<std::string> bytes = ReadFileBytes(path);
   if (!bytes.ok()) return bytes.status();
-  return ParseNpz(*bytes, path);
+  return ParseNpz(*bytes, path, options);
 }
 
-absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
-  if (arrays.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no arrays to write"));
-  }
+absl::StatusOr<std::string> SerializeNpz(const NpzArrays& arrays) {
+  if (arrays.empty()) return absl::InvalidArgumentError("no arrays to write");
   NpzArrays::size_type index = 0;
   std::vector<std::string> members(arrays.size());  // outlives the archive, which reads from it
   for (const auto& [name, array] : arrays) {
     if (name.empty() || FindArray(arrays, name) != &array) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": array name '", name, "' is empty or repeated"));
+          absl::StrCat("array name '", name, "' is empty or repeated"));
     }
     absl::StatusOr<std::string> bytes = SerializeNpy(array);
     if (!bytes.ok()) {
@@ -158,14 +194,19 @@ absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
     }
     members[index++] = *std::move(bytes);
   }
-  int code = 0;
-  Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
-  if (archive == nullptr) {
-    zip_error_t error;
-    zip_error_init_with_code(&error, code);
-    return absl::UnavailableError(
-        absl::StrCat(path, ": cannot be written: ", TakeErrorMessage(error)));
+  zip_error_t error;
+  zip_error_init(&error);
+  const Source memory(zip_source_buffer_create(nullptr, 0, 0, &error));
+  zip_t* opened = nullptr;
+  if (memory != nullptr) {
+    zip_source_keep(memory.get());  // the archive takes one of the two references
+    opened = zip_open_from_source(memory.get(), ZIP_TRUNCATE, &error);
+    if (opened == nullptr) zip_source_free(memory.get());
   }
+  if (opened == nullptr) {
+    return absl::InternalError(absl::StrCat("no archive: ", TakeErrorMessage(error)));
+  }
+  Archive archive(opened);
   for (NpzArrays::size_type i = 0; i < arrays.size(); ++i) {
     const std::string file_name = absl::StrCat(arrays[i].first, ".npy");
     if (absl::Status status = AddMember(archive.get(), file_name, members[i]); !status.ok()) {
@@ -173,11 +214,17 @@ absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
     }
   }
   if (zip_close(archive.get()) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat(path, ": cannot be written: ", zip_strerror(archive.get())));
+    return absl::InternalError(absl::StrCat("no archive: ", zip_strerror(archive.get())));
   }
   static_cast<void>(archive.release());  // zip_close freed it
-  return absl::OkStatus();
+  std::vector<std::string>().swap(members);
+  return ReadSource(memory.get());
+}
+
+absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
+  const absl::StatusOr<std::string> bytes = SerializeNpz(arrays);
+  if (!bytes.ok()) return StatusAt(path, bytes.status());
+  return WriteFileBytes(path, *bytes);
 }
 
 }  // namespace voxconv

@@ -18,18 +18,14 @@
 #include "absl/strings/strip.h"
 #include "io/check_layout.h"
 #include "io/file_bytes.h"
-#include "io/sample_mesh.h"
-#include "open3d/io/FileFormatIO.h"
 #include "open3d/io/PointCloudIO.h"
-#include "open3d/io/TriangleMeshIO.h"
 #include "open3d/utility/Logging.h"
 #endif
 
 namespace voxconv {
 namespace {
 
-constexpr absl::string_view kExtensions[] = {".ply", ".pcd", ".xyz", ".xyzn", ".xyzrgb", ".pts",
-                                             ".obj", ".stl", ".off", ".gltf", ".glb"};
+constexpr absl::string_view kExtensions[] = {".pcd", ".xyz", ".xyzn", ".xyzrgb", ".pts"};
 
 }  // namespace
 
@@ -125,35 +121,6 @@ absl::StatusOr<PointCloud> ReadPoints(const std::string& path, const ReadOptions
   return cloud;
 }
 
-absl::StatusOr<PointCloud> ReadMesh(const std::string& path, const ReadOptions& options,
-                                    const LogCapture& log) {
-  open3d::geometry::TriangleMesh read;
-  if (!open3d::io::ReadTriangleMesh(path, read)) return Failure(path, log.first());
-  Mesh mesh;
-  mesh.vertices = Flatten(read.vertices_);
-  if (read.HasVertexNormals()) mesh.normals = Flatten(read.vertex_normals_);
-  if (read.HasVertexColors()) mesh.colors = Flatten(read.vertex_colors_);
-  mesh.triangles.reserve(read.triangles_.size());
-  for (const Eigen::Vector3i& triangle : read.triangles_) {
-    mesh.triangles.push_back({triangle[0], triangle[1], triangle[2]});
-  }
-  if (options.into_unit_sphere) ScaleIntoUnitSphere(mesh.vertices);
-  return SampleMesh(mesh, options.samples, options.seed, path);
-}
-
-absl::StatusOr<PointCloud> ReadEither(const std::string& path, const ReadOptions& options) {
-  const LogCapture log;
-  try {
-    // Only a PLY may be either: it holds a mesh when it lists faces.
-    const int content = open3d::io::ReadFileGeometryType(path);
-    if ((content & open3d::io::CONTAINS_TRIANGLES) != 0) return ReadMesh(path, options, log);
-    if ((content & open3d::io::CONTAINS_POINTS) != 0) return ReadPoints(path, options, log);
-    return Failure(path, log.first().empty() ? "holds neither points nor triangles" : log.first());
-  } catch (const std::exception& error) {  // LogError throws; so does running out of memory
-    return Failure(path, error.what());
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<PointCloud> ReadPointCloudWithOpen3d(const std::string& path,
@@ -163,7 +130,12 @@ absl::StatusOr<PointCloud> ReadPointCloudWithOpen3d(const std::string& path,
     if (!bytes.ok()) return bytes.status();
     if (absl::Status status = io_internal::CheckLayout(*bytes, path); !status.ok()) return status;
   }
-  return ReadEither(path, options);
+  const LogCapture log;
+  try {
+    return ReadPoints(path, options, log);
+  } catch (const std::exception& error) {  // LogError throws; so does running out of memory
+    return Failure(path, error.what());
+  }
 }
 
 #else

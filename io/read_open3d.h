@@ -14,7 +14,7 @@ namespace voxconv {
 
 // Whether the lower-case file name ends in one of Open3dExtensions().
 bool IsOpen3dExtension(absl::string_view lower_case_name);
-std::string Open3dExtensions();  // ".ply .pcd …", for messages
+std::string Open3dExtensions();  // ".pcd .xyz …", for messages
 
 // ReadPointCloud for these extensions. kUnimplemented if the build has no Open3D. Only one call
 // runs at a time: the reason of a failure is read from Open3D's log, and a process has one log.

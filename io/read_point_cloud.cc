@@ -1,35 +1,67 @@
 #include "io/read_point_cloud.h"
 
+#include <filesystem>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "io/file_bytes.h"
+#include "io/mesh_file.h"
 #include "io/npy.h"
 #include "io/read_open3d.h"
 #include "io/read_raw.h"
+#include "io/sample_mesh.h"
 
 namespace voxconv {
 namespace {
 
-enum class Format { kKitti, kNuScenes, kNpy, kNpz, kOpen3d, kUnknown };
+enum class Format {
+  kKitti,
+  kNuScenes,
+  kNpy,
+  kNpz,
+  kPly,
+  kObj,
+  kOff,
+  kStl,
+  kGltf,
+  kOpen3d,
+  kUnknown
+};
+
+struct FormatExtension {
+  absl::string_view extension;
+  Format format;
+};
+// The first that fits is taken.
+constexpr FormatExtension kFormats[] = {{".pcd.bin", Format::kNuScenes}, {".bin", Format::kKitti},
+                                        {".npy", Format::kNpy},          {".npz", Format::kNpz},
+                                        {".ply", Format::kPly},          {".obj", Format::kObj},
+                                        {".off", Format::kOff},          {".stl", Format::kStl},
+                                        {".gltf", Format::kGltf},        {".glb", Format::kGltf}};
 
 Format FormatOf(absl::string_view path) {
   const std::string name = absl::AsciiStrToLower(path);
-  if (absl::EndsWith(name, ".pcd.bin")) return Format::kNuScenes;
-  if (absl::EndsWith(name, ".bin")) return Format::kKitti;
-  if (absl::EndsWith(name, ".npy")) return Format::kNpy;
-  if (absl::EndsWith(name, ".npz")) return Format::kNpz;
+  for (const FormatExtension& known : kFormats) {
+    if (absl::EndsWith(name, known.extension)) return known.format;
+  }
   return IsOpen3dExtension(name) ? Format::kOpen3d : Format::kUnknown;
 }
 
 absl::Status CheckOptions(Format format, const std::string& path, const ReadOptions& options) {
   if (format == Format::kUnknown) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": unknown extension; allowed: .bin .pcd.bin .npy .npz ", Open3dExtensions()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": unknown extension; allowed: ",
+                     absl::StrJoin(kFormats, " ",
+                                   [](std::string* out, const FormatExtension& known) {
+                                     absl::StrAppend(out, known.extension);
+                                   }),
+                     " ", Open3dExtensions()));
   }
   const bool raw = format == Format::kKitti || format == Format::kNuScenes;
   const auto refused = [&](absl::string_view option, absl::string_view value,
@@ -40,7 +72,8 @@ absl::Status CheckOptions(Format format, const std::string& path, const ReadOpti
   if (!options.dtype_in.empty() && !raw) {
     return refused("dtype_in", options.dtype_in, ".bin and .pcd.bin");
   }
-  if (!options.fields.empty() && format == Format::kOpen3d) {
+  const bool table = raw || format == Format::kNpy || format == Format::kNpz;
+  if (!options.fields.empty() && !table) {
     return refused("fields", options.fields, ".bin, .pcd.bin, .npy and .npz");
   }
   if (!options.array.empty() && format != Format::kNpz) {
@@ -59,12 +92,14 @@ absl::StatusOr<PointCloud> ParseRaw(absl::string_view bytes, const std::string& 
   const absl::StatusOr<RawDtype> dtype =
       ParseRawDtype(options.dtype_in.empty() ? "f32" : options.dtype_in);
   if (!dtype.ok()) return dtype.status();
-  return ParseRawPoints(bytes, RawFormat{*std::move(fields), *dtype}, name);
+  return ParseRawPoints(
+      bytes, RawFormat{.fields = *std::move(fields), .dtype = *dtype, .origin = options.origin},
+      name);
 }
 
 absl::StatusOr<RawFormat> FormatOfArray(const NpyArray& array, const std::string& name,
                                         const ReadOptions& options) {
-  RawFormat format{.dtype_known = true};
+  RawFormat format{.dtype_known = true, .origin = options.origin};
   switch (array.dtype) {
     case NpyDtype::kFloat16:
       format.dtype = RawDtype::kFloat16;
@@ -113,7 +148,8 @@ absl::StatusOr<PointCloud> FromArray(const NpyArray& array, const std::string& n
 
 absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::string& name,
                                        const ReadOptions& options) {
-  const absl::StatusOr<NpzArrays> arrays = ParseNpz(bytes, name);
+  const absl::StatusOr<NpzArrays> arrays =
+      ParseNpz(bytes, name, {.max_bytes = options.npz_limit_mib << 20});
   if (!arrays.ok()) return arrays.status();
   if (arrays->empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no arrays"));
   const std::string array_name = options.array.empty() ? "points" : options.array;
@@ -132,12 +168,33 @@ absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::strin
       absl::StrCat(name, ": array ", options.array, ": no such array; it holds ", names));
 }
 
-}  // namespace
+absl::StatusOr<PointCloud> SampleSurface(absl::StatusOr<Mesh> mesh, const std::string& name,
+                                         const ReadOptions& options) {
+  if (!mesh.ok()) return mesh.status();
+  if (options.into_unit_sphere) ScaleIntoUnitSphere(mesh->vertices);
+  return SampleMesh(*mesh, options.samples, options.seed, name);
+}
 
-absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
-                                           const ReadOptions& options) {
-  const Format format = FormatOf(name);
-  if (absl::Status status = CheckOptions(format, name, options); !status.ok()) return status;
+absl::StatusOr<PointCloud> FromPly(absl::string_view bytes, const std::string& name,
+                                   const ReadOptions& options) {
+  absl::StatusOr<std::variant<PointCloud, Mesh>> content = io_internal::ParsePly(bytes, name);
+  if (!content.ok()) return content.status();
+  if (Mesh* mesh = std::get_if<Mesh>(&*content)) {
+    return SampleSurface(std::move(*mesh), name, options);
+  }
+  PointCloud cloud = std::get<PointCloud>(*std::move(content));
+  if (cloud.size() == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no points"));
+  DropNonFiniteRows(cloud);
+  if (cloud.size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": none of the ", cloud.dropped, " points is free of NaN and Inf"));
+  }
+  if (options.into_unit_sphere) ScaleIntoUnitSphere(cloud.xyz);
+  return cloud;
+}
+
+absl::StatusOr<PointCloud> FromTable(absl::string_view bytes, const std::string& name,
+                                     Format format, const ReadOptions& options) {
   absl::StatusOr<PointCloud> cloud;
   if (format == Format::kNpy) {
     const absl::StatusOr<NpyArray> array = ParseNpy(bytes, name);
@@ -145,14 +202,45 @@ absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::s
     cloud = FromArray(*array, name, options);
   } else if (format == Format::kNpz) {
     cloud = FromArchive(bytes, name, options);
-  } else if (format == Format::kOpen3d) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": this format is read from a file, not from memory"));
   } else {
     cloud = ParseRaw(bytes, name, format, options);
   }
   if (cloud.ok() && options.into_unit_sphere) ScaleIntoUnitSphere(cloud->xyz);
   return cloud;
+}
+
+absl::StatusOr<PointCloud> Parse(absl::string_view bytes, const std::string& name,
+                                 const ReadOptions& options,
+                                 const io_internal::ReadSibling& read_sibling) {
+  const Format format = FormatOf(name);
+  if (absl::Status status = CheckOptions(format, name, options); !status.ok()) return status;
+  switch (format) {
+    case Format::kPly:
+      return FromPly(bytes, name, options);
+    case Format::kObj:
+      return SampleSurface(io_internal::ParseObj(bytes, name), name, options);
+    case Format::kOff:
+      return SampleSurface(io_internal::ParseOff(bytes, name), name, options);
+    case Format::kStl:
+      return SampleSurface(io_internal::ParseStl(bytes, name), name, options);
+    case Format::kGltf:
+      return SampleSurface(io_internal::ParseGltf(bytes, name, read_sibling), name, options);
+    case Format::kOpen3d:
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": this format is read from a file, not from memory"));
+    default:
+      return FromTable(bytes, name, format, options);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
+                                           const ReadOptions& options) {
+  return Parse(bytes, name, options, [&](const std::string& file) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": needs the file ", absl::CEscape(file), " beside it"));
+  });
 }
 
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options) {
@@ -162,7 +250,9 @@ absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOpt
   if (format == Format::kOpen3d) return ReadPointCloudWithOpen3d(path, options);
   const absl::StatusOr<std::string> bytes = ReadFileBytes(path);
   if (!bytes.ok()) return bytes.status();
-  return ParsePointCloud(*bytes, path, options);
+  return Parse(*bytes, path, options, [&](const std::string& file) {
+    return ReadFileBytes((std::filesystem::path(path).parent_path() / file).string());
+  });
 }
 
 }  // namespace voxconv

@@ -1,6 +1,7 @@
 #ifndef VOXCONV_IO_READ_POINT_CLOUD_H_
 #define VOXCONV_IO_READ_POINT_CLOUD_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -18,19 +19,25 @@ struct ReadOptions {
   int64_t samples = 100'000;  // meshes: points drawn on the surface
   uint64_t seed = 0;          // meshes: of those points
   bool into_unit_sphere = false;  // any format: see ScaleIntoUnitSphere
+  int64_t npz_limit_mib = 256;    // npz: what all its arrays may take when unpacked (io/npy.h)
+  // Raw, npy, npz: points further than 1000 km from here are taken for bits of another type.
+  std::array<double, 3> origin = {0, 0, 0};
 };
 
 // Reads a point cloud by its file name's extension:
 //   .bin           KITTI: f32 x,y,z,intensity        .pcd.bin  nuScenes: f32 x,y,z,intensity,ring
 //   .npy .npz      [N, >= 3] float16/32/64: x,y,z,f0,f1,…
-//   .ply .pcd .xyz .xyzn .xyzrgb .pts                points; colours r,g,b and normals nx,ny,nz
-//   .ply .obj .stl .off .gltf .glb                   meshes, sampled on their surface
-// The last two rows need Open3D (VOXCONV_OPEN3D). Rows with NaN or Inf are dropped and counted.
+//   .ply                                             points with colours r,g,b and normals
+//                                                    nx,ny,nz, or a mesh where it lists faces
+//   .obj .stl .off .gltf .glb                        meshes, sampled on their surface
+//   .pcd .xyz .xyzn .xyzrgb .pts                     points with colours and normals
+// The last row needs Open3D (VOXCONV_OPEN3D). Rows with NaN or Inf are dropped and counted.
 // Errors, one line each: kNotFound, kPermissionDenied, kInvalidArgument (content, options, an
 // unknown extension), kDataLoss (damaged), kUnimplemented (built without Open3D).
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options);
 
-// The same for the bytes of a .bin, .pcd.bin, .npy or .npz file. `name` gives the extension.
+// The same for the bytes of a file that does not need Open3D. `name` gives the extension. Other
+// files that a .gltf names are not read.
 absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
                                            const ReadOptions& options);
 

@@ -17,7 +17,8 @@ namespace {
 constexpr absl::string_view kSkippedField = "_";
 constexpr RawDtype kDtypes[] = {RawDtype::kFloat16, RawDtype::kFloat32, RawDtype::kFloat64};
 
-// No scan reaches 1000 km, and no sensor resolves 1e-18 m: bits of another dtype give both.
+// No scan reaches 1000 km from its origin, and no sensor resolves 1e-18 m: bits of another dtype
+// give both.
 constexpr double kLargestMetres = 1e6;
 constexpr double kSmallestMetres = 1e-18;
 
@@ -62,9 +63,10 @@ ColumnPlan PlanColumns(const std::vector<std::string>& fields) {
   return plan;
 }
 
-bool IsPlausibleCoordinate(double value) {
+bool IsPlausibleCoordinate(double value, double origin) {
   const double magnitude = std::abs(value);
-  return magnitude <= kLargestMetres && (magnitude == 0 || magnitude >= kSmallestMetres);
+  return std::abs(value - origin) <= kLargestMetres &&
+         (magnitude == 0 || magnitude >= kSmallestMetres);
 }
 
 int64_t CountImplausibleRows(absl::string_view bytes, const RawFormat& format) {
@@ -73,12 +75,18 @@ int64_t CountImplausibleRows(absl::string_view bytes, const RawFormat& format) {
   const int64_t row_size = item * static_cast<int64_t>(format.fields.size());
   int64_t count = 0;
   for (int64_t at = 0; at + row_size <= static_cast<int64_t>(bytes.size()); at += row_size) {
-    const bool plausible = std::all_of(plan.xyz, plan.xyz + 3, [&](int64_t column) {
-      return IsPlausibleCoordinate(LoadItem(bytes.data() + at + column * item, format.dtype));
-    });
+    bool plausible = true;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const double value = LoadItem(bytes.data() + at + plan.xyz[axis] * item, format.dtype);
+      plausible = plausible && IsPlausibleCoordinate(value, format.origin[axis]);
+    }
     count += plausible ? 0 : 1;
   }
   return count;
+}
+
+void PrintWhole(std::string* out, double value) {
+  absl::StrAppend(out, static_cast<int64_t>(value));
 }
 
 // The share of rows that are no coordinates under `format`; 1 where its rows do not fill the file.
@@ -90,16 +98,45 @@ double ImplausibleShare(absl::string_view bytes, const RawFormat& format) {
   return static_cast<double>(CountImplausibleRows(bytes, format)) / static_cast<double>(rows);
 }
 
+// Where the points lie together, but far away: an origin near the first plausible of them. "" where
+// no origin helps. Coordinates on Earth are below 10^8 m in every projection.
+std::string OriginSuggestion(absl::string_view bytes, const RawFormat& format) {
+  constexpr double kOnEarth = 1e8;
+  const ColumnPlan plan = PlanColumns(format.fields);
+  const int64_t item = RawItemSize(format.dtype);
+  const int64_t row_size = item * static_cast<int64_t>(format.fields.size());
+  RawFormat moved = format;
+  for (int64_t at = 0; at + row_size <= static_cast<int64_t>(bytes.size()); at += row_size) {
+    bool usable = true;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const double value = LoadItem(bytes.data() + at + plan.xyz[axis] * item, format.dtype);
+      usable = usable && std::abs(value) <= kOnEarth;
+      moved.origin[axis] = usable ? std::floor(value) : 0;
+    }
+    if (!usable) continue;
+    const bool far = std::any_of(moved.origin.begin(), moved.origin.end(),
+                                 [](double value) { return std::abs(value) > kLargestMetres; });
+    if (!far) return "";
+    if (ImplausibleShare(bytes, moved) > 0.5) return "";
+    return absl::StrCat("; georeferenced points need an origin near them, such as ",
+                        absl::StrJoin(moved.origin, ",", PrintWhole));
+  }
+  return "";
+}
+
 // What to try instead. NaN-rich data read as float32 looks the same under another dtype, so only
 // dtypes under which the very same bytes are plausible are named. Most bits make a plausible f16;
 // the wider ones come first where both do.
 std::string Suggestion(absl::string_view bytes, const RawFormat& format) {
+  const std::string origin = OriginSuggestion(bytes, format);
+  if (!origin.empty()) return origin;
   if (format.dtype_known) return "; try other fields";
   double least = 0.5;
   std::string best;
   for (const RawDtype dtype : {RawDtype::kFloat64, RawDtype::kFloat32, RawDtype::kFloat16}) {
     if (dtype == format.dtype) continue;
-    const double share = ImplausibleShare(bytes, {format.fields, dtype});
+    const double share = ImplausibleShare(
+        bytes, RawFormat{.fields = format.fields, .dtype = dtype, .origin = format.origin});
     if (share > least || (share == least && !best.empty())) continue;
     least = share;
     best = absl::StrCat("; the bytes are plausible as dtype_in ", RawDtypeName(dtype));
@@ -137,10 +174,11 @@ absl::Status CheckContent(absl::string_view bytes, const RawFormat& format,
   }
   const int64_t implausible = CountImplausibleRows(bytes, format);
   if (implausible * 2 > size / row_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, ": is not a table of ", RawDtypeName(format.dtype), " ",
-        absl::StrJoin(format.fields, ","), ": ", implausible, " of ", size / row_size,
-        " rows hold NaN, Inf or coordinates outside 1e-18 to 1e6 m", Suggestion(bytes, format)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": is not a table of ", RawDtypeName(format.dtype), " ",
+                     absl::StrJoin(format.fields, ","), ": ", implausible, " of ", size / row_size,
+                     " rows hold NaN, Inf or coordinates outside 1e-18 to 1e6 m of the origin",
+                     Suggestion(bytes, format)));
   }
   return absl::OkStatus();
 }

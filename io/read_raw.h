@@ -1,6 +1,7 @@
 #ifndef VOXCONV_IO_READ_RAW_H_
 #define VOXCONV_IO_READ_RAW_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct RawFormat {
   std::vector<std::string> fields;  // the columns; must have x, y and z; "_" is skipped
   RawDtype dtype = RawDtype::kFloat32;
   bool dtype_known = false;  // the file's format fixes the dtype; messages suggest no other one
+  // Where the scan is, in metres. Coordinates are plausible within 1000 km of it.
+  std::array<double, 3> origin = {0, 0, 0};
 };
 
 // "x,y,z,intensity,dt". Errors: kInvalidArgument for an empty or repeated name, or a missing x, y
@@ -33,8 +36,9 @@ absl::StatusOr<RawDtype> ParseRawDtype(absl::string_view text);
 
 // Reads the points of a table. Fields other than x, y and z become features. Rows with NaN or Inf
 // are dropped and counted. Messages call the input `name`. O(bytes). kInvalidArgument if the size
-// is not a multiple of a row's, if more than half of the rows cannot be coordinates in metres (then
-// the dtype or the fields are wrong), and if no finite row is left.
+// is not a multiple of a row's, if more than half of the rows cannot be coordinates in metres near
+// the origin (then the dtype or the fields are wrong, or the cloud is georeferenced), and if no
+// finite row is left.
 absl::StatusOr<PointCloud> ParseRawPoints(absl::string_view bytes, const RawFormat& format,
                                           absl::string_view name);
 

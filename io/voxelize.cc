@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/coordinate_key.h"
 
 namespace voxconv {
@@ -32,11 +34,27 @@ absl::Status CheckOptions(const VoxelizeOptions& options) {
                                                      options.origin[axis], ": must be finite"));
     }
   }
+  if (options.rule == VoxelRule::kSpconv) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const float size = static_cast<float>(options.size[axis]);
+      if (size > 0 && std::isfinite(size)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("voxel size along ", AxisName(axis), " = ", options.size[axis],
+                       ": voxel rule spconv needs one within float32"));
+    }
+  }
   if (options.batch < 0 || options.batch > kMaxBatch) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch index = ", options.batch, ": allowed are 0 to ", kMaxBatch));
   }
   return absl::OkStatus();
+}
+
+// The number of the voxel along one axis, a whole number or NaN.
+double VoxelIndex(VoxelRule rule, double position, double origin, double size) {
+  if (rule == VoxelRule::kF64) return std::floor((position - origin) / size);
+  const float offset = static_cast<float>(position) - static_cast<float>(origin);
+  return std::floor(offset / static_cast<float>(size));
 }
 
 absl::StatusOr<std::vector<KeyedPoint>> SortedPoints(const PointCloud& cloud,
@@ -47,7 +65,8 @@ absl::StatusOr<std::vector<KeyedPoint>> SortedPoints(const PointCloud& cloud,
     int32_t* const axes[3] = {&voxel.x, &voxel.y, &voxel.z};
     for (size_t axis = 0; axis < 3; ++axis) {
       const double position = cloud.xyz[3 * i + axis];
-      const double index = std::floor((position - options.origin[axis]) / options.size[axis]);
+      const double index =
+          VoxelIndex(options.rule, position, options.origin[axis], options.size[axis]);
       if (!(index >= kMinCoordinate && index <= kMaxCoordinate)) {
         return absl::OutOfRangeError(
             absl::StrCat("point ", i, ": ", AxisName(axis), " = ", position, " falls into voxel ",
@@ -77,6 +96,13 @@ void Accumulate(const PointCloud& cloud, int64_t point, bool xyz_features,
 
 }  // namespace
 
+absl::StatusOr<VoxelRule> ParseVoxelRule(absl::string_view text) {
+  if (text == "f64") return VoxelRule::kF64;
+  if (text == "spconv") return VoxelRule::kSpconv;
+  return absl::InvalidArgumentError(
+      absl::StrCat("voxel rule '", absl::CEscape(text), "': allowed are f64 and spconv"));
+}
+
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (absl::Status status = ValidatePointCloud(cloud); !status.ok()) return status;
@@ -92,10 +118,12 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
   for (auto begin = keyed->begin(); begin != keyed->end();) {
     std::fill(sums.begin(), sums.end(), 0.0);
     auto end = begin;
+    const bool first_alone = options.rule == VoxelRule::kSpconv;
     for (; end != keyed->end() && end->key == begin->key; ++end) {
+      if (first_alone && end != begin) continue;
       Accumulate(cloud, end->point, options.xyz_features, sums);
     }
-    const double count = static_cast<double>(end - begin);
+    const double count = first_alone ? 1.0 : static_cast<double>(end - begin);
     for (const double sum : sums) out.features.push_back(static_cast<float>(sum / count));
     out.coords.push_back(UnpackKey(begin->key));
     begin = end;
@@ -112,6 +140,21 @@ absl::StatusOr<SparseTensor> MakeSparseTensor(const VoxelizedCloud& cloud, int64
                                               const ExecutionContext& context, DType dtype) {
   return SparseTensor::Create(cloud.coords, {1, 1, 1}, FeaturesWithChannels(cloud, channels),
                               channels, context, dtype);
+}
+
+std::string DescribeChannels(const VoxelizedCloud& cloud, int64_t channels) {
+  if (channels == cloud.channels) return "";
+  const std::string has =
+      absl::StrCat("the input has ", cloud.channels, " features (",
+                   absl::StrJoin(cloud.names, ", "), "), the network takes ", channels, ": ");
+  if (channels > cloud.channels) {
+    return absl::StrCat(has, "the last ", channels - cloud.channels, " are filled with ones");
+  }
+  if (cloud.names.size() != static_cast<size_t>(cloud.channels)) {
+    return absl::StrCat(has, "the last ", cloud.channels - channels, " are left out");
+  }
+  return absl::StrCat(has, absl::StrJoin(cloud.names.begin() + channels, cloud.names.end(), ", "),
+                      channels + 1 == cloud.channels ? " is" : " are", " left out");
 }
 
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/coordinate_set.h"
 #include "core/sparse_tensor.h"
 #include "core/types.h"
@@ -14,11 +15,25 @@
 
 namespace voxconv {
 
+// How a point becomes a voxel, and points a voxel's features.
+enum class VoxelRule {
+  // floor((xyz - origin) / size) in float64; features are the means over the voxel's points.
+  kF64,
+  // As SpConv 2's PointToVoxel does: the same quotient in float32, of position, origin and size
+  // rounded to float32; features are those of the voxel's first point in the order of the cloud,
+  // which PointToVoxel gives with max_num_points_per_voxel = 1. PointToVoxel also drops what lies
+  // outside its range. Here all points are kept, and voxels are sorted.
+  kSpconv,
+};
+// "f64" or "spconv". kInvalidArgument for another text.
+absl::StatusOr<VoxelRule> ParseVoxelRule(absl::string_view text);
+
 struct VoxelizeOptions {
   std::array<double, 3> size = {0.05, 0.05, 0.05};  // voxel edge along x, y, z in the cloud's unit
   std::array<double, 3> origin = {0, 0, 0};         // corner of voxel (0, 0, 0), the same unit
   int32_t batch = 0;                                // batch index given to every voxel
-  bool xyz_features = true;  // lead the features by the mean x, y, z of the voxel's points
+  bool xyz_features = true;  // lead the features by x, y, z, in the way of the other features
+  VoxelRule rule = VoxelRule::kF64;
 };
 
 // Unique voxels in host memory, sorted by (b, x, y, z).
@@ -33,12 +48,11 @@ struct VoxelizedCloud {
   int64_t size() const { return static_cast<int64_t>(coords.size()); }
 };
 
-// Makes voxels of points. The voxel of a point is floor((xyz - origin) / size), computed in
-// float64. A voxel's features are the means over its points, summed in float64 in the order of the
-// points. O(N log N). Takes 16 * N bytes of temporary memory. kInvalidArgument for a size that is
-// not positive and finite, an origin that is not finite, a batch index outside 0 .. kMaxBatch, and
-// arrays whose sizes do not agree. kOutOfRange for NaN, and for a voxel outside kMinCoordinate ..
-// kMaxCoordinate (core/coordinate_key.h); the message gives axis and value.
+// Makes voxels of points by the rule. Means are summed in float64 in the order of the points. O(N
+// log N). Takes 16 * N bytes of temporary memory. kInvalidArgument for a size that is not positive
+// and finite, an origin that is not finite, a batch index outside 0 .. kMaxBatch, and arrays whose
+// sizes do not agree. kOutOfRange for NaN, and for a voxel outside kMinCoordinate .. kMaxCoordinate
+// (core/coordinate_key.h); the message gives axis and value.
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options);
 
 // The cloud's coordinates at tensor stride 1, in the backend's memory. Queued on the context's
@@ -51,6 +65,9 @@ absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,
 absl::StatusOr<SparseTensor> MakeSparseTensor(const VoxelizedCloud& cloud, int64_t channels,
                                               const ExecutionContext& context,
                                               DType dtype = DType::kF32);
+// What FeaturesWithChannels changes, in one clause for people: which columns it leaves out, or how
+// many it fills with ones. "" if nothing.
+std::string DescribeChannels(const VoxelizedCloud& cloud, int64_t channels);
 // The cloud's features as [N, channels]. Surplus columns are left out. Missing columns are 1.
 std::vector<float> FeaturesWithChannels(const VoxelizedCloud& cloud, int64_t channels);
 

@@ -28,13 +28,14 @@ TimeComparison CompareTimes(const PairedSamples& samples, const BootstrapOptions
 
 absl::Status CheckOptions(const PairedOptions& options) {
   const int fewest = options.quick ? 1 : kMinPairs;
-  if (options.pairs < fewest) {
+  constexpr int kMostPairs = 1000000;  // at 1 ms a run they take half an hour
+  if (options.pairs < fewest || options.pairs > kMostPairs) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pairs ", options.pairs, ": allowed are ", fewest, " and more"));
+        absl::StrCat("pairs ", options.pairs, ": allowed are ", fewest, " .. ", kMostPairs));
   }
-  if (options.warmup < 0) {
+  if (options.warmup < 0 || options.warmup > kMostPairs) {
     return absl::InvalidArgumentError(
-        absl::StrCat("warmup ", options.warmup, ": allowed are 0 and more"));
+        absl::StrCat("warmup ", options.warmup, ": allowed are 0 .. ", kMostPairs));
   }
   return absl::OkStatus();
 }

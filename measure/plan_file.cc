@@ -1,20 +1,18 @@
 #include "measure/plan_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status_macros.h"
 #include "io/file_bytes.h"
+#include "io/output_file.h"
 #include "measure/json_file.h"
 #include "measure/json_reader.h"
 
@@ -103,10 +101,6 @@ absl::Status Keep(std::vector<const TunedPlan*>& plans, absl::string_view what,
                                           "'"));
 }
 
-absl::Status SystemError(const std::string& path, const char* what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
-}
-
 // The plans of the file, none if it does not exist.
 absl::StatusOr<std::vector<TunedPlan>> ReadIfThere(const std::string& path) {
   std::error_code ignored;
@@ -167,14 +161,14 @@ absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path) {
 }
 
 absl::Status CheckSavePlan(const std::string& path) {
+  VOXCONV_RETURN_IF_ERROR(FolderLock::Take(path).status());
   VOXCONV_RETURN_IF_ERROR(ReadIfThere(path).status());
-  const std::string scratch = absl::StrCat(path, ".new");
-  if (!std::ofstream(scratch)) return SystemError(path, "cannot be written");
-  std::remove(scratch.c_str());
-  return absl::OkStatus();
+  return CheckWriteFile(path);
 }
 
 absl::Status SavePlan(const std::string& path, const TunedPlan& plan) {
+  // Until the file is replaced: what another program saves in between would be lost.
+  VOXCONV_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(path));
   VOXCONV_ASSIGN_OR_RETURN(std::vector<TunedPlan> plans, ReadIfThere(path));
   const auto same = std::find_if(plans.begin(), plans.end(),
                                  [&](const TunedPlan& other) { return other.key == plan.key; });
@@ -183,14 +177,24 @@ absl::Status SavePlan(const std::string& path, const TunedPlan& plan) {
   } else {
     plans.push_back(plan);
   }
-  const std::string scratch = absl::StrCat(path, ".new");
-  std::ofstream file(scratch);
-  file << FormatPlans(plans);
-  file.close();
-  if (!file || std::rename(scratch.c_str(), path.c_str()) != 0) {
-    return SystemError(path, "cannot be written");
+  return WriteFileBytes(path, FormatPlans(plans));
+}
+
+absl::Status SavePlanOrElsewhere(const std::string& path, const TunedPlan& plan) {
+  const absl::Status status = SavePlan(path, plan);
+  if (status.ok()) return status;
+  std::error_code error;
+  std::vector<std::string> folders = {"."};
+  if (const auto temporary = std::filesystem::temp_directory_path(error); !error) {
+    folders.push_back(temporary.string());
   }
-  return absl::OkStatus();
+  for (const std::string& folder : folders) {
+    const auto saved = WriteNewFile(folder, "voxconv-plan-", ".json", FormatPlans({plan}));
+    if (!saved.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat(status.message(), "; the plan is saved in ", *saved));
+  }
+  return status;
 }
 
 absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const PlanKey& wanted) {

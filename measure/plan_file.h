@@ -51,9 +51,13 @@ std::string FormatPlans(const std::vector<TunedPlan>& plans);
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path);
 
 // Puts `plan` into the file. It replaces the plan with the same key, or comes after the others.
-// Makes the file if it is missing. The file is replaced in one step. Refuses a file that is not a
-// plan file.
+// Makes the file if it is missing. The file is replaced in one step, under a lock, so that programs
+// that save at the same time lose none of their plans. Refuses a file that is not a plan file.
 absl::Status SavePlan(const std::string& path, const TunedPlan& plan);
+// The same for a plan that took long to find. If it cannot be saved there, for instance because the
+// folder has gone, the plan goes into a new file of the current folder or else of the system's
+// folder for temporary files. The error then names this file.
+absl::Status SavePlanOrElsewhere(const std::string& path, const TunedPlan& plan);
 // Checks that SavePlan can write there. Callers ask this before long work.
 absl::Status CheckSavePlan(const std::string& path);
 

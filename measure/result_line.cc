@@ -75,8 +75,10 @@ Json DescribeSide(const Comparison& comparison, const std::vector<Measurement>& 
 }
 
 absl::StatusOr<int> OpenForAppending(const std::string& path) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file >= 0) return file;
+  // A pipe without a reader is refused; to open it would wait for one. With a reader, writing
+  // waits.
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (file >= 0 && fcntl(file, F_SETFL, O_APPEND) == 0) return file;
   return absl::InvalidArgumentError(
       absl::StrCat("cannot open ", path, " for writing: ", std::strerror(errno)));
 }

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/machine_memory.h"
 #include "core/status_macros.h"
 #include "networks/graph_builder.h"
 
@@ -134,7 +136,23 @@ absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double 
 
 std::vector<std::string> ModelNames() { return {"minkunet42", "sparseresnet21", "centerpoint"}; }
 
-absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options) {
+namespace {
+
+// Said before hours of filling in values, and before the system ends the program for them.
+absl::StatusOr<NetworkGraph> RefusePastMemory(absl::StatusOr<NetworkGraph> graph,
+                                              const ModelOptions& options) {
+  if (!graph.ok()) return graph;
+  const double parameters = static_cast<double>(graph->num_parameters());
+  const double needed = parameters * sizeof(float);
+  const double memory = static_cast<double>(MachineMemory());
+  if (needed <= memory) return graph;
+  constexpr double kGib = 1 << 30;
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "width %g: %s has %.3g parameters, which take %.0f GiB; this machine's memory has %.0f GiB",
+      options.width, graph->name(), parameters, needed / kGib, memory / kGib));
+}
+
+absl::StatusOr<NetworkGraph> MakeNamed(absl::string_view name, const ModelOptions& options) {
   const auto channels = [&](int64_t usual) {
     return options.in_channels == 0 ? usual : options.in_channels;
   };
@@ -143,6 +161,12 @@ absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOption
   if (name == "centerpoint") return MakeCenterPointEncoder(channels(5), options.width);
   return absl::InvalidArgumentError(absl::StrCat("network '", name, "' is unknown; allowed are ",
                                                  absl::StrJoin(ModelNames(), ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options) {
+  return RefusePastMemory(MakeNamed(name, options), options);
 }
 
 }  // namespace voxconv

@@ -35,7 +35,8 @@ struct ModelOptions {
 
 // "minkunet42", "sparseresnet21", "centerpoint".
 std::vector<std::string> ModelNames();
-// The model of this name. kInvalidArgument lists the names for an unknown one.
+// The model of this name. kInvalidArgument lists the names for an unknown one. kResourceExhausted
+// for one whose parameters take more than the machine's memory.
 absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options);
 
 }  // namespace voxconv

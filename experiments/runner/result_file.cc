@@ -29,13 +29,17 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(path));
 
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  }
   std::ifstream file(path, std::ios::binary);
   Json line_of_header = {{"format", kLineFormat}, {"kind", "experiment"}};
   line_of_header.update(header);
   Json last_header;
   for (std::string text; std::getline(file, text);) {
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object()) continue;
+    const absl::StatusOr<Json> parsed = measure::ParseJson(text);
+    if (!parsed.ok() || !parsed->is_object()) continue;
+    const Json& line = *parsed;
     const std::string kind = TextAt(line, "kind");
     if (kind == "experiment") last_header = line;
     const auto format = line.find("format");

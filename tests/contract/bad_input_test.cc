@@ -152,6 +152,15 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
   ExpectRefused("ab --a minuet --b hcnn --rule dilate " + scene, {"--rule", "submanifold"});
   ExpectRefused("info --fields x,y,z " + scene, {"fields", "files"});
   ExpectRefused("info --voxel-size nan " + scene, {"voxel size", "nan"});
+  ExpectRefused("--version extra", {"--version", "extra"});
+  ExpectRefused("run --serial-maps " + scene, {"--serial-maps", "cuda"});
+  for (const char* option : {"--voxel-size 3", "--origin 3", "--voxel-rule spconv", "--samples 3",
+                             "--unit-sphere", "--npz-limit-mib 3"}) {
+    const std::string name = std::string(option).substr(0, std::string(option).find(' '));
+    ExpectRefused(absl::StrCat("verify --quick ", option), {name, "--network"});
+  }
+  ExpectRefused("info --voxel-rule f32 " + scene, {"voxel rule", "f32", "spconv"});
+  ExpectRefused("info --npz-limit-mib 0 " + scene, {"--npz-limit-mib 0", "1 .. "});
   ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
   ExpectRefused("verify --mapping hash:load_factor=0.3", {"load_factor=0.3", "variant=cuckoo"});
 }
@@ -199,6 +208,128 @@ TEST_F(BadInputTest, OutputsOverInputs) {
   ExpectRefused("ab --a plan:'" + plan + "' --b hash/direct --out '" + plan + "'",
                 {"--out", "--a"});
   EXPECT_EQ(std::filesystem::file_size(scan), 32);
+}
+
+// Scratch files have names that nobody has, and both files of a command are written or neither.
+TEST_F(BadInputTest, ScratchFilesAreNobodyElses) {
+  const std::string in = WriteArrays({}), out = Path("out9.npz"), partial = out + ".partial";
+  std::filesystem::copy_file(in, partial);
+  Outcome run = Voxconv("conv '" + partial + "' '" + out + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_EQ(std::filesystem::file_size(partial), std::filesystem::file_size(in));
+  const std::string mine = Write("mine.txt", "mine"), other = Path("other.npz");
+  std::filesystem::create_symlink(mine, other + ".partial");
+  run = Voxconv("conv '" + in + "' '" + other + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_EQ(std::filesystem::file_size(mine), 4);
+  // A link as target stays, and the file that it names is written.
+  const std::string link = Path("to_other.npz");
+  std::filesystem::remove(other);
+  std::filesystem::create_symlink(other, link);
+  run = Voxconv("conv '" + in + "' '" + link + "' --save-map '" + Path("map.npz") + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(std::filesystem::is_regular_file(other));
+  EXPECT_TRUE(std::filesystem::is_regular_file(Path("map.npz")));
+
+  const std::string plan = Path("plan.json"), scratch = Write("plan.json.new", "mine");
+  run = Voxconv(absl::StrCat("tune --quick --repeats 1 --mapping hash --dataflow direct --out '",
+                             plan, "'", kSmallNetwork, kSmallInput));
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_TRUE(std::filesystem::exists(plan));
+  EXPECT_EQ(std::filesystem::file_size(scratch), 4);
+}
+
+// Nobody writes into this pipe: a command that opened it would wait for ever.
+TEST_F(BadInputTest, PipesInPlaceOfFiles) {
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* extension : {".bin", ".npy", ".npz", ".ply", ".obj", ".off", ".glb", ".pcd"}) {
+    const std::string link = Path(absl::StrCat("link", extension));
+    std::filesystem::create_symlink(pipe, link);
+    ExpectRefused("info '" + link + "'", {"link", "not a regular file"});
+  }
+  const std::string scene = " --input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused("conv '" + pipe + "' '" + Path("o.npz") + "'", {"pipe", "not a regular file"});
+  ExpectRefused("run --plan '" + pipe + "'" + scene, {"pipe", "not a regular file"});
+  ExpectRefused("run --plugin '" + pipe + "'" + scene, {"pipe", "not a regular file"});
+  ExpectRefused("run --out '" + pipe + "'" + scene, {"pipe", "cannot open"});
+  ExpectRefused("tune --out '" + pipe + "'" + scene, {"pipe", "not a regular file"});
+  ExpectRefused("tune --candidates '" + pipe + "'" + scene, {"pipe", "not a regular file"});
+  ExpectRefused("experiment '" + pipe + "'", {"pipe"});
+}
+
+TEST_F(BadInputTest, DeeplyNestedJson) {
+  const std::string deep =
+      Write("deep.json", std::string(100'000, '[') + std::string(100'000, ']'));
+  const std::string objects = [] {
+    std::string text;
+    for (int i = 0; i < 100'000; ++i) text += R"({"a":)";
+    text += '1';
+    return text + std::string(100'000, '}');
+  }();
+  const std::string deep_objects = Write("objects.json", objects);
+  const std::string scene = " --input 'scene:uniform?n=10&box=8' ";
+  for (const std::string& file : {deep, deep_objects}) {
+    ExpectRefused("run --plan '" + file + "'" + scene, {file, "100 nested"});
+    ExpectRefused("tune --candidates '" + file + "'" + scene, {file, "100 nested"});
+    ExpectRefused("tune --out '" + file + "'" + scene, {file, "100 nested"});
+    ExpectRefused("experiment '" + file + "'", {file, "100 nested"});
+    ExpectRefused("experiment parts --inputs '" + file + "'", {file, "100 nested"});
+    const std::string gltf = file + ".gltf";
+    std::filesystem::copy_file(file, gltf);
+    ExpectRefused("info '" + gltf + "'", {gltf, "100 nested"});
+  }
+}
+
+// Work without end is refused before it begins.
+TEST_F(BadInputTest, EndlessWork) {
+  const std::string scene = " --input 'scene:uniform?n=10&box=8' ";
+  ExpectRefused("run --width 100" + scene, {"width 100", "parameters", "memory"});
+  ExpectRefused("verify --network minkunet42 --width 100" + scene, {"width 100", "memory"});
+  ExpectRefused("tune --width 100" + scene, {"width 100", "memory"});
+  ExpectRefused("ab --a grid/direct --b hash/direct --pairs 1000000000" + scene,
+                {"pairs 1000000000", "1000000"});
+  ExpectRefused("ab --a grid/direct --b hash/direct --warmup 1000000000" + scene,
+                {"warmup 1000000000", "1000000"});
+  ExpectRefused("run --warmup 1000000000" + scene, {"--warmup 1000000000", "1000000"});
+  Arrays arrays;
+  arrays.weights = {};
+  arrays.weights_shape = {27, int64_t{1} << 40, 0};
+  ExpectConvRefused(arrays, "", {"weights", "[27, 1099511627776, 0]", "65536"});
+  arrays.weights_shape = {27, 0, 1'000'000'000};
+  ExpectConvRefused(arrays, "", {"weights", "[27, 0, 1000000000]", "65536"});
+  arrays.coords = {};
+  arrays.coords_shape = {0, 4};
+  arrays.features = {};
+  arrays.features_shape = {0, 1'000'000'000};
+  ExpectConvRefused(arrays, "", {"features", "[0, 1000000000]", "65536"});
+}
+
+// OpenBLAS asks for memory until it has it, and is waited for at the end.
+TEST_F(BadInputTest, TinyAddressSpace) {
+  const std::string command =
+      absl::StrCat("ulimit -v 280000; exec timeout 60 '", VOXCONV_PROGRAM, "' run", kSmallNetwork,
+                   kSmallInput, " >/dev/null 2>'", Path("errors"), "'");
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  // 127: the loader cannot map all libraries, of CUDA for instance.
+  EXPECT_THAT(WEXITSTATUS(status), ::testing::AnyOf(1, 127));
+  std::ifstream file(Path("errors"));
+  const std::string errors((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(errors, ::testing::AnyOf(HasSubstr("address space is limited to 273 MiB"),
+                                       HasSubstr("shared libraries")));
+}
+
+TEST_F(BadInputTest, SurplusColumnsAreNamed) {
+  const std::vector<float> rows = {1, 2, 3, 0.5, 31, 2, 3, 4, 0.5, 30};
+  const std::string scan = Write(
+      "scan.pcd.bin", std::string(reinterpret_cast<const char*>(rows.data()), 4 * rows.size()));
+  const Outcome run = Voxconv(absl::StrCat("run", kSmallNetwork, " --input '", scan, "'"));
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  std::ifstream out(Path("stdout"));
+  const std::string text((std::istreambuf_iterator<char>(out)), {});
+  EXPECT_THAT(text, HasSubstr("the network takes 4: ring is left out"));
 }
 
 TEST_F(BadInputTest, EmptyArguments) {

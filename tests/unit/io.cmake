@@ -1,9 +1,12 @@
 voxconv_add_test(io_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io_data_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_json_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_load_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_mesh_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_npy_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_open3d_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_output_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_raw_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_scenes_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_voxelize_test.cc

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/half.h"
 #include "io/npy.h"
+#include "io/read_point_cloud.h"
 #include "io_test_util.h"
 
 namespace voxconv {
@@ -165,7 +166,41 @@ TEST(Npz, RefusesToWriteNonsense) {
   EXPECT_THAT(WriteNpz(folder.Path("no/such/folder/a.npz"), {{"a", array}}),
               FailsWith(absl::StatusCode::kUnavailable, "cannot be written"));
   EXPECT_THAT(WriteNpy(folder.Path("no/such/folder/a.npy"), array),
-              FailsWith(absl::StatusCode::kUnavailable, "cannot be opened"));
+              FailsWith(absl::StatusCode::kUnavailable, "cannot be written"));
+}
+
+// 64 MiB of zeros take 64 kB in an archive.
+TEST(Npz, UnpacksNoMoreThanItsLimit) {
+  if (std::system("python3 -c 'import zipfile' >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "there is no python3";
+  }
+  const TempFolder folder;
+  const std::vector<float> zeros(size_t{1} << 24);
+  ASSERT_TRUE(
+      WriteNpy(folder.Path("zeros.npy"), MakeNpyArray({1 << 22, 4}, absl::MakeConstSpan(zeros)))
+          .ok());
+  const std::string path = folder.Path("bomb.npz");
+  ASSERT_EQ(std::system(absl::StrCat("cd '", folder.Path(""),
+                                     "' && python3 -c \"import zipfile\nwith "
+                                     "zipfile.ZipFile('bomb.npz', 'w', zipfile.ZIP_DEFLATED) as z: "
+                                     "z.write('zeros.npy'); z.write('zeros.npy', 'two.npy')\"")
+                            .c_str()),
+            0);
+  ASSERT_LT(std::filesystem::file_size(path), 200'000u);
+  constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
+  EXPECT_THAT(ReadNpz(path, {.max_bytes = 16 << 20}),
+              FailsWith(kExhausted, "bomb.npz[zeros.npy]: unpacks to 67108992 bytes"));
+  // The archive is bounded as a whole.
+  EXPECT_THAT(ReadNpz(path, {.max_bytes = 100 << 20}),
+              FailsWith(kExhausted, "bomb.npz[two.npy]: unpacks to"));
+  EXPECT_TRUE(ReadNpz(path, {.max_bytes = 129 << 20}).ok());
+  ReadOptions options;
+  options.npz_limit_mib = 1;
+  EXPECT_THAT(ReadPointCloud(path, options), FailsWith(kExhausted, "npz_limit_mib allows 1 MiB"));
+  // What is stored takes no more than its file, whatever the limit.
+  ASSERT_TRUE(
+      WriteNpz(path, {{"zeros", MakeNpyArray({1 << 24}, absl::MakeConstSpan(zeros))}}).ok());
+  EXPECT_TRUE(ReadNpz(path, {.max_bytes = 1}).ok());
 }
 
 TEST(Npz, AgreesWithNumPy) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "io/load_input.h"
 #include "io/npy.h"
 #include "io/read_point_cloud.h"
 #include "io/read_raw.h"
@@ -83,7 +84,8 @@ TEST(ReadRaw, RefusesOptionsByName) {
   EXPECT_THAT(parse("x,y,z,", ""), FailsWith(kInvalid, "'' is empty or repeated"));
   EXPECT_THAT(parse("", "f16", "a.npy"), FailsWith(kInvalid, "dtype_in f16 has no meaning"));
   EXPECT_THAT(parse("x,y,z", "", "a.ply"), FailsWith(kInvalid, "fields x,y,z has no meaning"));
-  EXPECT_THAT(parse("", "", "a.laz"), FailsWith(kInvalid, "unknown extension; allowed: .bin"));
+  EXPECT_THAT(parse("", "", "a.laz"),
+              FailsWith(kInvalid, "unknown extension; allowed: .pcd.bin .bin"));
   ReadOptions array;
   array.array = "points";
   EXPECT_THAT(ParsePointCloud("", "a.bin", array), FailsWith(kInvalid, "array"));
@@ -168,6 +170,36 @@ TEST(ReadRaw, SuggestsTheNumberTypeThatFitsBest) {
   EXPECT_THAT(std::string(known.message()), testing::Not(testing::HasSubstr("dtype_in")));
   EXPECT_THAT(ParseRawPoints(BytesOf<double>({1, 2, 3, 1e300}), {fields, RawDtype::kFloat64}, "b"),
               FailsWith(kInvalid, "past the range of float32"));
+}
+
+// UTM coordinates: x and y of hundreds of kilometres, beyond what a scan reaches from zero.
+TEST(Georeferenced, AnOriginMakesAllFormatsReadable) {
+  const TempFolder folder;
+  std::vector<double> rows;
+  for (int i = 0; i < 20; ++i) rows.insert(rows.end(), {3691234.5 + i, 5412345.25 - i, 512.0, 0.5});
+  const std::vector<float> narrow(rows.begin(), rows.end());
+  const std::vector<std::string> paths = {
+      folder.Write("f64.npy", *SerializeNpy(MakeNpyArray({20, 4}, absl::MakeConstSpan(rows)))),
+      folder.Write("f32.npy", *SerializeNpy(MakeNpyArray({20, 4}, absl::MakeConstSpan(narrow)))),
+      folder.Write("a.npz",
+                   *SerializeNpz({{"points", MakeNpyArray({20, 4}, absl::MakeConstSpan(rows))}})),
+      folder.Write("a.bin", BytesOf(narrow))};
+  for (const std::string& path : paths) {
+    LoadOptions options;
+    options.voxelize.size = {1, 1, 1};
+    EXPECT_THAT(LoadInput(path, options),
+                FailsWith(kInvalid, "need an origin near them, such as 3691234,5412345,512"));
+    options.voxelize.origin = {3691234, 5412345, 500};
+    const auto cloud = LoadInput(path, options);
+    ASSERT_TRUE(cloud.ok()) << cloud.status();
+    ASSERT_EQ(cloud->size(), 20) << path;
+    EXPECT_EQ(cloud->coords[0], (Coordinate{0, 0, 0, 12}));
+    EXPECT_EQ(cloud->coords[19], (Coordinate{0, 19, -19, 12}));
+  }
+  // Bits of another type are refused near a far origin, too.
+  ReadOptions options;
+  options.origin = {3691234, 5412345, 500};
+  EXPECT_THAT(ParsePointCloud(BytesOf(rows), "a.bin", options), FailsWith(kInvalid, "not a table"));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <unordered_set>
 
 #include "core/random.h"
@@ -122,6 +124,87 @@ TEST(Voxelize, CoordinatesDoNotDependOnTheOrderOfPoints) {
   EXPECT_TRUE(std::is_sorted(first.coords.begin(), first.coords.end()));
   std::reverse(rows.begin(), rows.end());
   EXPECT_EQ(voxelize().coords, first.coords);
+}
+
+// PointToVoxel as its documentation has it, one point after the other: float32 throughout, a
+// voxel's features are those of its first point.
+std::map<std::array<int, 3>, std::vector<float>> PointToVoxel(const std::vector<float>& xyz,
+                                                              const std::vector<float>& features,
+                                                              float size, const float* low) {
+  std::map<std::array<int, 3>, std::vector<float>> voxels;
+  for (size_t i = 0; i < features.size(); ++i) {
+    std::array<int, 3> voxel;
+    for (int axis = 0; axis < 3; ++axis) {
+      volatile float offset = xyz[3 * i + axis] - low[axis];  // no wider intermediate result
+      volatile float quotient = offset / size;
+      voxel[axis] = static_cast<int>(std::floor(quotient));
+    }
+    voxels.try_emplace(voxel,
+                       std::vector<float>{xyz[3 * i], xyz[3 * i + 1], xyz[3 * i + 2], features[i]});
+  }
+  return voxels;
+}
+
+TEST(Voxelize, SpconvsRuleIsExact) {
+  const float low[3] = {-51.2f, -51.2f, -5.0f};
+  Random random(7);
+  std::vector<float> xyz, features;
+  for (int i = 0; i < 200'000; ++i) {
+    // Half of them on edges of voxels, where float32 and float64 divide differently.
+    const bool edge = i % 2 == 0;
+    for (int axis = 0; axis < 3; ++axis) {
+      const double cell = edge ? static_cast<double>(random.Below(1000)) : 1000 * random.Uniform();
+      xyz.push_back(static_cast<float>(low[axis] + 0.1 * cell));
+    }
+    features.push_back(static_cast<float>(i));
+  }
+  PointCloud cloud = Points({xyz.begin(), xyz.end()});
+  cloud.features = features;
+  cloud.feature_names = {"number"};
+  VoxelizeOptions options = Size(0.1);
+  options.origin = {-51.2, -51.2, -5};
+  options.rule = VoxelRule::kSpconv;
+  const auto voxels = Voxelize(cloud, options);
+  ASSERT_TRUE(voxels.ok()) << voxels.status();
+  const auto expected = PointToVoxel(xyz, features, 0.1f, low);
+  ASSERT_EQ(voxels->coords.size(), expected.size());
+  size_t at = 0;
+  for (const auto& [voxel, row] : expected) {  // sorted, as the rows are
+    const Coordinate wanted{0, voxel[0], voxel[1], voxel[2]};
+    ASSERT_EQ(voxels->coords[at], wanted);
+    for (size_t c = 0; c < 4; ++c) ASSERT_EQ(voxels->features[4 * at + c], row[c]);
+    ++at;
+  }
+  options.rule = VoxelRule::kF64;
+  EXPECT_NE(Voxelize(cloud, options)->coords, voxels->coords);
+}
+
+TEST(Voxelize, RulesByName) {
+  EXPECT_EQ(*ParseVoxelRule("f64"), VoxelRule::kF64);
+  EXPECT_EQ(*ParseVoxelRule("spconv"), VoxelRule::kSpconv);
+  EXPECT_THAT(ParseVoxelRule("f32"), FailsWith(kInvalid, "'f32': allowed are f64 and spconv"));
+  VoxelizeOptions options = Size(1e-60);
+  options.rule = VoxelRule::kSpconv;
+  EXPECT_THAT(Voxelize(Points({1, 2, 3}), options), FailsWith(kInvalid, "within float32"));
+}
+
+TEST(Voxelize, SaysWhatChannelsChange) {
+  PointCloud cloud = Points({1, 2, 3});
+  cloud.features = {0.5, 31};
+  cloud.feature_names = {"intensity", "ring"};
+  const auto voxels = Voxelize(cloud, Size(1));
+  ASSERT_TRUE(voxels.ok());
+  EXPECT_EQ(DescribeChannels(*voxels, 5), "");
+  EXPECT_EQ(
+      DescribeChannels(*voxels, 4),
+      "the input has 5 features (x, y, z, intensity, ring), the network takes 4: ring is left "
+      "out");
+  EXPECT_EQ(DescribeChannels(*voxels, 3),
+            "the input has 5 features (x, y, z, intensity, ring), the network takes 3: intensity, "
+            "ring are left out");
+  EXPECT_EQ(DescribeChannels(*voxels, 7),
+            "the input has 5 features (x, y, z, intensity, ring), the network takes 7: the last 2 "
+            "are filled with ones");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "measure/plan_file.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -143,6 +144,88 @@ TEST(InputClassTest, CountsVoxelsAndNeighboursByPowersOfTwo) {
   EXPECT_EQ(Classify(MeasureDensity(apart)), (InputClass{1, 0}));
   EXPECT_EQ(Classify(MeasureDensity({})), (InputClass{0, 0}));
   EXPECT_EQ(Distance({16, 1}, {14, 4}), 5);
+}
+
+class PlanFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              absl::StrCat("voxconv_plans_", getpid(), "_",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(PlanFolder, ProgramsThatSaveAtOnceLoseNoPlan) {
+  const std::string path = (folder_ / "plan.json").string();
+  constexpr int kPrograms = 4, kPlans = 10;
+  std::vector<pid_t> programs;
+  for (int program = 0; program < kPrograms; ++program) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) {
+      programs.push_back(child);
+      continue;
+    }
+    bool saved = true;
+    for (int i = 0; i < kPlans; ++i) {
+      PlanKey key = Key();
+      key.network = absl::StrCat("network", program, "_", i);
+      saved = SavePlan(path, Plan(key)).ok() && saved;
+    }
+    _exit(saved ? 0 : 1);
+  }
+  for (const pid_t child : programs) {
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  const auto plans = ReadPlans(path);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ(plans->size(), static_cast<size_t>(kPrograms * kPlans));
+  // No temporary file is left.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(PlanFolder, APlanSurvivesItsFolder) {
+  const std::filesystem::path gone = folder_ / "gone";
+  const std::string path = (gone / "plan.json").string();
+  EXPECT_FALSE(CheckSavePlan(path).ok());
+  std::filesystem::create_directory(gone);
+  EXPECT_TRUE(CheckSavePlan(path).ok());
+  std::filesystem::remove_all(gone);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  const absl::Status status = SavePlanOrElsewhere(path, Plan(Key()));
+  std::filesystem::current_path(before);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the plan is saved in ./voxconv-plan-"));
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  const auto plans = ReadPlans(std::filesystem::directory_iterator(folder_)->path().string());
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ((*plans)[0].key, Key());
+}
+
+TEST_F(PlanFolder, SavingTouchesNoOtherFile) {
+  const std::string path = (folder_ / "plan.json").string(),
+                    link = (folder_ / "link.json").string();
+  std::ofstream(path + ".new") << "mine";
+  std::filesystem::create_symlink("plan.json", link);
+  ASSERT_TRUE(CheckSavePlan(link).ok());
+  ASSERT_TRUE(SavePlan(link, Plan(Key())).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(ReadPlans(path).ok());
+  std::string text;
+  EXPECT_TRUE(std::getline(std::ifstream(path + ".new"), text));
+  EXPECT_EQ(text, "mine");
+}
+
+TEST(PlanFileTest, TakesNamesThatAreNoUtf8) {
+  TunedPlan plan = Plan(Key());
+  plan.record["input"] = {{"name", "scan\xff.bin"}};
+  EXPECT_TRUE(ParsePlans(FormatPlans({plan})).ok());
 }
 
 }  // namespace

@@ -89,6 +89,21 @@ TEST(RegistryTest, VariantsAreTheProductOfEnumsAndBoolsAndTheExtraOnes) {
   EXPECT_THAT(family.EnumVariants(kCpu), ElementsAre("a", "a:variant=full"));
 }
 
+TEST(RegistryTest, RefusesMoreVariantsThanCanBeListed) {
+  for (const int bools : {12, 13, 24, 200}) {
+    OptionSchema schema;
+    schema.Int("block", 1, 1, 2, "");
+    for (int i = 0; i < bools; ++i) schema.Bool("option" + std::to_string(i), false, "");
+    Family family("output_coords");
+    const absl::Status status =
+        family.Register({.name = "many", .options = schema}, kCpu, NoFactory());
+    EXPECT_EQ(status.ok(), bools == 12) << status;
+    if (status.ok()) continue;
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr("'many'"), HasSubstr("more than 4096"), HasSubstr("'option12'")));
+  }
+}
+
 TEST(RegistryTest, APluginIsMadeByTheFactoryOfItsBackend) {
   Family family("output_coords");
   ASSERT_TRUE(

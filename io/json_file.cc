@@ -1,4 +1,4 @@
-#include "measure/json_file.h"
+#include "io/json_file.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace voxconv::measure {
+namespace voxconv {
 namespace {
 
 absl::Status SyntaxError(absl::string_view text, size_t byte) {
@@ -18,6 +18,31 @@ absl::Status SyntaxError(absl::string_view text, size_t byte) {
   return absl::InvalidArgumentError(absl::StrCat("not valid JSON: line ",
                                                  1 + std::count(before.begin(), before.end(), '\n'),
                                                  ", column ", before.size() - line_begin + 1));
+}
+
+// The parser itself keeps its own stack, but what copies, compares and prints a value calls itself
+// for every level. No file of ours is deeper than ten.
+constexpr int kMostLevels = 100;
+
+absl::Status CheckDepth(absl::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if ((c == '[' || c == '{') && ++depth > kMostLevels) {
+      return absl::InvalidArgumentError(absl::StrCat("JSON of more than ", kMostLevels,
+                                                     " nested arrays and objects; allowed are ",
+                                                     kMostLevels));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Watches the keys of all objects that are open.
@@ -44,6 +69,7 @@ class KeyWatch {
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  if (absl::Status status = CheckDepth(text); !status.ok()) return status;
   KeyWatch keys;
   try {
     Json json = Json::parse(
@@ -58,4 +84,4 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   }
 }
 
-}  // namespace voxconv::measure
+}  // namespace voxconv
