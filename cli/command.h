@@ -30,6 +30,8 @@ absl::Status RunBench(const std::vector<std::string>& args);
 absl::Status RunExperiment(const std::vector<std::string>& args);
 absl::Status WriteReport(const std::vector<std::string>& args);
 absl::Status RunTune(const std::vector<std::string>& args);
+absl::Status RunTrain(const std::vector<std::string>& args);
+absl::Status RunEval(const std::vector<std::string>& args);
 
 }  // namespace voxconv::cli
 

@@ -14,6 +14,8 @@ absl::Span<const Command> Commands() {
       {"bench", "run micro-benchmarks of mappings and dataflows", RunBench},
       {"tune", "find the fastest mapping and dataflow of every layer and save them as a plan",
        RunTune},
+      {"train", "train a network on a labelled data set", RunTrain},
+      {"eval", "test a trained network on a labelled data set", RunEval},
       {"experiment", "measure a paper's table or figure, or your own comparison, from a file",
        RunExperiment},
       {"report", "write pages with plots from the result files of experiments", WriteReport},

@@ -21,6 +21,7 @@ namespace voxconv {
 
 class MapOps;
 class TensorOps;
+class TrainingOps;
 
 // Memory and streams of one device, and its operators. One thread at a time drives a backend.
 // Buffers and streams must not outlive their backend. "Queued" work is done when the call returns
@@ -74,6 +75,9 @@ class Backend {
   virtual MapOps& map_ops() = 0;
   // The dense operators of layers (core/tensor_ops.h). Owned by the backend.
   virtual TensorOps& tensor_ops() = 0;
+  // The operators of training (core/training_ops.h). Owned by the backend. Null where the backend
+  // cannot train.
+  virtual TrainingOps* training_ops() { return nullptr; }
   // Owned by the backend. Null where work cannot be recorded.
   virtual Recorder* recorder() { return nullptr; }
 

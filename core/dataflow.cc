@@ -113,7 +113,11 @@ absl::StatusOr<KernelMap> PreparedMap::ToPairs(const ExecutionContext& context) 
 
 Capability Dataflow::CapabilityOf(Pass pass, const ConvShape& shape) const {
   if (Has(pass)) return DoCapability(pass, shape);
-  const ConvShape& forward = pass == Pass::kInputGrad ? shape.Transposed() : shape;
+  ConvShape forward = pass == Pass::kInputGrad ? shape.Transposed() : shape;
+  // TensorOps::WeightGradient stores gradients in f32 beside 16-bit features.
+  if (pass == Pass::kWeightGrad && forward.types.weights == DType::kF32) {
+    forward.types.weights = forward.types.input;
+  }
   Capability capability = DoCapability(Pass::kForward, forward);
   capability.fuses_epilogue = false;
   if (pass == Pass::kWeightGrad) {  // another's product, in a fixed order

@@ -5,25 +5,6 @@
 namespace voxconv {
 namespace {
 
-// The tensors of one call, the first of which sets the dtype.
-class TensorChecker {
- public:
-  TensorChecker(DType dtype, const Backend& backend) : dtype_(dtype), backend_(backend) {}
-
-  absl::Status Check(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
-                     int64_t channels) const {
-    if (backend_.device().space == MemorySpace::kHost && tensor.dtype != DType::kF32) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": dtype ", ToString(tensor.dtype), "; dense operators take f32"));
-    }
-    return CheckTensor(name, tensor, rows, channels, dtype_, backend_.device());
-  }
-
- private:
-  DType dtype_;
-  const Backend& backend_;
-};
-
 absl::Status CheckPairs(absl::string_view op, const KernelMap& map) {
   if (map.form() == MapForm::kPairs) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(op, ": a kernel map of the form ",
@@ -31,13 +12,22 @@ absl::Status CheckPairs(absl::string_view op, const KernelMap& map) {
                                                  ToString(MapForm::kPairs)));
 }
 
+}  // namespace
+
+absl::Status TensorChecker::Check(absl::string_view name, const ConstTensorView& tensor,
+                                  int64_t rows, int64_t channels) const {
+  if (backend_.device().space == MemorySpace::kHost && tensor.dtype != DType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": dtype ", ToString(tensor.dtype), "; dense operators take f32"));
+  }
+  return CheckTensor(name, tensor, rows, channels, dtype_, backend_.device());
+}
+
 absl::Status CheckPrecision(absl::string_view op, Precision precision, DType dtype) {
   if (StorageOf(precision) == dtype) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(op, ": precision ", ToString(precision), " for tensors of ", ToString(dtype)));
 }
-
-}  // namespace
 
 absl::Status CheckScaleShift(const ConstTensorView& x, const TensorView& y,
                              const Backend& backend) {

@@ -14,6 +14,23 @@
 
 namespace voxconv {
 
+// The tensors of one call, which have one dtype and lie in one backend's memory.
+class TensorChecker {
+ public:
+  TensorChecker(DType dtype, const Backend& backend) : dtype_(dtype), backend_(backend) {}
+
+  // CheckTensor. A backend in host memory takes only f32.
+  absl::Status Check(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
+                     int64_t channels) const;
+
+ private:
+  DType dtype_;
+  const Backend& backend_;
+};
+
+// Refuses a precision that is not stored as `dtype`. `op` is the operator's name.
+absl::Status CheckPrecision(absl::string_view op, Precision precision, DType dtype);
+
 // Each takes the arguments of the operator of its name, and the backend whose memory the tensors
 // must be in. A backend in host memory takes only f32.
 absl::Status CheckScaleShift(const ConstTensorView& x, const TensorView& y, const Backend& backend);

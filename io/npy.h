@@ -39,6 +39,8 @@ struct NpzOptions {
   // What all arrays of an archive may take once they are unpacked, in bytes. An archive whose
   // members are stored may have more: it takes no more than its file. Deflate expands by 1000.
   int64_t max_bytes = int64_t{256} << 20;
+  // The arrays to read. Others may be of any kind. Empty: all.
+  std::vector<std::string> only = {};
 };
 
 // Reading. Messages call the input `name`. kInvalidArgument for a file of another kind, and for a
@@ -50,6 +52,15 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name,
                                    const NpzOptions& options = {});
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& options = {});
+// The names of an archive's arrays, in its order. Reads none of them.
+absl::StatusOr<std::vector<std::string>> ListNpz(const std::string& path);
+// The texts of a one-dimensional array of NumPy's type for text ("<U"), as UTF-8. No texts if the
+// archive has no array called `array`. kInvalidArgument for an array of another kind.
+absl::StatusOr<std::vector<std::string>> ReadNpzText(const std::string& path,
+                                                     absl::string_view array);
+// The same for the bytes of one array.
+absl::StatusOr<std::vector<std::string>> ParseNpyText(absl::string_view bytes,
+                                                      absl::string_view name);
 
 // Writing. Equal arrays give equal bytes. kInvalidArgument for bytes that do not match the shape,
 // and for an empty or repeated name. Errors of WriteFileBytes. O(bytes).

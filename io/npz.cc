@@ -138,14 +138,16 @@ absl::Status AddMember(zip_t* archive, const std::string& file_name, const std::
   return absl::OkStatus();
 }
 
-}  // namespace
+// The members that are .npy arrays: the name of the array, and the member's bytes.
+using Members = std::vector<std::pair<std::string, std::string>>;
 
-absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name,
-                                   const NpzOptions& options) {
+// The members that `options` asks for. With `names_alone`, their bytes are not read.
+absl::StatusOr<Members> ReadMembers(absl::string_view bytes, absl::string_view name,
+                                    const NpzOptions& options, bool names_alone = false) {
   const absl::StatusOr<Archive> archive = OpenBytes(bytes, name);
   if (!archive.ok()) return archive.status();
   const zip_int64_t count = zip_get_num_entries(archive->get(), 0);
-  NpzArrays arrays;
+  Members members;
   std::set<std::string> seen;
   // Stored members take no more than the archive.
   int64_t left = std::max(options.max_bytes, static_cast<int64_t>(bytes.size()));
@@ -163,12 +165,31 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
     if (!seen.insert(std::string(array_name)).second) {
       return absl::InvalidArgumentError(absl::StrCat(member_name, ": appears twice"));
     }
-    const absl::StatusOr<std::string> member =
-        ReadMember(archive->get(), bytes.size(), index, member_name, options, left);
-    if (!member.ok()) return member.status();
-    absl::StatusOr<NpyArray> array = ParseNpy(*member, member_name);
-    if (!array.ok()) return array.status();
-    arrays.emplace_back(std::string(array_name), *std::move(array));
+    const bool wanted = options.only.empty() || std::find(options.only.begin(), options.only.end(),
+                                                          array_name) != options.only.end();
+    if (!wanted) continue;
+    members.emplace_back(std::string(array_name), "");
+    if (names_alone) continue;
+    VOXCONV_ASSIGN_OR_RETURN(members.back().second, ReadMember(archive->get(), bytes.size(), index,
+                                                               member_name, options, left));
+  }
+  return members;
+}
+
+std::string MemberName(absl::string_view archive, absl::string_view array) {
+  return absl::StrCat(archive, "[", array, ".npy]");
+}
+
+}  // namespace
+
+absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view name,
+                                   const NpzOptions& options) {
+  VOXCONV_ASSIGN_OR_RETURN(Members members, ReadMembers(bytes, name, options));
+  NpzArrays arrays;
+  for (auto& [array_name, member] : members) {
+    VOXCONV_ASSIGN_OR_RETURN(NpyArray array, ParseNpy(member, MemberName(name, array_name)));
+    arrays.emplace_back(array_name, std::move(array));
+    member = std::string();
   }
   return arrays;
 }
@@ -177,6 +198,24 @@ absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& opt
   const absl::StatusOr<std::string> bytes = ReadFileBytes(path);
   if (!bytes.ok()) return bytes.status();
   return ParseNpz(*bytes, path, options);
+}
+
+absl::StatusOr<std::vector<std::string>> ListNpz(const std::string& path) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, ReadFileBytes(path));
+  VOXCONV_ASSIGN_OR_RETURN(const Members members,
+                           ReadMembers(bytes, path, {}, /*names_alone=*/true));
+  std::vector<std::string> names;
+  for (const auto& [array_name, member] : members) names.push_back(array_name);
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadNpzText(const std::string& path,
+                                                     absl::string_view array) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, ReadFileBytes(path));
+  VOXCONV_ASSIGN_OR_RETURN(const Members members,
+                           ReadMembers(bytes, path, {.only = {std::string(array)}}));
+  if (members.empty()) return std::vector<std::string>();
+  return ParseNpyText(members[0].second, MemberName(path, array));
 }
 
 absl::StatusOr<std::string> SerializeNpz(const NpzArrays& arrays) {

@@ -104,6 +104,11 @@ absl::StatusOr<VoxelRule> ParseVoxelRule(absl::string_view text) {
 }
 
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options) {
+  return Voxelize(cloud, options, nullptr);
+}
+
+absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options,
+                                        std::vector<int64_t>* voxel_of_point) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (absl::Status status = ValidatePointCloud(cloud); !status.ok()) return status;
   const absl::StatusOr<std::vector<KeyedPoint>> keyed = SortedPoints(cloud, options);
@@ -114,12 +119,14 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
   if (options.xyz_features) out.names = {"x", "y", "z"};
   out.names.insert(out.names.end(), cloud.feature_names.begin(), cloud.feature_names.end());
   out.channels = static_cast<int>(out.names.size());
+  if (voxel_of_point != nullptr) voxel_of_point->resize(cloud.size());
   std::vector<double> sums(out.names.size());
   for (auto begin = keyed->begin(); begin != keyed->end();) {
     std::fill(sums.begin(), sums.end(), 0.0);
     auto end = begin;
     const bool first_alone = options.rule == VoxelRule::kSpconv;
     for (; end != keyed->end() && end->key == begin->key; ++end) {
+      if (voxel_of_point != nullptr) (*voxel_of_point)[end->point] = out.size();
       if (first_alone && end != begin) continue;
       Accumulate(cloud, end->point, options.xyz_features, sums);
     }

@@ -54,6 +54,9 @@ struct VoxelizedCloud {
 // sizes do not agree. kOutOfRange for NaN, and for a voxel outside kMinCoordinate .. kMaxCoordinate
 // (core/coordinate_key.h); the message gives axis and value.
 absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options);
+// The same. `voxel_of_point` gets the row of each point's voxel, [N points]. It may be null.
+absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeOptions& options,
+                                        std::vector<int64_t>* voxel_of_point);
 
 // The cloud's coordinates at tensor stride 1, in the backend's memory. Queued on the context's
 // stream. Errors of CoordinateSet::Create.

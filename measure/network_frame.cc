@@ -50,7 +50,7 @@ absl::Status CheckReplay(const NetworkRunner& runner, const Tensor& replayed, co
   const std::vector<LayerSetup>& layers = runner.network().layers;
   const bool bitwise = std::all_of(layers.begin(), layers.end(), [](const LayerSetup& layer) {
     return layer.dataflow == nullptr ||
-           layer.dataflow->CapabilityOf(Pass::kForward, layer.shape).deterministic;
+           layer.dataflow->CapabilityOf(Pass::kForward, layer.shapes[0]).deterministic;
   });
   const double bound =
       bitwise ? 0 : verify::NetworkBound(runner.graph(), runner.network().config.precision);

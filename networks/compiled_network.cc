@@ -42,6 +42,8 @@ class Compiler {
     FindChains();
     PlanSharing();
     MakeSchedule();
+    VOXCONV_RETURN_IF_ERROR(CheckParameters());
+    if (network_.config.trains) return absl::OkStatus();
     VOXCONV_RETURN_IF_ERROR(UploadParameters());
     // Copies from the graph's own arrays may still be queued, and the arrays are freed next.
     VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
@@ -99,25 +101,40 @@ class Compiler {
     VOXCONV_ASSIGN_OR_RETURN(
         layer.dataflow, Instance(registry_.dataflows(), choice.dataflow, context_.backend->kind(),
                                  network_.dataflows, layer.specs.dataflow));
-    layer.shape = {.c_in = graph_.InputChannels(node),
-                   .c_out = node.channels,
-                   .num_offsets = layer.geometry->num_offsets(),
-                   .symmetric = layer.geometry->symmetric(),
-                   .types = ConvTypes::Of(network_.config.precision)};
-    const Capability capability = layer.dataflow->CapabilityOf(Pass::kForward, layer.shape);
-    layer.fuses_epilogue = capability.fuses_epilogue;
-    return CheckSupport("dataflow", layer.specs.dataflow, capability.support);
+    const ConvShape shape{.c_in = graph_.InputChannels(node),
+                          .c_out = node.channels,
+                          .num_offsets = layer.geometry->num_offsets(),
+                          .symmetric = layer.geometry->symmetric(),
+                          .types = ConvTypes::Of(network_.config.precision)};
+    layer.shapes.fill(shape);
+    // Gradients of parameters are kept in f32, whatever the parameters are stored as.
+    layer.shapes[static_cast<int>(Pass::kWeightGrad)].types.weights = DType::kF32;
+    layer.fuses_epilogue =
+        layer.dataflow->CapabilityOf(Pass::kForward, shape).fuses_epilogue && !trains();
+    for (const Pass pass : kAllPasses) {
+      if (!Runs(pass)) continue;
+      VOXCONV_RETURN_IF_ERROR(
+          CheckSupport("dataflow", layer.specs.dataflow,
+                       layer.dataflow->Supports(pass, layer.shapes[static_cast<int>(pass)])));
+    }
+    return absl::OkStatus();
   }
 
-  static absl::StatusOr<LayerNeed> NeedOf(const LayerSetup& layer) {
-    LayerNeed need{.geometry = *layer.geometry,
-                   .mapping = layer.specs.mapping,
-                   .dataflow = "",
-                   .map = {.form = MapForm::kPairs}};
-    if (layer.dataflow == nullptr) return need;
+  bool trains() const { return network_.config.trains; }
+  bool Runs(Pass pass) const { return pass == Pass::kForward || trains(); }
+
+  absl::StatusOr<LayerNeed> NeedOf(const LayerSetup& layer) const {
+    LayerNeed need{.geometry = *layer.geometry, .mapping = layer.specs.mapping, .dataflow = ""};
+    if (layer.dataflow == nullptr) {
+      need.maps[static_cast<int>(Pass::kForward)] = MapNeed{.form = MapForm::kPairs};
+      return need;
+    }
     VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(layer.specs.dataflow));
     need.dataflow = spec.name;
-    need.map = layer.dataflow->NeededMap(Pass::kForward, layer.shape);
+    for (const Pass pass : kAllPasses) {
+      const auto which = static_cast<int>(pass);
+      if (Runs(pass)) need.maps[which] = layer.dataflow->NeededMap(pass, layer.shapes[which]);
+    }
     return need;
   }
 
@@ -158,18 +175,23 @@ class Compiler {
   }
 
   void PlanSharing() {
-    network_.plan_of_node.assign(graph_.nodes().size(), -1);
-    std::map<std::tuple<const Dataflow*, int, int64_t, int64_t>, int> slots;
+    constexpr PerPass<int> kNone{-1, -1, -1};
+    network_.plans_of_node.assign(graph_.nodes().size(), kNone);
+    std::map<std::tuple<const Dataflow*, Pass, int, int64_t, int64_t>, int> slots;
     for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
       const Dataflow* dataflow = network_.layers[id].dataflow;
       if (dataflow == nullptr) continue;
       const Node& node = graph_.node(id);
-      const auto [slot, is_new] = slots.try_emplace(
-          {dataflow, network_.maps.map_of_node[id], graph_.InputChannels(node), node.channels},
-          static_cast<int>(network_.plans.size()));
-      if (is_new) network_.plans.push_back({.node = id});
-      network_.plan_of_node[id] = slot->second;
-      network_.plans[slot->second].last_user = id;
+      for (const Pass pass : kAllPasses) {
+        if (!Runs(pass)) continue;
+        const auto [slot, is_new] =
+            slots.try_emplace({dataflow, pass, network_.maps.MapOf(id, pass),
+                               graph_.InputChannels(node), node.channels},
+                              static_cast<int>(network_.plans.size()));
+        if (is_new) network_.plans.push_back({.node = id});
+        network_.plans_of_node[id][static_cast<int>(pass)] = slot->second;
+        network_.plans[slot->second].last_user = id;
+      }
     }
   }
 
@@ -183,7 +205,7 @@ class Compiler {
     }
   }
 
-  absl::Status UploadParameters() {
+  absl::Status CheckParameters() const {
     for (const Node& node : graph_.nodes()) {
       for (int id : node.parameters) {
         if (!graph_.parameters()[id].values.empty()) continue;
@@ -191,6 +213,10 @@ class Compiler {
             absl::StrCat("parameter '", graph_.parameters()[id].name, "' has no values"));
       }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status UploadParameters() {
     network_.parameters.resize(graph_.nodes().size());
     for (int id : network_.schedule.order) {
       LayerParameters& uploaded = network_.parameters[id];

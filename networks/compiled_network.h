@@ -29,6 +29,9 @@ struct RunConfig {
   Precision precision = Precision::kF32;
   // Batch norm is folded into the convolution before it and does not run as an operator of its own.
   bool fold_batch_norm = false;
+  // Sets the layers up for training: for all passes, in the order of the graph, with every layer as
+  // an operator of its own. The parameters stay in the graph. They are not uploaded.
+  bool trains = false;
   // Layers with the same map share it.
   bool reuse_maps = true;
   // Maps outlive a run and serve later runs on the same CoordinateSet. Otherwise each is freed
@@ -54,7 +57,7 @@ struct LayerSetup {
   std::optional<ConvGeometry> geometry;
   const Mapping* mapping = nullptr;
   const Dataflow* dataflow = nullptr;
-  ConvShape shape;                              // where there is a dataflow
+  PerPass<ConvShape> shapes;                    // where there is a dataflow
   bool fuses_epilogue = false;                  // the dataflow applies the epilogue as it stores
   const OutputCoords* output_coords = nullptr;  // of the layer that first needs a coordinate set
   LayerChoice specs;                            // canonical; empty where the plugin is null
@@ -77,7 +80,7 @@ struct CoordinateChain {
   int node = 0;  // the layer that first needs one of them
 };
 
-// A dataflow's plan. Layers of one map, dataflow and shape share it.
+// A dataflow's plan. Layers of one map, dataflow, pass and shape share it.
 struct PlanSlot {
   int node = 0;        // whose dataflow and shape
   int last_user = -1;  // the last node that runs it
@@ -92,7 +95,7 @@ struct CompiledNetwork {
   MapPlan maps;
   std::vector<CoordinateChain> chains;  // of all coordinate sets but the input's
   std::vector<PlanSlot> plans;
-  std::vector<int> plan_of_node;  // -1 where no dataflow runs
+  std::vector<PerPass<int>> plans_of_node;  // -1 where no dataflow runs the pass
   Schedule schedule;
 
   std::map<std::string, std::unique_ptr<const Mapping>> mappings;  // by canonical spec

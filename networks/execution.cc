@@ -216,7 +216,7 @@ class Execution {
   absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int id) {
     VOXCONV_RETURN_IF_ERROR(maps_.MakeOutputCoordinates(id, context_));
     VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<const PreparedMap> map,
-                             maps_.Map(id, context_, Report(id), report_));
+                             maps_.Map(id, Pass::kForward, context_, Report(id), report_));
     if (!profiled_) return map;
     if (network_.config.count_pairs) {
       const ExecutionContext unprofiled{context_.backend, context_.stream, nullptr};
@@ -228,7 +228,8 @@ class Execution {
 
   absl::Status Conv(int id) {
     VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id));
-    VOXCONV_ASSIGN_OR_RETURN(const DataflowPlan* plan, maps_.Plan(id, *map, context_));
+    VOXCONV_ASSIGN_OR_RETURN(const DataflowPlan* plan,
+                             maps_.Plan(id, Pass::kForward, *map, context_));
     const LayerParameters& parameters = network_.parameters[id];
     const Tail& tail = schedule_.tails[id];
     Epilogue epilogue{

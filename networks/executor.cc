@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status_macros.h"
+#include "networks/input_check.h"
 
 namespace voxconv {
 
@@ -17,35 +18,8 @@ absl::StatusOr<std::unique_ptr<NetworkRunner>> NetworkRunner::Create(NetworkGrap
   return std::unique_ptr<NetworkRunner>(new NetworkRunner(std::move(network), backend));
 }
 
-absl::Status NetworkRunner::CheckInput(const SparseTensorView& input) const {
-  const NetworkGraph& graph = network_->graph;
-  const ConstTensorView& features = input.features;
-  if (input.coordinates == nullptr) {
-    return absl::InvalidArgumentError("coordinates: none are given");
-  }
-  const CoordinateSet& coordinates = *input.coordinates;
-  if (coordinates.tensor_stride() != graph.coordinates()[0].tensor_stride) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("coordinates: tensor stride ", ToString(coordinates.tensor_stride()), "; ",
-                     graph.name(), " takes ", ToString(graph.coordinates()[0].tensor_stride)));
-  }
-  if (features.rows != coordinates.size() || features.channels != graph.in_channels()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "features: shape [", features.rows, ", ", features.channels, "]; ", graph.name(),
-        " takes [", coordinates.size(), ", ", graph.in_channels(), "] for these coordinates"));
-  }
-  const DType stored = StorageOf(network_->config.precision);
-  if (features.dtype != DType::kF32 && features.dtype != stored) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("features: dtype ", ToString(features.dtype), "; the network takes ",
-                     stored == DType::kF32 ? "" : absl::StrCat(ToString(stored), " or "), "f32"));
-  }
-  return CheckTensor("features", features, features.rows, features.channels, features.dtype,
-                     backend_.device());
-}
-
 absl::StatusOr<RunResult> NetworkRunner::Run(const SparseTensorView& input) {
-  VOXCONV_RETURN_IF_ERROR(CheckInput(input));
+  VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, input));
   absl::StatusOr<RunResult> result =
       Execute(*network_, network_->config.profile_stages, input, maps_, workspace_, backend_);
   // After an error, the work of some maps may never have been done.
@@ -66,7 +40,7 @@ absl::StatusOr<std::unique_ptr<RecordedFrame>> NetworkRunner::Record(
         absl::StrCat("backend ", ToString(backend_.kind()),
                      ": work is done when it is queued, so none can be recorded"));
   }
-  VOXCONV_RETURN_IF_ERROR(CheckInput(input));
+  VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, input));
   std::unique_ptr<RecordedFrame> frame(new RecordedFrame(*network_));
   const auto run = [&](const ExecutionContext&) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(frame->result_, Execute(*network_, /*profiled=*/false, input,

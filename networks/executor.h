@@ -85,9 +85,6 @@ class NetworkRunner {
   NetworkRunner(std::unique_ptr<CompiledNetwork> network, Backend& backend)
       : network_(std::move(network)), backend_(backend), maps_(*network_) {}
 
-  // Refuses an input that does not fit the network.
-  absl::Status CheckInput(const SparseTensorView& input) const;
-
   std::unique_ptr<CompiledNetwork> network_;
   Backend& backend_;
   MapStore maps_;

@@ -13,25 +13,31 @@ class MapPlanner {
   MapPlanner(const NetworkGraph& graph, const std::vector<std::optional<LayerNeed>>& needs,
              bool reuse)
       : graph_(graph), needs_(needs), reuse_(reuse) {
-    plan_.map_of_node.assign(graph.nodes().size(), -1);
+    constexpr PerPass<int> kNone{-1, -1, -1};
+    plan_.maps_of_node.assign(graph.nodes().size(), kNone);
     queried_of_node_.assign(graph.nodes().size(), -1);
   }
 
   MapPlan Run() && {
-    for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
-      if (needs_[id].has_value()) plan_.map_of_node[id] = MapOf(id);
+    // Forward passes come first, so that their slots do not depend on whether the network trains.
+    for (const Pass pass : kAllPasses) {
+      for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
+        if (!needs_[id].has_value()) continue;
+        const std::optional<MapNeed>& need = needs_[id]->maps[static_cast<int>(pass)];
+        if (need.has_value()) plan_.maps_of_node[id][static_cast<int>(pass)] = MapOf(id, *need);
+      }
     }
     return std::move(plan_);
   }
 
  private:
-  int MapOf(int id) {
+  int MapOf(int id, const MapNeed& need) {
     const Node& node = graph_.node(id);
-    const LayerNeed& need = *needs_[id];
     int slot;
-    bool transposed = need.map.transposed;
+    bool transposed = need.transposed;
     if (node.counterpart < 0) {
-      slot = queried_of_node_[id] = Queried(id);
+      if (queried_of_node_[id] < 0) queried_of_node_[id] = Queried(id);
+      slot = queried_of_node_[id];
     } else {
       slot = queried_of_node_[node.counterpart];
       VOXCONV_CHECK(slot >= 0);
@@ -39,13 +45,13 @@ class MapPlanner {
       if (node.op == Op::kConv) transposed = !transposed;
     }
     if (transposed) slot = Derived({.origin = MapSlot::Origin::kTranspose, .source = slot}, id);
-    slot = Derived({.origin = MapSlot::Origin::kForm, .source = slot, .form = need.map.form}, id);
-    if (!need.map.layout.empty()) {
+    slot = Derived({.origin = MapSlot::Origin::kForm, .source = slot, .form = need.form}, id);
+    if (!need.layout.empty()) {
       slot = Derived({.origin = MapSlot::Origin::kPrepare,
                       .node = id,
                       .source = slot,
-                      .dataflow = need.dataflow,
-                      .need = need.map},
+                      .dataflow = needs_[id]->dataflow,
+                      .need = need},
                      id);
     }
     plan_.maps[slot].read = true;

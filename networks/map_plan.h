@@ -3,6 +3,8 @@
 #ifndef VOXCONV_NETWORKS_MAP_PLAN_H_
 #define VOXCONV_NETWORKS_MAP_PLAN_H_
 
+#include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,12 +15,18 @@
 
 namespace voxconv {
 
+// One value for each pass.
+template <typename T>
+using PerPass = std::array<T, std::size(kAllPasses)>;
+
 // What one layer needs.
 struct LayerNeed {
   ConvGeometry geometry;
   std::string mapping;   // canonical spec
   std::string dataflow;  // name of the plugin without its options; empty: none, as for pooling
-  MapNeed map;           // what the dataflow reads; pairs without a layout where there is none
+  // By pass: what the dataflow reads; pairs without a layout where there is no dataflow. Absent:
+  // the pass is not run.
+  PerPass<std::optional<MapNeed>> maps;
 };
 
 // A mapping's index over one coordinate set of the graph. It serves every geometry.
@@ -49,8 +57,10 @@ struct MapSlot {
 struct MapPlan {
   std::vector<IndexSlot> indices;
   std::vector<MapSlot> maps;
-  // By node: the slot that the layer reads, kForm or kPrepare; -1 for none.
-  std::vector<int> map_of_node;
+  // By node: the slots that the layer reads, kForm or kPrepare; -1 for none.
+  std::vector<PerPass<int>> maps_of_node;
+
+  int MapOf(int node, Pass pass) const { return maps_of_node[node][static_cast<int>(pass)]; }
 };
 
 // `needs` has an entry for every node that uses a kernel map. An inverse convolution and an

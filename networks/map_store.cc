@@ -38,7 +38,7 @@ class ByteCounter {
 MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
   std::vector<bool> listed(network.maps.maps.size(), false);
   for (size_t i = 0; i < network.schedule.order.size(); ++i) {
-    const int slot = network.maps.map_of_node[network.schedule.order[i]];
+    const int slot = network.maps.MapOf(network.schedule.order[i], Pass::kForward);
     if (slot < 0 || listed[slot]) continue;
     listed[slot] = true;
     build_order_.push_back({slot, i});
@@ -112,11 +112,11 @@ absl::Status MapStore::MakeOutputCoordinates(int node, const ExecutionContext& c
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedMap>> MapStore::Map(int node,
+absl::StatusOr<std::shared_ptr<const PreparedMap>> MapStore::Map(int node, Pass pass,
                                                                  const ExecutionContext& context,
                                                                  LayerReport& layer,
                                                                  RunReport& report) {
-  const int slot = network_.maps.map_of_node[node];
+  const int slot = network_.maps.MapOf(node, pass);
   VOXCONV_CHECK(slot >= 0);
   layer.map_origin = MapOrigin::kReused;
   while (maps_[slot] == nullptr) {
@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> MapStore::Map(int node,
 
 absl::Status MapStore::EnsureCounts(int node, const ExecutionContext& context) {
   // A layout may keep no arrays that could be counted. What it was made of has the same counts.
-  for (int slot = network_.maps.map_of_node[node]; slot >= 0;
+  for (int slot = network_.maps.MapOf(node, Pass::kForward); slot >= 0;
        slot = network_.maps.maps[slot].source) {
     if (maps_[slot] == nullptr) continue;
     const KernelMap& map = maps_[slot]->map();
@@ -143,12 +143,13 @@ absl::Status MapStore::EnsureCounts(int node, const ExecutionContext& context) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, const PreparedMap& map,
+absl::StatusOr<const DataflowPlan*> MapStore::Plan(int node, Pass pass, const PreparedMap& map,
                                                    const ExecutionContext& context) {
-  std::unique_ptr<const DataflowPlan>& plan = plans_[network_.plan_of_node[node]];
+  const auto which = static_cast<int>(pass);
+  std::unique_ptr<const DataflowPlan>& plan = plans_[network_.plans_of_node[node][which]];
   if (plan == nullptr) {
     const LayerSetup& layer = network_.layers[node];
-    VOXCONV_ASSIGN_OR_RETURN(plan, layer.dataflow->Plan(Pass::kForward, map, layer.shape, context));
+    VOXCONV_ASSIGN_OR_RETURN(plan, layer.dataflow->Plan(pass, map, layer.shapes[which], context));
   }
   return plan.get();
 }

@@ -38,16 +38,17 @@ class MapStore {
                          const std::function<void()>& meanwhile);
   // Computes the node's output coordinates, unless an earlier node or chain has made them.
   absl::Status MakeOutputCoordinates(int node, const ExecutionContext& context);
-  // What the node reads of its map: the layout of its dataflow, or a form (pairs, for pooling). Its
-  // coordinates are made already. Work that is queued on the context's stream from now on may use
-  // it. Counts in `report` what was built.
-  absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int node, const ExecutionContext& context,
+  // What the node reads of its map in `pass`: the layout of its dataflow, or a form (pairs, for
+  // pooling). Its coordinates are made already. Work that is queued on the context's stream from
+  // now on may use it. Counts in `report` what was built.
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int node, Pass pass,
+                                                         const ExecutionContext& context,
                                                          LayerReport& layer, RunReport& report);
   // Counts the pairs of the node's map, which Map has just given. May synchronise the stream.
   absl::Status EnsureCounts(int node, const ExecutionContext& context);
   // ForwardArgs::settled for the node's map, which Map has given: it was complete before anything
   // that is queued on the context's stream from now on can start.
-  bool IsSettled(int node) const { return settled_[network_.maps.map_of_node[node]]; }
+  bool IsSettled(int node) const { return settled_[network_.maps.MapOf(node, Pass::kForward)]; }
   // From now on until FinishBuilding, BuildNext builds maps before their layers come, beside what
   // runs on the context's stream. That stream waits for a map where Map is called for it. Where
   // memory runs out, all maps are dropped, and each is built when its layer comes.
@@ -58,8 +59,8 @@ class MapStore {
   absl::StatusOr<bool> BuildNext(size_t end, RunReport& report);
   // The context's stream waits for all maps that are being built.
   absl::Status FinishBuilding();
-  // The plan of the node's dataflow for `map`, which is the node's.
-  absl::StatusOr<const DataflowPlan*> Plan(int node, const PreparedMap& map,
+  // The plan of the node's dataflow for `pass` and its map, which Map has given.
+  absl::StatusOr<const DataflowPlan*> Plan(int node, Pass pass, const PreparedMap& map,
                                            const ExecutionContext& context);
   // Frees what no node after this one needs, unless the network keeps maps.
   void Release(int node);

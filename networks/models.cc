@@ -9,33 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "core/machine_memory.h"
 #include "core/status_macros.h"
+#include "networks/classifiers.h"
 #include "networks/graph_builder.h"
+#include "networks/scale_channels.h"
 
 namespace voxconv {
-namespace {
-
-absl::StatusOr<int64_t> ScaleChannels(int64_t channels, double width) {
-  const double scaled = static_cast<double>(channels) * width;
-  const double whole = std::round(scaled);
-  // Far above any real width, and far below where the cast would overflow.
-  constexpr double kMaxChannels = 1 << 20;
-  if (!(scaled >= 1.0 && scaled <= kMaxChannels && std::abs(scaled - whole) < 1e-6)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("width ", width, ": ", channels, " channels become ", scaled,
-                     "; the width must give whole channel counts of 1 or more"));
-  }
-  return static_cast<int64_t>(whole);
-}
-
-template <size_t N>
-absl::StatusOr<std::array<int64_t, N>> ScaleAll(std::array<int64_t, N> channels, double width) {
-  for (int64_t& c : channels) {
-    VOXCONV_ASSIGN_OR_RETURN(c, ScaleChannels(c, width));
-  }
-  return channels;
-}
-
-}  // namespace
 
 absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes) {
   if (classes < 0) {
@@ -73,7 +51,7 @@ absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, i
   return std::move(b).Build(x);
 }
 
-absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels) {
+absl::StatusOr<int> AddSparseResNet21(double width, int64_t in_channels, GraphBuilder& b) {
   struct StageSpec {
     int blocks;
     Int3 kernel, stride;
@@ -86,7 +64,6 @@ absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channel
   VOXCONV_ASSIGN_OR_RETURN(const auto c,
                            ScaleAll(std::array<int64_t, 5>{16, 32, 64, 128, 128}, width));
 
-  GraphBuilder b("sparseresnet21");
   int x = b.Input(in_channels);
   for (size_t i = 0; i < std::size(kStages); ++i) {
     const StageSpec& spec = kStages[i];
@@ -100,6 +77,12 @@ absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channel
       x = b.ResidualBlock(absl::StrCat(stage, ".res", block), x, c[i], spec.kernel);
     }
   }
+  return x;
+}
+
+absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels) {
+  GraphBuilder b("sparseresnet21");
+  VOXCONV_ASSIGN_OR_RETURN(const int x, AddSparseResNet21(width, in_channels, b));
   return std::move(b).Build(x);
 }
 
@@ -134,8 +117,6 @@ absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double 
   return std::move(b).Build(x);
 }
 
-std::vector<std::string> ModelNames() { return {"minkunet42", "sparseresnet21", "centerpoint"}; }
-
 namespace {
 
 // Said before hours of filling in values, and before the system ends the program for them.
@@ -152,6 +133,11 @@ absl::StatusOr<NetworkGraph> RefusePastMemory(absl::StatusOr<NetworkGraph> graph
       options.width, graph->name(), parameters, needed / kGib, memory / kGib));
 }
 
+absl::Status UnknownNetwork(absl::string_view name, const std::vector<std::string>& names) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("network '", name, "' is unknown; allowed are ", absl::StrJoin(names, ", ")));
+}
+
 absl::StatusOr<NetworkGraph> MakeNamed(absl::string_view name, const ModelOptions& options) {
   const auto channels = [&](int64_t usual) {
     return options.in_channels == 0 ? usual : options.in_channels;
@@ -159,14 +145,36 @@ absl::StatusOr<NetworkGraph> MakeNamed(absl::string_view name, const ModelOption
   if (name == "minkunet42") return MakeMinkUNet42(options.width, channels(4), options.classes);
   if (name == "sparseresnet21") return MakeSparseResNet21(options.width, channels(4));
   if (name == "centerpoint") return MakeCenterPointEncoder(channels(5), options.width);
-  return absl::InvalidArgumentError(absl::StrCat("network '", name, "' is unknown; allowed are ",
-                                                 absl::StrJoin(ModelNames(), ", ")));
+  return UnknownNetwork(name, ModelNames());
+}
+
+absl::StatusOr<NetworkGraph> MakeNamedTrainable(absl::string_view name,
+                                                const ModelOptions& options) {
+  const int64_t in_channels = options.in_channels == 0 ? 4 : options.in_channels;
+  const ClassifierOptions classifier{.width = options.width,
+                                     .in_channels = in_channels,
+                                     .classes = options.classes,
+                                     .levels = options.levels};
+  if (name == "minkunet42") return MakeMinkUNet42(options.width, in_channels, options.classes);
+  if (name == "hcnn_classifier") return MakeHcnnClassifier(classifier);
+  if (name == "sparseresnet21_classifier") return MakeSparseResNetClassifier(classifier);
+  return UnknownNetwork(name, TrainableNames());
 }
 
 }  // namespace
 
+std::vector<std::string> ModelNames() { return {"minkunet42", "sparseresnet21", "centerpoint"}; }
+
 absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options) {
   return RefusePastMemory(MakeNamed(name, options), options);
+}
+
+std::vector<std::string> TrainableNames() {
+  return {"minkunet42", "hcnn_classifier", "sparseresnet21_classifier"};
+}
+
+absl::StatusOr<NetworkGraph> MakeTrainable(absl::string_view name, const ModelOptions& options) {
+  return RefusePastMemory(MakeNamedTrainable(name, options), options);
 }
 
 }  // namespace voxconv

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "networks/graph.h"
+#include "networks/graph_builder.h"
 
 namespace voxconv {
 
@@ -22,6 +23,8 @@ absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, i
 
 // Detection backbone: 21 convolutions (rule quantize).
 absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels);
+// The same as a part of another network. Returns its last node.
+absl::StatusOr<int> AddSparseResNet21(double width, int64_t in_channels, GraphBuilder& b);
 
 // The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate, outputs unbounded).
 // docs/decisions/2026-11-21-centerpoint-strides.md.
@@ -30,7 +33,8 @@ absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double 
 struct ModelOptions {
   double width = 1.0;
   int64_t in_channels = 0;  // 0: the model's usual number
-  int64_t classes = 19;     // segmentation only
+  int64_t classes = 19;     // segmentation and classification only
+  int levels = 3;           // hcnn_classifier only (ClassifierOptions)
 };
 
 // "minkunet42", "sparseresnet21", "centerpoint".
@@ -38,6 +42,11 @@ std::vector<std::string> ModelNames();
 // The model of this name. kInvalidArgument lists the names for an unknown one. kResourceExhausted
 // for one whose parameters take more than the machine's memory.
 absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options);
+
+// The same for networks that end with one value a class: "minkunet42" for each voxel,
+// "hcnn_classifier" and "sparseresnet21_classifier" for each batch sample.
+std::vector<std::string> TrainableNames();
+absl::StatusOr<NetworkGraph> MakeTrainable(absl::string_view name, const ModelOptions& options);
 
 }  // namespace voxconv
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/cpu_map_ops.h"
 #include "backends/cpu/cpu_tensor_ops.h"
+#include "backends/cpu/cpu_training_ops.h"
 #include "tbb/info.h"
 
 namespace voxconv {
@@ -146,7 +147,8 @@ CpuBackend::CpuBackend(const CpuOptions& options)
       pool_(std::make_unique<Pool>(options.memory_limit)),
       stream_(std::make_unique<CpuStream>()),
       map_ops_(MakeCpuMapOps()),
-      tensor_ops_(MakeCpuTensorOps()) {}
+      tensor_ops_(MakeCpuTensorOps()),
+      training_ops_(MakeCpuTrainingOps()) {}
 
 CpuBackend::~CpuBackend() = default;
 
@@ -191,6 +193,8 @@ void CpuBackend::EndStage(int64_t token, Stage stage, bool resumes, Stream&, Pro
 
 MapOps& CpuBackend::map_ops() { return *map_ops_; }
 TensorOps& CpuBackend::tensor_ops() { return *tensor_ops_; }
+
+TrainingOps* CpuBackend::training_ops() { return training_ops_.get(); }
 
 int64_t CpuBackend::BytesInUse() const { return pool_->in_use(); }
 int64_t CpuBackend::PeakBytes() const { return pool_->peak(); }

@@ -12,6 +12,7 @@
 #include "backends/cuda/cuda_recording.h"
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/cuda_tensor_ops.h"
+#include "backends/cuda/cuda_training_ops.h"
 #include "backends/cuda/probe_device.h"
 #include "nvtx3/nvToolsExt.h"
 
@@ -99,6 +100,7 @@ absl::Status CudaBackend::Initialise() {
   map_ops_ = MakeCudaMapOps();
   recorder_ = std::make_unique<CudaRecorder>(*this);
   tensor_ops_ = MakeCudaTensorOps();
+  training_ops_ = MakeCudaTrainingOps();
   // Page-locking memory may wait for the device. Do it before a frame needs it. This much serves
   // the sizes of a chain's levels, 48 bytes each.
   constexpr int64_t kHostBytes = 16384;
@@ -317,6 +319,8 @@ absl::Status CudaBackend::FlushStages() {
 MapOps& CudaBackend::map_ops() { return *map_ops_; }
 
 TensorOps& CudaBackend::tensor_ops() { return *tensor_ops_; }
+
+TrainingOps* CudaBackend::training_ops() { return training_ops_.get(); }
 
 Recorder* CudaBackend::recorder() { return recorder_.get(); }
 

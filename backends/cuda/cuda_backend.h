@@ -106,6 +106,7 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Branches>> OpenBranches(const ExecutionContext& context) override;
   MapOps& map_ops() override;
   TensorOps& tensor_ops() override;
+  TrainingOps* training_ops() override;
   // Records CUDA graphs. Record waits for all streams first. The recorded work may use StreamFork.
   // It must not open branches.
   Recorder* recorder() override;
@@ -196,6 +197,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<MapOps> map_ops_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<TensorOps> tensor_ops_;
+  std::unique_ptr<TrainingOps> training_ops_;
   std::unique_ptr<CudaGemm> gemm_;
   std::set<const void*> large_kernels_;
   std::map<const void*, bool> early_kernels_;

@@ -1,4 +1,5 @@
-// Pooling on the CUDA backend; the parts of core/tensor_ops.h that need more than one kernel.
+// Pooling on the CUDA backend; the parts of core/tensor_ops.h and core/training_ops.h that need
+// more than one kernel.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_POOLING_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_POOLING_H_
 
@@ -20,6 +21,12 @@ absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const ConstTensorVi
 // kInvalidArgument for a batch sample that y has no row for. Synchronises the stream to find out.
 absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context);
+// See TrainingOps. The arguments must have been checked (core/training_checks.h). Rows of a sample
+// that dy has no row for get 0. Deterministic; does not synchronise.
+absl::Status CudaGlobalPoolGrad(const Array<Coordinate>& rows, PoolMode mode,
+                                const ConstTensorView& x, const ConstTensorView& y,
+                                const ConstTensorView& dy, const TensorView& dx,
+                                const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -1,6 +1,9 @@
-// Pooling over whole batch samples: chunks of rows in f64 first, then the chunks in order.
+// Pooling over whole batch samples: chunks of rows in f64 first, then the chunks in order. And its
+// gradient.
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "backends/cuda/cuda_launch.h"
 #include "backends/cuda/cuda_pooling.h"
@@ -15,9 +18,11 @@ constexpr int kTileChannels = 32, kTileRows = 8;
 // Chunks depend on the rows alone, so that sums are the same on every device.
 constexpr int64_t kMostChunks = 256, kLeastRowsPerChunk = 256;
 
+using Count = unsigned long long;
+
 // The first row whose sample is not in 0..samples-1 goes to `bad`, which starts past all.
 __global__ void CountSamples(const Coordinate* coordinates, int64_t rows, int64_t samples,
-                             unsigned long long* counts, unsigned long long* bad) {
+                             Count* counts, Count* bad) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const bool inside = row < rows;
   const int32_t sample = inside ? coordinates[row].b : -1;
@@ -25,9 +30,9 @@ __global__ void CountSamples(const Coordinate* coordinates, int64_t rows, int64_
   const unsigned peers = __match_any_sync(0xffffffffu, sample);
   if (!inside) return;
   if (sample < 0 || sample >= samples) {
-    atomicMin(bad, static_cast<unsigned long long>(row));
+    atomicMin(bad, static_cast<Count>(row));
   } else if (threadIdx.x % 32 == __ffs(peers) - 1) {
-    atomicAdd(&counts[sample], static_cast<unsigned long long>(__popc(peers)));
+    atomicAdd(&counts[sample], static_cast<Count>(__popc(peers)));
   }
 }
 
@@ -83,12 +88,12 @@ __global__ void PoolChunks(const Coordinate* coordinates, const T* x, int64_t ro
 }
 
 template <typename T>
-__global__ void PoolSamples(const double* partial, const unsigned long long* counts, int64_t chunks,
+__global__ void PoolSamples(const double* partial, const Count* counts, int64_t chunks,
                             int64_t samples, int64_t channels, PoolMode mode, T* y) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= samples * channels) return;
   const bool maximum = mode == PoolMode::kMax;
-  const unsigned long long count = counts[i / channels];
+  const Count count = counts[i / channels];
   double sum = Identity(maximum);
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     sum = Combine(sum, partial[chunk * samples * channels + i], maximum);
@@ -97,19 +102,32 @@ __global__ void PoolSamples(const double* partial, const unsigned long long* cou
   y[i] = Narrow<T>(count == 0 ? 0.0f : static_cast<float>(sum));
 }
 
-// Rows of each sample; refuses rows of samples that there are not.
-absl::StatusOr<Array<unsigned long long>> CountRows(const Array<Coordinate>& rows, int64_t samples,
-                                                    const ExecutionContext& context) {
-  using Count = unsigned long long;
-  VOXCONV_ASSIGN_OR_RETURN(Array<Count> counts, AllocateArray<Count>(samples, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<Count> bad, AllocateArray<Count>(1, context));
+struct SampleCounts {
+  Array<Count> rows;       // of each sample
+  Array<Count> first_bad;  // one value: the first row of a sample that there is not, or more
+};
+
+// Queued; does not synchronise.
+absl::StatusOr<SampleCounts> QueueCounts(const Array<Coordinate>& rows, int64_t samples,
+                                         const ExecutionContext& context) {
+  SampleCounts counts;
+  VOXCONV_ASSIGN_OR_RETURN(counts.rows, AllocateArray<Count>(samples, context));
+  VOXCONV_ASSIGN_OR_RETURN(counts.first_bad, AllocateArray<Count>(1, context));
   VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(counts.data(), 0, counts.bytes(), *context.stream));
-  VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(bad.data(), 0xff, bad.bytes(), *context.stream));
+      context.backend->FillBytes(counts.rows.data(), 0, counts.rows.bytes(), *context.stream));
+  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(counts.first_bad.data(), 0xff,
+                                                     counts.first_bad.bytes(), *context.stream));
   VOXCONV_LAUNCH(CountSamples, GridFor(rows.size(), kBlock), kBlock, 0, context, rows.data(),
-                 rows.size(), samples, counts.data(), bad.data());
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Count> first_bad, CopyToHost(bad, context));
+                 rows.size(), samples, counts.rows.data(), counts.first_bad.data());
+  return counts;
+}
+
+// Rows of each sample; refuses rows of samples that there are not.
+absl::StatusOr<Array<Count>> CountRows(const Array<Coordinate>& rows, int64_t samples,
+                                       const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(SampleCounts counts, QueueCounts(rows, samples, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Count> first_bad,
+                           CopyToHost(counts.first_bad, context));
   if (first_bad[0] < static_cast<Count>(rows.size())) {
     Coordinate row;
     VOXCONV_RETURN_IF_ERROR(context.backend->Copy(&row, MemorySpace::kHost,
@@ -118,7 +136,70 @@ absl::StatusOr<Array<unsigned long long>> CountRows(const Array<Coordinate>& row
     VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
     return CheckSample(row.b, samples);
   }
-  return counts;
+  return std::move(counts.rows);
+}
+
+// GlobalPool refuses rows of other samples. Here they get 0.
+__device__ bool IsSample(int32_t sample, int64_t samples) {
+  return sample >= 0 && sample < samples;
+}
+
+// The gradient of a sample goes to all its rows, divided by their number if `counts` is not null.
+template <typename T, int V>
+__global__ void SpreadSamples(const Coordinate* coordinates, const Count* counts, const T* dy,
+                              int64_t samples, int64_t rows, int64_t packs, T* dx) {
+  const auto* from = reinterpret_cast<const Pack<T, V>*>(dy);
+  for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
+    const int32_t sample = coordinates[row].b;
+    const bool inside = IsSample(sample, samples);
+    const float share = inside && counts != nullptr ? static_cast<float>(counts[sample]) : 1.0f;
+    for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
+      Pack<T, V> in{};
+      if (inside) in = from[sample * packs + c];
+      Pack<T, V> out;
+      for (int i = 0; i < V; ++i) out.v[i] = Narrow<T>(Widen(in.v[i]) / share);
+      reinterpret_cast<Pack<T, V>*>(dx)[row * packs + c] = out;
+    }
+  }
+}
+
+// first[sample * channels + c]: the first row of the sample whose value is y's. Starts past all.
+template <typename T, int V>
+__global__ void FindMaxima(const Coordinate* coordinates, const T* x, const T* y, int64_t samples,
+                           int64_t rows, int64_t packs, Count* first) {
+  for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
+    const int32_t sample = coordinates[row].b;
+    if (!IsSample(sample, samples)) continue;
+    for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
+      const Pack<T, V> value = reinterpret_cast<const Pack<T, V>*>(x)[row * packs + c];
+      const Pack<T, V> largest = reinterpret_cast<const Pack<T, V>*>(y)[sample * packs + c];
+      for (int i = 0; i < V; ++i) {
+        if (Widen(value.v[i]) != Widen(largest.v[i])) continue;
+        Count* const found = &first[(sample * packs + c) * V + i];
+        // It only falls. So an old value leads at most to an atomic that changes nothing. Without
+        // this, the rows of a channel that is 0 everywhere would queue for one address.
+        if (static_cast<Count>(row) < __ldcg(found)) atomicMin(found, static_cast<Count>(row));
+      }
+    }
+  }
+}
+
+template <typename T, int V>
+__global__ void SpreadMaxima(const Coordinate* coordinates, const Count* first, const T* dy,
+                             int64_t samples, int64_t rows, int64_t packs, T* dx) {
+  for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
+    const int32_t sample = coordinates[row].b;
+    const bool inside = IsSample(sample, samples);
+    for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
+      Pack<T, V> out;
+      for (int i = 0; i < V; ++i) {
+        const int64_t at = (sample * packs + c) * V + i;
+        const bool takes = inside && first[at] == static_cast<Count>(row);
+        out.v[i] = takes ? dy[at] : Narrow<T>(0.0f);
+      }
+      reinterpret_cast<Pack<T, V>*>(dx)[row * packs + c] = out;
+    }
+  }
 }
 
 }  // namespace
@@ -126,8 +207,7 @@ absl::StatusOr<Array<unsigned long long>> CountRows(const Array<Coordinate>& row
 absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context) {
   const int64_t samples = y.rows, channels = y.channels;
-  VOXCONV_ASSIGN_OR_RETURN(const Array<unsigned long long> counts,
-                           CountRows(rows, samples, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<Count> counts, CountRows(rows, samples, context));
   if (samples == 0 || channels == 0) return absl::OkStatus();
   const int64_t rows_per_chunk = std::max(kLeastRowsPerChunk, CeilDiv(x.rows, kMostChunks));
   const int64_t chunks = CeilDiv(x.rows, rows_per_chunk);
@@ -142,6 +222,39 @@ absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const 
     VOXCONV_LAUNCH(PoolSamples<T>, GridFor(samples * channels, kBlock), kBlock, 0, context,
                    partial.data(), counts.data(), chunks, samples, channels, mode,
                    static_cast<T*>(y.data));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CudaGlobalPoolGrad(const Array<Coordinate>& rows, PoolMode mode,
+                                const ConstTensorView& x, const ConstTensorView& y,
+                                const ConstTensorView& dy, const TensorView& dx,
+                                const ExecutionContext& context) {
+  const int64_t samples = dy.rows, channels = dx.channels;
+  SampleCounts counts;
+  Array<Count> first;
+  if (mode == PoolMode::kAveragePresent) {
+    VOXCONV_ASSIGN_OR_RETURN(counts, QueueCounts(rows, samples, context));
+  } else if (mode == PoolMode::kMax) {
+    VOXCONV_ASSIGN_OR_RETURN(first, AllocateArray<Count>(samples * channels, context));
+    VOXCONV_RETURN_IF_ERROR(
+        context.backend->FillBytes(first.data(), 0xff, first.bytes(), *context.stream));
+  }
+  return WithPack(x.dtype, channels, {x.data, y.data, dy.data, dx.data}, [&]<typename T, int V>() {
+    const int64_t packs = channels / V;
+    const RowLaunch launch(dx.rows, packs, context);
+    const T* from = static_cast<const T*>(dy.data);
+    T* to = static_cast<T*>(dx.data);
+    if (mode != PoolMode::kMax) {
+      VOXCONV_LAUNCH((SpreadSamples<T, V>), launch.grid, launch.block, 0, context, rows.data(),
+                     counts.rows.data(), from, samples, dx.rows, packs, to);
+      return absl::OkStatus();
+    }
+    VOXCONV_LAUNCH((FindMaxima<T, V>), launch.grid, launch.block, 0, context, rows.data(),
+                   static_cast<const T*>(x.data), static_cast<const T*>(y.data), samples, dx.rows,
+                   packs, first.data());
+    VOXCONV_LAUNCH((SpreadMaxima<T, V>), launch.grid, launch.block, 0, context, rows.data(),
+                   first.data(), from, samples, dx.rows, packs, to);
     return absl::OkStatus();
   });
 }

@@ -8,6 +8,7 @@ voxconv_add_test(io_test
     ${CMAKE_CURRENT_LIST_DIR}/io_open3d_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_output_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_raw_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_safetensors_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_scenes_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_voxelize_test.cc
   LIBS voxconv_io

@@ -226,7 +226,7 @@ TEST_F(NetworkMapsTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
   const int queried = report.maps_queried;
   EXPECT_GT(queried, 1);
   for (int node : network.schedule.order) {
-    if (network.maps.map_of_node[node] < 0) continue;
+    if (network.maps.MapOf(node, Pass::kForward) < 0) continue;
     LayerReport layer;
     ASSERT_TRUE(maps.Map(node, context_, layer, report).ok());
     EXPECT_EQ(layer.map_origin, MapOrigin::kReused);

@@ -1,0 +1,16 @@
+#ifndef VOXCONV_BACKENDS_CUDA_CUDA_TRAINING_OPS_H_
+#define VOXCONV_BACKENDS_CUDA_CUDA_TRAINING_OPS_H_
+
+#include <memory>
+
+#include "core/training_ops.h"
+
+namespace voxconv {
+
+// See core/training_ops.h. Stateless. The contexts that it is called with must be of a CUDA
+// backend.
+std::unique_ptr<TrainingOps> MakeCudaTrainingOps();
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_CUDA_TRAINING_OPS_H_

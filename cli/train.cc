@@ -1,0 +1,335 @@
+// voxconv train and voxconv eval: a network on a labelled data set.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "measure/defaults.h"
+#include "networks/initialize.h"
+#include "networks/models.h"
+#include "training/checkpoint.h"
+#include "training/run/training_run.h"
+
+namespace voxconv::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+po::options_description DataOptions() {
+  po::options_description options("Data");
+  options.add_options()  //
+      ("data", po::value<std::string>(),
+       "the data set: an .npz file of voxel models, .npz files of labelled frames with commas "
+       "between them, or a folder as SemanticKITTI has it")  //
+      ("test-data", po::value<std::string>(),
+       "the data set to test with; default: the test split of --data")  //
+      ("voxel-size", po::value<double>()->default_value(1.0),
+       "edge of a voxel in the unit of the data; voxel models have cells of 1")  //
+      ("unit-sphere", po::bool_switch(),
+       "scale every cloud into the unit sphere before it is voxelised")  //
+      ("in-channels", po::value<int64_t>()->default_value(4),
+       "input channels: x, y, z and the features of the data; missing ones are 1")  //
+      ("no-xyz", po::bool_switch(), "features do not begin with x, y and z")        //
+      ("batch", po::value<int64_t>()->default_value(8), "clouds in a batch")        //
+      ("workers", po::value<int>()->default_value(2),
+       "threads that load batches ahead of the device; 0: none");
+  return options;
+}
+
+po::options_description NetworkOptions() {
+  po::options_description options("Network");
+  options.add_options()  //
+      ("network", po::value<std::string>()->default_value("minkunet42"),
+       absl::StrCat("the network: ", absl::StrJoin(TrainableNames(), ", ")).c_str())  //
+      ("width", po::value<double>()->default_value(1.0),
+       "factor on every channel count; all counts must stay whole numbers")  //
+      ("levels", po::value<int>()->default_value(3),
+       "hcnn_classifier: how often the resolution is halved")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16. Parameters, statistics "
+       "and the optimiser are f32")                                                         //
+      ("mapping", po::value<std::string>(), "spec of the mapping; default: that of run")    //
+      ("dataflow", po::value<std::string>(), "spec of the dataflow; default: that of run")  //
+      ("output-coords", po::value<std::string>(),
+       "spec of the output coordinates; default: that of run");
+  return options;
+}
+
+po::options_description TrainOptions() {
+  po::options_description options("Training");
+  options.add_options()  //
+      ("out", po::value<std::string>(),
+       "folder of the run; if it has a checkpoint of the same run, the run goes on from there")  //
+      ("epochs", po::value<int64_t>()->default_value(10), "times that all clouds are seen")      //
+      ("optimizer", po::value<std::string>()->default_value("sgd"), "sgd or adamw")              //
+      ("rate", po::value<double>()->default_value(0.1), "the highest learning rate")             //
+      ("warm-up", po::value<int64_t>()->default_value(0),
+       "steps over which the learning rate grows to --rate")  //
+      ("decay", po::value<std::string>()->default_value("cosine"),
+       "how the learning rate falls to 0 afterwards: cosine or none")           //
+      ("momentum", po::value<double>()->default_value(0.9), "of SGD")           //
+      ("weight-decay", po::value<double>()->default_value(1e-4), "of weights")  //
+      ("clip", po::value<double>()->default_value(0),
+       "most of the gradients' norm; 0: no limit")                                        //
+      ("smoothing", po::value<double>()->default_value(0), "label smoothing, in [0, 1)")  //
+      ("rotate", po::value<double>()->default_value(0),
+       "augmentation: rotation about z by up to so many degrees")                 //
+      ("rotate-any", po::bool_switch(), "augmentation: rotation about any axis")  //
+      ("flip", po::value<double>()->default_value(0),
+       "augmentation: probability that x, and that y, changes its sign")                     //
+      ("scale", po::value<double>()->default_value(0), "augmentation: factor of 1 -+ this")  //
+      ("jitter", po::value<double>()->default_value(0),
+       "augmentation: noise of each coordinate, as a standard deviation")  //
+      ("drop-points", po::value<double>()->default_value(0),
+       "augmentation: up to this share of the points is left out")  //
+      ("checkpoint-steps", po::value<int64_t>()->default_value(0),
+       "a checkpoint after so many steps, besides one after each epoch; 0: none")  //
+      ("seed", po::value<uint64_t>()->default_value(1),
+       "of the parameters, the order of the clouds and the augmentation");
+  return options;
+}
+
+absl::StatusOr<std::string> Required(const po::variables_map& values, const char* name) {
+  if (values.count(name) != 0) return values[name].as<std::string>();
+  return absl::InvalidArgumentError(absl::StrCat("--", name, ": it is missing"));
+}
+
+absl::Status CheckAtLeast(const po::variables_map& values, const char* name, int64_t least,
+                          int64_t most) {
+  const int64_t value = values[name].as<int64_t>();
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, " ", value, ": allowed are ", least, " to ", most));
+}
+
+absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "batch", 1, 4096));
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "in-channels", 1, 65536));
+  const int workers = values["workers"].as<int>();
+  if (workers < 0 || workers > 64) {
+    return absl::InvalidArgumentError(absl::StrCat("--workers ", workers, ": allowed are 0 to 64"));
+  }
+  LoaderConfig config{.batch = values["batch"].as<int64_t>(),
+                      .channels = values["in-channels"].as<int64_t>(),
+                      .unit_sphere = values["unit-sphere"].as<bool>(),
+                      .workers = workers};
+  config.voxelize.size.fill(values["voxel-size"].as<double>());
+  config.voxelize.xyz_features = !values["no-xyz"].as<bool>();
+  return config;
+}
+
+absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values, int64_t classes,
+                                        uint64_t seed) {
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeTrainable(values["network"].as<std::string>(),
+                                         {.width = values["width"].as<double>(),
+                                          .in_channels = values["in-channels"].as<int64_t>(),
+                                          .classes = classes,
+                                          .levels = values["levels"].as<int>()}));
+  InitializeParameters(graph, seed);
+  return graph;
+}
+
+absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values, BackendKind backend) {
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  VOXCONV_ASSIGN_OR_RETURN(LayerChoice choice, defaults.LayersOn(backend));
+  if (values.count("mapping") != 0) choice.mapping = values["mapping"].as<std::string>();
+  if (values.count("dataflow") != 0) choice.dataflow = values["dataflow"].as<std::string>();
+  if (values.count("output-coords") != 0) {
+    choice.output_coords = values["output-coords"].as<std::string>();
+  }
+  RunConfig run{.planner = std::make_shared<FixedPlanner>(choice)};
+  VOXCONV_ASSIGN_OR_RETURN(run.precision, ParsePrecision(values["dtype"].as<std::string>()));
+  return run;
+}
+
+absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
+                                               Precision precision) {
+  const std::string& kind = values["optimizer"].as<std::string>();
+  if (kind != "sgd" && kind != "adamw") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer ", kind, ": allowed are sgd and adamw"));
+  }
+  OptimizerConfig config{.kind = kind == "sgd" ? OptimizerKind::kSgd : OptimizerKind::kAdamW,
+                         .momentum = values["momentum"].as<double>(),
+                         .weight_decay = values["weight-decay"].as<double>(),
+                         .max_norm = values["clip"].as<double>()};
+  if (precision == Precision::kF16) {  // gradients below 6e-8 would be 0
+    config.loss_scale = 65536;
+    config.scale_growth_interval = 2000;
+  }
+  return config;
+}
+
+// What decides a run, in the order of the names. Where and how fast it runs does not.
+std::string SettingsOf(const po::variables_map& values) {
+  std::vector<std::string> settings;
+  for (const char* name : {"network", "data", "test-data", "dtype", "mapping", "dataflow",
+                           "output-coords", "optimizer", "decay"}) {
+    if (values.count(name) == 0) continue;
+    settings.push_back(absl::StrCat(name, "=", values[name].as<std::string>()));
+  }
+  for (const char* name : {"width", "voxel-size", "rate", "momentum", "weight-decay", "clip",
+                           "smoothing", "rotate", "flip", "scale", "jitter", "drop-points"}) {
+    settings.push_back(absl::StrFormat("%s=%.17g", name, values[name].as<double>()));
+  }
+  for (const char* name : {"in-channels", "batch", "epochs", "warm-up"}) {
+    settings.push_back(absl::StrCat(name, "=", values[name].as<int64_t>()));
+  }
+  for (const char* name : {"unit-sphere", "no-xyz", "rotate-any"}) {
+    settings.push_back(absl::StrCat(name, "=", values[name].as<bool>()));
+  }
+  settings.push_back(absl::StrCat("levels=", values["levels"].as<int>()));
+  settings.push_back(absl::StrCat("seed=", values["seed"].as<uint64_t>()));
+  return absl::StrJoin(settings, " ");
+}
+
+absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& values,
+                                                   BackendKind backend) {
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "epochs", 1, 1000000));
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "checkpoint-steps", 0, INT64_MAX));
+  const std::string& decay = values["decay"].as<std::string>();
+  if (decay != "cosine" && decay != "none") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--decay ", decay, ": allowed are cosine and none"));
+  }
+  TrainingRunConfig config{.epochs = values["epochs"].as<int64_t>()};
+  VOXCONV_ASSIGN_OR_RETURN(config.folder, Required(values, "out"));
+  VOXCONV_ASSIGN_OR_RETURN(config.test, ParseLoader(values));
+  config.train = config.test;
+  config.train.shuffle = true;
+  config.train.seed = values["seed"].as<uint64_t>();
+  const double flip = values["flip"].as<double>();
+  config.train.augmentation = {
+      .rotation = values["rotate-any"].as<bool>() ? 180 : values["rotate"].as<double>(),
+      .any_axis = values["rotate-any"].as<bool>(),
+      .flip = {flip, flip, 0},
+      .scale = values["scale"].as<double>(),
+      .jitter = values["jitter"].as<double>(),
+      .drop_points = values["drop-points"].as<double>()};
+  VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, backend));
+  VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
+                           ParseOptimizer(values, config.training.run.precision));
+  config.training.loss.smoothing = values["smoothing"].as<double>();
+  config.rate = {.rate = values["rate"].as<double>(),
+                 .warm_up = values["warm-up"].as<int64_t>(),
+                 .decay = decay == "cosine" ? Decay::kCosine : Decay::kNone};
+  config.checkpoint_steps = values["checkpoint-steps"].as<int64_t>();
+  config.settings = SettingsOf(values);
+  return config;
+}
+
+void PrintConfusion(const Confusion& confusion, const Dataset& dataset) {
+  std::vector<std::vector<std::string>> table = {{"class", "rows", "right", "IoU"}};
+  for (int64_t label = 0; label < confusion.classes(); ++label) {
+    int64_t rows = 0;
+    for (int64_t c = 0; c < confusion.classes(); ++c) rows += confusion.count(label, c);
+    const double iou = confusion.IntersectionOverUnion(label);
+    table.push_back({dataset.class_names()[label], absl::StrCat(rows),
+                     absl::StrCat(confusion.count(label, label)),
+                     iou == iou ? absl::StrFormat("%.1f %%", 100 * iou) : "-"});
+  }
+  std::cout << FormatTable(table);
+  std::cout << absl::StrFormat("accuracy %.2f %%, mean IoU %.2f %%, of %d rows\n",
+                               100 * confusion.Accuracy(),
+                               100 * confusion.MeanIntersectionOverUnion(), confusion.total());
+}
+
+// Prints a line an epoch, with the time that is left.
+class EpochPrinter {
+ public:
+  explicit EpochPrinter(int64_t epochs) : epochs_(epochs) {}
+
+  void Print(const EpochReport& report) {
+    ++done_;
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    const double left =
+        seconds / static_cast<double>(done_) * static_cast<double>(epochs_ - report.epoch);
+    std::cout << absl::StrFormat("epoch %d of %d: loss %.4f", report.epoch, epochs_, report.loss);
+    if (report.test.classes() > 0) {
+      std::cout << absl::StrFormat(", test accuracy %.2f %%, mean IoU %.2f %%",
+                                   100 * report.test.Accuracy(),
+                                   100 * report.test.MeanIntersectionOverUnion());
+    }
+    std::cout << absl::StrFormat("; %.0f s, about %.0f s left\n", seconds, left) << std::flush;
+  }
+
+ private:
+  int64_t epochs_;
+  int64_t done_ = 0;
+  Clock::time_point begin_ = Clock::now();
+};
+
+}  // namespace
+
+absl::Status RunTrain(const std::vector<std::string>& args) {
+  po::options_description options;
+  options.add(DataOptions()).add(NetworkOptions()).add(TrainOptions()).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("voxconv train --network NAME --data SET --out FOLDER [options]", options, {},
+                     args));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  Backend& backend = session->backend();
+  VOXCONV_ASSIGN_OR_RETURN(const TrainingRunConfig config,
+                           ParseTrainingRun(values, backend.kind()));
+  const std::string test_data =
+      values.count("test-data") != 0 ? values["test-data"].as<std::string>() : data;
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> train, OpenDataset(data, "train"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> test, OpenDataset(test_data, "test"));
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
+                           BuildGraph(values, train->classes(), values["seed"].as<uint64_t>()));
+  std::cout << absl::StrFormat("%s, %d parameters, on %s: %d clouds to train, %d to test; %s\n",
+                               graph.name(), graph.num_parameters(), data, train->size(),
+                               test->size(), backend.DeviceName())
+            << std::flush;
+  EpochPrinter printer(config.epochs);
+  Progress progress("training", config.epochs * BatchLoader::CountBatches(*train, config.train));
+  const TrainingObserver observer{
+      .step = [&](const StepReport& report) { progress.Step(report.step); },
+      .epoch = [&](const EpochReport& report) { printer.Print(report); }};
+  VOXCONV_ASSIGN_OR_RETURN(
+      const NetworkGraph trained,
+      RunTraining(graph, config, *train, test.get(), session->registry(), backend, observer));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Confusion confusion,
+      Evaluate(trained, config.training.run, config.test, *test, session->registry(), backend));
+  PrintConfusion(confusion, *test);
+  return absl::OkStatus();
+}
+
+absl::Status RunEval(const std::vector<std::string>& args) {
+  po::options_description options, own("Evaluation");
+  own.add_options()  //
+      ("weights", po::value<std::string>(),
+       "the network's parameters: a safetensors file, such as the checkpoint of a run")  //
+      ("split", po::value<std::string>()->default_value("test"), "train or test");
+  options.add(DataOptions()).add(NetworkOptions()).add(own).add(SessionOptions());
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("voxconv eval --network NAME --data SET --weights FILE [options]", options, {},
+                     args));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string weights, Required(values, "weights"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  VOXCONV_ASSIGN_OR_RETURN(const LoaderConfig loader, ParseLoader(values));
+  VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, session->backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
+                           OpenDataset(data, values["split"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values, dataset->classes(), 1));
+  VOXCONV_RETURN_IF_ERROR(LoadParameters(weights, graph));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Confusion confusion,
+      Evaluate(graph, run, loader, *dataset, session->registry(), session->backend()));
+  PrintConfusion(confusion, *dataset);
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,82 @@
+// The oracle's gradients of whole networks, by central differences.
+#include "training/reference_gradients.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "training_test_util.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Checks some elements of each parameter's gradient.
+void ExpectDerivatives(const NetworkGraph& graph, const std::vector<int32_t>& labels,
+                       const std::vector<Coordinate>& rows, const ReferenceLoss& loss) {
+  constexpr double kStep = 1e-6;
+  const std::vector<float> features = DistinctFeatures(rows.size() * graph.in_channels());
+  const std::vector<double> x(features.begin(), features.end());
+  const auto training = ReferenceTraining::Create(graph, rows);
+  ASSERT_TRUE(training.ok()) << training.status();
+  std::vector<std::vector<double>> parameters = ParametersOf(graph);
+  const auto gradients = (*training)->Compute(parameters, x, labels, loss);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  const auto loss_at = [&] { return (*training)->Compute(parameters, x, labels, loss)->loss; };
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    SCOPED_TRACE(graph.parameters()[p].name);
+    if (!IsTrained(graph.parameters()[p])) {
+      EXPECT_TRUE(gradients->parameters[p].empty());
+      continue;
+    }
+    ASSERT_EQ(gradients->parameters[p].size(), parameters[p].size());
+    const size_t stride = parameters[p].size() / 2 + 1;
+    for (size_t i = 0; i < parameters[p].size(); i += stride) {
+      const double value = parameters[p][i];
+      parameters[p][i] = value + kStep;
+      const double above = loss_at();
+      parameters[p][i] = value - kStep;
+      const double below = loss_at();
+      parameters[p][i] = value;
+      const double slope = (above - below) / (2 * kStep);
+      EXPECT_NEAR(gradients->parameters[p][i], slope, 1e-7 + 1e-5 * std::abs(slope)) << i;
+    }
+  }
+}
+
+TEST(ReferenceGradientsTest, OfSegmentationNetworks) {
+  const std::vector<Coordinate> rows = WavyRows(5);
+  for (const PoolMode mode :
+       {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+    SCOPED_TRACE(ToString(mode));
+    ExpectDerivatives(SegmentationGraph(mode), SomeLabels(rows.size(), kSegmentationClasses), rows,
+                      {.class_weights = {1, 0.5, 2, 1}, .smoothing = 0.1});
+  }
+}
+
+TEST(ReferenceGradientsTest, OfClassificationNetworks) {
+  const std::vector<Coordinate> rows = WavyRows(5);
+  for (const PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
+    SCOPED_TRACE(ToString(mode));
+    ExpectDerivatives(ClassificationGraph(PoolMode::kMax, mode), {2, 0}, rows, {});
+  }
+}
+
+TEST(ReferenceGradientsTest, RefusesWhatDoesNotFit) {
+  const std::vector<Coordinate> rows = WavyRows(3);
+  const NetworkGraph graph = ClassificationGraph(PoolMode::kMax, PoolMode::kMax);
+  const auto training = ReferenceTraining::Create(graph, rows);
+  ASSERT_TRUE(training.ok()) << training.status();
+  const std::vector<double> x(rows.size() * 3, 0.5);
+  EXPECT_THAT(
+      std::string((*training)->Compute(ParametersOf(graph), x, {{0, 3}}, {}).status().message()),
+      HasSubstr("labels: no class"));
+  EXPECT_THAT(
+      std::string((*training)->Compute(ParametersOf(graph), x, {{0}}, {}).status().message()),
+      HasSubstr("labels: not one for each row"));
+}
+
+}  // namespace
+}  // namespace voxconv

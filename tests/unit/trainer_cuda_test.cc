@@ -1,0 +1,130 @@
+// Steps of the trainer on CUDA, against the fp64 oracle and against other precisions.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "reference_cpu/layers.h"
+#include "tests/support/session.h"
+#include "training/reference_gradients.h"
+#include "training/trainer.h"
+#include "training_test_util.h"
+#include "unit_cuda.h"
+
+namespace voxconv {
+namespace {
+
+using testing::BuiltinRegistry;
+
+class TrainerCudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    unit_ = UnitCuda::Create();
+    if (unit_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
+    rows_ = WavyRows(24);
+    features_ = DistinctFeatures(rows_.size() * 3);
+    labels_ = SomeLabels(rows_.size(), kSegmentationClasses);
+    input_ = *SparseTensor::Create(rows_, {1, 1, 1}, features_, 3, unit_->context);
+  }
+
+  static TrainingConfig Config(const LayerChoice& choice, Precision precision) {
+    TrainingConfig config{
+        .run = {.planner = std::make_shared<FixedPlanner>(choice), .precision = precision}};
+    if (precision == Precision::kF16) config.optimizer.loss_scale = 1024;
+    return config;
+  }
+
+  std::unique_ptr<Trainer> Make(const TrainingConfig& config, PoolMode mode = PoolMode::kMax) {
+    auto trainer =
+        Trainer::Create(SegmentationGraph(mode), config, BuiltinRegistry(), *unit_->backend);
+    EXPECT_TRUE(trainer.ok()) << trainer.status();
+    return *std::move(trainer);
+  }
+
+  // The losses of some steps.
+  std::vector<double> Losses(Trainer& trainer, int steps) {
+    std::vector<double> losses;
+    for (int step = 0; step < steps; ++step) {
+      const auto result = trainer.Step(input_.view(), labels_, 0.02);
+      EXPECT_TRUE(result.ok()) << result.status();
+      losses.push_back(result->loss.loss);
+      EXPECT_FALSE(result->skipped);
+    }
+    return losses;
+  }
+
+  std::unique_ptr<UnitCuda> unit_;
+  std::vector<Coordinate> rows_;
+  std::vector<float> features_;
+  std::vector<int32_t> labels_;
+  SparseTensor input_;
+};
+
+const LayerChoice kChoices[] = {{"hash", "implicit_gemm", "fused"},
+                                {"sorted_search", "gather_gemm_scatter", "fused"},
+                                {"grid", "fetch_on_demand", "staged"},
+                                {"perfect_hash", "hash2col", "sort_unique"},
+                                {"octree", "direct", "fused"}};
+
+TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
+  for (const LayerChoice& choice : kChoices) {
+    for (const PoolMode mode : {PoolMode::kMax, PoolMode::kAveragePresent}) {
+      SCOPED_TRACE(choice.dataflow);
+      const NetworkGraph graph = SegmentationGraph(mode);
+      const std::unique_ptr<Trainer> trainer = Make(Config(choice, Precision::kF32), mode);
+      const auto result = trainer->Step(input_.view(), labels_, 0.1);
+      ASSERT_TRUE(result.ok()) << result.status();
+      const auto reference = ReferenceTraining::Create(graph, rows_);
+      const auto expected =
+          (*reference)
+              ->Compute(ParametersOf(graph), {features_.begin(), features_.end()}, labels_, {});
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
+      for (size_t p = 0; p < graph.parameters().size(); ++p) {
+        if (!IsTrained(graph.parameters()[p])) continue;
+        const auto gradient = trainer->Gradient(graph.parameters()[p].name);
+        ASSERT_TRUE(gradient.ok()) << gradient.status();
+        EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)
+            << graph.parameters()[p].name;
+      }
+    }
+  }
+}
+
+TEST_F(TrainerCudaTest, EveryPrecisionTakesTheCourseOfF32) {
+  constexpr int kSteps = 10;
+  for (const LayerChoice& choice : kChoices) {
+    if (choice.dataflow == "direct") continue;  // f32 and f16 alone
+    const std::vector<double> expected = Losses(*Make(Config(choice, Precision::kF32)), kSteps);
+    EXPECT_LT(expected.back(), expected.front());
+    for (const Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+      SCOPED_TRACE(choice.dataflow + " " + std::string(ToString(precision)));
+      const auto trainer =
+          Trainer::Create(SegmentationGraph(PoolMode::kMax), Config(choice, precision),
+                          BuiltinRegistry(), *unit_->backend);
+      if (!trainer.ok()) {
+        EXPECT_EQ(trainer.status().code(), absl::StatusCode::kUnimplemented) << trainer.status();
+        continue;
+      }
+      const std::vector<double> losses = Losses(**trainer, kSteps);
+      const double bound = precision == Precision::kBF16 ? 0.1 : 0.03;
+      for (int step = 0; step < kSteps; ++step) {
+        EXPECT_NEAR(losses[step], expected[step], bound * expected[step]) << "step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(TrainerCudaTest, StepsAreTheSameBitsInEveryRun) {
+  for (const LayerChoice& choice : kChoices) {
+    if (choice.dataflow == "fetch_on_demand") continue;  // adds atomically, and says so
+    SCOPED_TRACE(choice.dataflow);
+    const TrainingConfig config = Config(choice, Precision::kF32);
+    const std::vector<double> first = Losses(*Make(config), 4);
+    for (int run = 0; run < 5; ++run) EXPECT_EQ(Losses(*Make(config), 4), first);
+  }
+}
+
+}  // namespace
+}  // namespace voxconv

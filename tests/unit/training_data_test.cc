@@ -1,0 +1,272 @@
+// Data sets, augmentation and batches.
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "io/npy.h"
+#include "tests/support/session.h"
+#include "training/data/augment.h"
+#include "training/data/dataset.h"
+#include "training/data/loader.h"
+#include "training/data/scan_sets.h"
+
+namespace voxconv {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string TempPath(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+
+template <typename T>
+NpyArray Array(std::vector<int64_t> shape, const std::vector<T>& values) {
+  return MakeNpyArray(std::move(shape), absl::MakeConstSpan(values));
+}
+
+// Three models of two classes, one of which has no cells.
+std::string WriteModels(const std::vector<int32_t>& labels = {1, 0, 1},
+                        const std::vector<int64_t>& offsets = {0, 2, 2, 3}) {
+  const std::string path = TempPath("models.npz");
+  NpzArrays arrays;
+  for (const char* split : {"train", "test"}) {
+    arrays.emplace_back(std::string("coords_") + split,
+                        Array<int32_t>({3, 3}, {0, 0, 0, 1, 2, 3, 5, 5, 5}));
+    arrays.emplace_back(std::string("offsets_") + split,
+                        Array<int64_t>({static_cast<int64_t>(offsets.size())}, offsets));
+    arrays.emplace_back(std::string("labels_") + split,
+                        Array<int32_t>({static_cast<int64_t>(labels.size())}, labels));
+  }
+  EXPECT_TRUE(WriteNpz(path, arrays).ok());
+  return path;
+}
+
+TEST(DatasetTest, VoxelModelsWithoutCellsAreLeftOut) {
+  const auto set = OpenDataset(WriteModels(), "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ((*set)->size(), 2);
+  EXPECT_EQ((*set)->label_kind(), LabelKind::kCloud);
+  EXPECT_THAT((*set)->class_names(), ElementsAre("class 0", "class 1"));
+  const auto cloud = (*set)->Load(1);
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  EXPECT_THAT(cloud->cloud.xyz, ElementsAre(5.5, 5.5, 5.5));
+  EXPECT_THAT(cloud->labels, ElementsAre(1));
+  EXPECT_THAT((*set)->NameOf(1), HasSubstr("train model 2"));
+}
+
+TEST(DatasetTest, ModelsThatDoNotFitAreRefusedByName) {
+  const auto message = [](const std::string& path) {
+    const auto set = OpenDataset(path, "test");
+    EXPECT_FALSE(set.ok());
+    return std::string(set.status().message());
+  };
+  EXPECT_THAT(message(WriteModels({1, -2, 1})), HasSubstr("labels_test: -2 at 1"));
+  EXPECT_THAT(message(WriteModels({1, 0, 1}, {0, 2, 1, 3})), HasSubstr("'offsets_test'"));
+  EXPECT_THAT(message(WriteModels({1, 0, 1}, {0, 2, 2, 4})), HasSubstr("to the 3 rows"));
+  EXPECT_THAT(message(TempPath("nothing_there")), HasSubstr("no data set"));
+  EXPECT_THAT(std::string(OpenDataset(WriteModels(), "validation").status().message()),
+              HasSubstr("split: 'validation'; allowed are train and test"));
+}
+
+TEST(DatasetTest, SemanticKittisFoldersAndLabels) {
+  const std::filesystem::path folder = TempPath("kitti");
+  std::filesystem::remove_all(folder);
+  const auto write = [&](const char* sequence, const std::vector<uint32_t>& labels) {
+    const auto below = folder / "sequences" / sequence;
+    std::filesystem::create_directories(below / "velodyne");
+    std::filesystem::create_directories(below / "labels");
+    std::ofstream scan(below / "velodyne" / "000000.bin", std::ios::binary);
+    for (size_t i = 0; i < 2; ++i) {
+      const float row[4] = {static_cast<float>(i), 2, 3, 0.5f};
+      scan.write(reinterpret_cast<const char*>(row), sizeof(row));
+    }
+    std::ofstream label(below / "labels" / "000000.label", std::ios::binary);
+    label.write(reinterpret_cast<const char*>(labels.data()),
+                static_cast<std::streamsize>(labels.size() * 4));
+  };
+  write("00", {252u | 7u << 16, 0});  // a moving car, the seventh; nothing
+  write("08", {40, 99});
+  const auto train = OpenDataset(folder.string(), "train");
+  ASSERT_TRUE(train.ok()) << train.status();
+  EXPECT_EQ((*train)->size(), 1);
+  EXPECT_EQ((*train)->classes(), 19);
+  const auto cloud = (*train)->Load(0);
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  EXPECT_THAT(cloud->labels, ElementsAre(0, -1));
+  EXPECT_THAT(cloud->cloud.feature_names, ElementsAre("intensity"));
+  const auto test = OpenDataset(folder.string(), "test");
+  EXPECT_THAT((*test)->Load(0)->labels, ElementsAre(8, -1));
+  write("00", {252});
+  EXPECT_THAT(std::string((*train)->Load(0).status().message()),
+              HasSubstr("4 bytes; 2 points need four each"));
+  write("00", {252, 5});
+  EXPECT_THAT(std::string((*train)->Load(0).status().message()),
+              HasSubstr("label 5: SemanticKITTI does not define it"));
+}
+
+TEST(DatasetTest, LabelledFramesHaveTheirMakersClasses) {
+  const std::string path = testing::DataPath("semantickitti_08_000000.npz");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing (VOXCONV_DATA_DIR)";
+  const auto set = OpenDataset(path, "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ((*set)->classes(), 19);
+  EXPECT_EQ((*set)->class_names()[0], "car");
+  EXPECT_EQ((*set)->class_names()[18], "traffic-sign");
+  const auto cloud = (*set)->Load(0);
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  EXPECT_EQ(cloud->labels.size(), static_cast<size_t>(cloud->cloud.size()));
+  EXPECT_THAT(cloud->cloud.feature_names, ElementsAre("intensity"));
+}
+
+TEST(NpyTextTest, ReadsTextsAndRefusesTheRest) {
+  const auto file = [](const std::string& header, const std::u32string& data) {
+    std::string bytes("\x93NUMPY\x01\x00", 8);
+    bytes.push_back(static_cast<char>(header.size()));
+    bytes.push_back('\0');
+    bytes += header;
+    bytes.append(reinterpret_cast<const char*>(data.data()), data.size() * 4);
+    return bytes;
+  };
+  const std::string header = "{'descr': '<U2', 'fortran_order': False, 'shape': (2,), }";
+  EXPECT_THAT(*ParseNpyText(file(header, std::u32string(U"ab\u00e9\0", 4)), "x"),
+              ElementsAre("ab", "\xc3\xa9"));
+  const auto message = [](const std::string& bytes) {
+    return std::string(ParseNpyText(bytes, "x").status().message());
+  };
+  EXPECT_THAT(message(file(header, U"abc")), HasSubstr("2 texts of 2 characters need 16"));
+  EXPECT_THAT(message(file("{'descr': '<f4', 'shape': (2,), }", U"ab")),
+              HasSubstr("no array of texts"));
+  EXPECT_THAT(message("abc"), HasSubstr("x: is not a .npy file"));
+}
+
+LabelledCloud SomeCloud() {
+  LabelledCloud cloud;
+  cloud.cloud.feature_names = {"nx", "ny", "nz"};
+  for (int i = 0; i < 50; ++i) {
+    for (const double value : {std::sin(i), std::cos(2.0 * i), 0.1 * i}) {
+      cloud.cloud.xyz.push_back(value);
+      cloud.cloud.features.push_back(static_cast<float>(value));  // points the same way
+    }
+    cloud.labels.push_back(i);
+  }
+  return cloud;
+}
+
+TEST(AugmentTest, RotationsTurnPointsAndNormalsAlike) {
+  for (const bool any_axis : {false, true}) {
+    LabelledCloud cloud = SomeCloud();
+    Augment({.rotation = 180, .any_axis = any_axis, .flip = {0.5, 0.5, 0.5}}, 7, cloud);
+    const LabelledCloud before = SomeCloud();
+    EXPECT_NE(cloud.cloud.xyz, before.cloud.xyz);
+    for (size_t i = 0; i < before.cloud.xyz.size(); i += 3) {
+      const auto norm = [](const double* v) { return std::hypot(v[0], v[1], v[2]); };
+      EXPECT_NEAR(norm(&cloud.cloud.xyz[i]), norm(&before.cloud.xyz[i]), 1e-12);
+      for (size_t axis = 0; axis < 3; ++axis) {
+        EXPECT_NEAR(cloud.cloud.features[i + axis], cloud.cloud.xyz[i + axis], 1e-5);
+      }
+      if (!any_axis) {
+        EXPECT_NEAR(std::abs(cloud.cloud.xyz[i + 2]), std::abs(before.cloud.xyz[i + 2]), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(AugmentTest, DroppedPointsTakeTheirLabelsAlong) {
+  LabelledCloud cloud = SomeCloud();
+  Augment({.drop_points = 0.9}, 3, cloud);
+  const LabelledCloud before = SomeCloud();
+  ASSERT_LT(cloud.cloud.size(), before.cloud.size());
+  ASSERT_EQ(cloud.labels.size(), static_cast<size_t>(cloud.cloud.size()));
+  for (size_t i = 0; i < cloud.labels.size(); ++i) {
+    EXPECT_EQ(cloud.cloud.xyz[3 * i], before.cloud.xyz[3 * cloud.labels[i]]);
+    EXPECT_EQ(cloud.cloud.features[3 * i], before.cloud.features[3 * cloud.labels[i]]);
+  }
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    LabelledCloud one = SomeCloud();
+    Augment({.drop_points = 1}, seed, one);
+    EXPECT_GE(one.cloud.size(), 1);
+  }
+}
+
+TEST(AugmentTest, TheSeedDecides) {
+  const Augmentation augmentation{.rotation = 30, .scale = 0.1, .shift = 1, .jitter = 0.01};
+  LabelledCloud a = SomeCloud(), b = SomeCloud(), c = SomeCloud();
+  Augment(augmentation, 1, a);
+  Augment(augmentation, 1, b);
+  Augment(augmentation, 2, c);
+  EXPECT_EQ(a.cloud.xyz, b.cloud.xyz);
+  EXPECT_NE(a.cloud.xyz, c.cloud.xyz);
+  EXPECT_THAT(std::string(CheckAugmentation({.scale = 1}).message()),
+              HasSubstr("scale: 1; allowed is [0, 1)"));
+  EXPECT_THAT(std::string(CheckAugmentation({.jitter = -1}).message()), HasSubstr("jitter: -1"));
+}
+
+TEST(LabelledCloudTest, AVoxelHasTheLabelOfMostOfItsPoints) {
+  LabelledCloud cloud;
+  cloud.cloud.xyz = {0.1, 0, 0, 0.2, 0, 0, 0.3, 0, 0, 1.5, 0, 0, 2.5, 0, 0, 2.6, 0, 0};
+  cloud.labels = {4, 2, 4, -1, 3, 1};
+  const auto voxels =
+      VoxelizeLabelled(cloud, LabelKind::kPoint, -1, 1, {.size = {1, 1, 1}, .xyz_features = false});
+  ASSERT_TRUE(voxels.ok()) << voxels.status();
+  EXPECT_THAT(voxels->labels, ElementsAre(4, -1, 1));  // of equals the lowest
+  EXPECT_THAT(voxels->features, ElementsAre(1, 1, 1));
+}
+
+// What a loader gives over an epoch, batch by batch.
+std::vector<LabelledVoxels> Batches(const Dataset& set, LoaderConfig config, int64_t epoch,
+                                    int workers, int64_t first = 0) {
+  config.workers = workers;
+  BatchLoader loader(set, config, epoch, first);
+  std::vector<LabelledVoxels> batches;
+  while (!loader.done()) batches.push_back(*loader.Next());
+  return batches;
+}
+
+TEST(LoaderTest, BatchesDependOnSeedAndEpochAlone) {
+  const std::string path = TempPath("many.npz");
+  std::vector<int32_t> cells, labels;
+  std::vector<int64_t> offsets{0};
+  for (int i = 0; i < 23; ++i) {
+    for (int j = 0; j < 3 + i % 4; ++j) cells.insert(cells.end(), {i, j, i % 5});
+    labels.push_back(i % 3);
+    offsets.push_back(static_cast<int64_t>(cells.size()) / 3);
+  }
+  ASSERT_TRUE(WriteNpz(path, {{"coords_train", Array<int32_t>({offsets.back(), 3}, cells)},
+                              {"offsets_train", Array<int64_t>({24}, offsets)},
+                              {"labels_train", Array<int32_t>({23}, labels)}})
+                  .ok());
+  const auto set = OpenDataset(path, "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  LoaderConfig config{.batch = 5, .channels = 4, .shuffle = true, .seed = 9};
+  config.augmentation = {.rotation = 20, .drop_points = 0.2};
+  config.voxelize.size = {0.5, 0.5, 0.5};
+  const std::vector<LabelledVoxels> expected = Batches(**set, config, 2, 0);
+  ASSERT_EQ(expected.size(), 5u);
+  EXPECT_EQ(expected.back().samples, 3);
+  for (const int workers : {1, 4}) {
+    const std::vector<LabelledVoxels> batches = Batches(**set, config, 2, workers);
+    ASSERT_EQ(batches.size(), expected.size());
+    for (size_t i = 0; i < batches.size(); ++i) {
+      EXPECT_EQ(batches[i].coordinates, expected[i].coordinates);
+      EXPECT_EQ(batches[i].features, expected[i].features);
+      EXPECT_EQ(batches[i].labels, expected[i].labels);
+    }
+  }
+  const std::vector<LabelledVoxels> rest = Batches(**set, config, 2, 2, 3);
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_EQ(rest[0].coordinates, expected[3].coordinates);
+  EXPECT_NE(Batches(**set, config, 3, 0)[0].labels, expected[0].labels);
+  // Every cloud comes once.
+  std::multiset<int32_t> seen;
+  for (const LabelledVoxels& batch : expected)
+    seen.insert(batch.labels.begin(), batch.labels.end());
+  EXPECT_EQ(seen, std::multiset<int32_t>(labels.begin(), labels.end()));
+}
+
+}  // namespace
+}  // namespace voxconv

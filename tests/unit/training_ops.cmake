@@ -1,0 +1,4 @@
+voxconv_add_test(training_ops_test
+  SOURCES training_ops_test.cc training_step_test.cc
+  LIBS voxconv_backend_cpu
+  LABELS unit)

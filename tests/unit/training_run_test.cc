@@ -1,0 +1,227 @@
+// Checkpoints, whole trainings, and their ends.
+#include "training/run/training_run.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "io/file_bytes.h"
+#include "io/json_file.h"
+#include "io/npy.h"
+#include "io/output_file.h"
+#include "networks/classifiers.h"
+#include "networks/initialize.h"
+#include "tests/support/session.h"
+#include "training/checkpoint.h"
+#include "training/run/confusion.h"
+
+namespace voxconv {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::BuiltinRegistry;
+using testing::Cpu;
+using ::testing::HasSubstr;
+
+std::string FreshFolder(const std::string& name) {
+  const std::string folder = ::testing::TempDir() + "/" + name;
+  fs::remove_all(folder);
+  return folder;
+}
+
+// Lines and plates: a set that a small network learns.
+std::unique_ptr<Dataset> ShapesSet() {
+  std::vector<int32_t> cells, labels;
+  std::vector<int64_t> offsets{0};
+  for (int i = 0; i < 24; ++i) {
+    const int32_t at = i % 5;
+    for (int32_t x = 0; x < 6; ++x) {
+      for (int32_t y = 0; y < (i % 2 == 0 ? 1 : 6); ++y) {
+        cells.insert(cells.end(), {x + at, y + i % 3, at});
+      }
+    }
+    labels.push_back(i % 2);
+    offsets.push_back(static_cast<int64_t>(cells.size()) / 3);
+  }
+  NpzArrays arrays;
+  for (const char* split : {"train", "test"}) {
+    arrays.emplace_back(std::string("coords_") + split,
+                        MakeNpyArray({offsets.back(), 3}, absl::MakeConstSpan(cells)));
+    arrays.emplace_back(std::string("offsets_") + split,
+                        MakeNpyArray({25}, absl::MakeConstSpan(offsets)));
+    arrays.emplace_back(std::string("labels_") + split,
+                        MakeNpyArray({24}, absl::MakeConstSpan(labels)));
+  }
+  const std::string path = ::testing::TempDir() + "/shapes.npz";
+  EXPECT_TRUE(WriteNpz(path, arrays).ok());
+  return *OpenDataset(path, "train");
+}
+
+NetworkGraph Classifier(int64_t classes = 2, double width = 0.25) {
+  NetworkGraph graph =
+      *MakeHcnnClassifier({.width = width, .in_channels = 1, .classes = classes, .levels = 1});
+  InitializeParameters(graph, 1);
+  return graph;
+}
+
+TrainingRunConfig Config(const std::string& folder, int64_t epochs) {
+  TrainingRunConfig config{.folder = folder, .epochs = epochs};
+  config.test = {.batch = 5, .channels = 1};
+  config.test.voxelize = {.size = {1, 1, 1}, .xyz_features = false};
+  config.train = config.test;
+  config.train.shuffle = true;
+  config.train.augmentation = {.shift = 1, .drop_points = 0.1};
+  config.training.run.planner =
+      std::make_shared<FixedPlanner>(LayerChoice{"hash", "implicit_gemm", "fused"});
+  config.training.optimizer.kind = OptimizerKind::kAdamW;
+  config.rate = {.rate = 0.01};
+  config.checkpoint_steps = 3;
+  config.settings = "seed=1";
+  return config;
+}
+
+absl::StatusOr<NetworkGraph> Train(const TrainingRunConfig& config, const Dataset& set,
+                                   const TrainingObserver& observer = {},
+                                   const NetworkGraph& graph = Classifier()) {
+  return RunTraining(graph, config, set, &set, BuiltinRegistry(), Cpu(), observer);
+}
+
+// The lines of a run, without their times.
+std::vector<std::string> Lines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    Json json = *ParseJson(line);
+    json.erase("ms");
+    lines.push_back(json.dump());
+  }
+  return lines;
+}
+
+TEST(TrainingRunTest, LearnsAndWritesWhatHappened) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string folder = FreshFolder("learns");
+  double accuracy = 0;
+  int64_t steps = 0;
+  const TrainingObserver observer{
+      .step = [&](const StepReport&) { ++steps; },
+      .epoch = [&](const EpochReport& report) { accuracy = report.test.Accuracy(); }};
+  const auto trained = Train(Config(folder, 12), *set, observer);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_EQ(accuracy, 1);
+  EXPECT_EQ(steps, 12 * 5);
+  EXPECT_EQ(Lines(folder + "/steps.jsonl").size(), 60u);
+  EXPECT_EQ(Lines(folder + "/epochs.jsonl").size(), 12u);
+  NetworkGraph loaded = Classifier();
+  ASSERT_TRUE(LoadParameters(folder + "/checkpoint.safetensors", loaded).ok());
+  for (size_t i = 0; i < loaded.parameters().size(); ++i) {
+    EXPECT_EQ(loaded.parameters()[i].values, trained->parameters()[i].values);
+  }
+}
+
+// What a run leaves behind that is killed, whenever that is: a checkpoint that is some steps old,
+// and lines of later steps, the last of which may be cut off.
+TEST(TrainingRunTest, GoesOnToTheSameBitsFromAnyCheckpoint) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string whole = FreshFolder("whole");
+  const TrainingRunConfig config = Config(whole, 3);
+  std::vector<std::string> killed;
+  const TrainingObserver observer{.step = [&](const StepReport& report) {
+    if (report.step % 4 != 1 || report.step < 5) return;
+    killed.push_back(FreshFolder("killed" + std::to_string(report.step)));
+    fs::copy(whole, killed.back());
+    std::ofstream(killed.back() + "/steps.jsonl", std::ios::app) << "{\"step\":";
+  }};
+  const auto expected = Train(config, *set, observer);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_EQ(killed.size(), 3u);
+  for (const std::string& folder : killed) {
+    SCOPED_TRACE(folder);
+    TrainingRunConfig again = config;
+    again.folder = folder;
+    const auto trained = Train(again, *set);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    EXPECT_EQ(Lines(folder + "/steps.jsonl"), Lines(whole + "/steps.jsonl"));
+    EXPECT_EQ(Lines(folder + "/epochs.jsonl").size(), 3u);
+    for (size_t i = 0; i < trained->parameters().size(); ++i) {
+      EXPECT_EQ(trained->parameters()[i].values, expected->parameters()[i].values);
+    }
+  }
+}
+
+TEST(TrainingRunTest, RefusesWhatDoesNotFitByName) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string folder = FreshFolder("refuses");
+  ASSERT_TRUE(Train(Config(folder, 1), *set).ok());
+  const auto message = [&](const TrainingRunConfig& config, const NetworkGraph& graph) {
+    const auto trained = Train(config, *set, {}, graph);
+    EXPECT_FALSE(trained.ok());
+    return std::string(trained.status().message());
+  };
+  TrainingRunConfig config = Config(folder, 1);
+  config.settings = "seed=2";
+  EXPECT_THAT(message(config, Classifier()),
+              HasSubstr("a run with the settings 'seed=1'; this one has 'seed=2'"));
+  EXPECT_THAT(message(Config(folder, 1), Classifier(2, 0.5)),
+              HasSubstr("has the shape [27, 1, 4]; hcnn_classifier needs [27, 1, 8]"));
+  config = Config(folder, 1);
+  config.training.optimizer.kind = OptimizerKind::kSgd;
+  EXPECT_THAT(message(config, Classifier()),
+              HasSubstr("a checkpoint of the optimizer adamw; this training has sgd"));
+  EXPECT_THAT(message(Config(FreshFolder("classes"), 1), Classifier(3)),
+              HasSubstr("3 classes; the data set has 2"));
+  config = Config(FreshFolder("rate"), 1);
+  config.rate.rate = -1;
+  EXPECT_THAT(message(config, Classifier()), HasSubstr("rate: -1"));
+}
+
+TEST(TrainingRunTest, ADamagedCheckpointIsRefusedAndStays) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string folder = FreshFolder("damaged");
+  ASSERT_TRUE(Train(Config(folder, 1), *set).ok());
+  const std::string path = folder + "/checkpoint.safetensors";
+  const std::string bytes = *ReadFileBytes(path);
+  for (const size_t kept : {size_t{4}, size_t{100}, bytes.size() - 1}) {
+    ASSERT_TRUE(WriteFileBytes(path, bytes.substr(0, kept)).ok());
+    const auto trained = Train(Config(folder, 1), *set);
+    EXPECT_EQ(trained.status().code(), absl::StatusCode::kDataLoss) << trained.status();
+    EXPECT_THAT(std::string(trained.status().message()), HasSubstr(path));
+    EXPECT_EQ(ReadFileBytes(path)->size(), kept);
+  }
+}
+
+// A rate that no training survives.
+TEST(TrainingRunTest, ALossThatIsNotFiniteEndsTheRunAndKeepsTheCheckpoint) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string folder = FreshFolder("diverges");
+  TrainingRunConfig config = Config(folder, 50);
+  config.training.optimizer.kind = OptimizerKind::kSgd;
+  config.rate.rate = 1e18;
+  config.checkpoint_steps = 1;
+  const auto trained = Train(config, *set);
+  ASSERT_EQ(trained.status().code(), absl::StatusCode::kOutOfRange) << trained.status();
+  EXPECT_THAT(std::string(trained.status().message()), HasSubstr("step "));
+  EXPECT_THAT(std::string(trained.status().message()), HasSubstr("layer '"));
+  EXPECT_TRUE(
+      LoadCheckpoint(folder + "/checkpoint.safetensors", Classifier(), OptimizerKind::kSgd).ok());
+}
+
+TEST(ConfusionTest, CountsAccuracyAndIntersectionOverUnion) {
+  Confusion confusion(3);
+  confusion.Add({5, 1, 0, 0, 2, 1, 0, 3, 3, 1, 0, 0}, {0, 1, 2, -1}, -1);
+  EXPECT_EQ(confusion.total(), 3);
+  EXPECT_EQ(confusion.count(2, 1), 1);  // the first of equals
+  EXPECT_DOUBLE_EQ(confusion.Accuracy(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(0), 1);
+  EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(1), 0.5);
+  EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(2), 0);
+  EXPECT_DOUBLE_EQ(confusion.MeanIntersectionOverUnion(), 0.5);
+  EXPECT_EQ(Confusion(2).Accuracy(), 0);
+}
+
+}  // namespace
+}  // namespace voxconv

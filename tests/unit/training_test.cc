@@ -1,0 +1,386 @@
+// Steps of the trainer on the CPU, against the fp64 oracle.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "networks/executor.h"
+#include "networks/models.h"
+#include "reference_cpu/layers.h"
+#include "tests/support/session.h"
+#include "training/reference_gradients.h"
+#include "training/trainer.h"
+#include "training_test_util.h"
+
+namespace voxconv {
+namespace {
+
+using testing::BuiltinRegistry;
+using testing::Cpu;
+using testing::CpuContext;
+using ::testing::HasSubstr;
+
+const LayerChoice kDefault{"hash", "implicit_gemm", "fused"};
+
+TrainingConfig Config(const LayerChoice& choice = kDefault) {
+  return {.run = {.planner = std::make_shared<FixedPlanner>(choice)}};
+}
+
+// The input of a step, on the host and in the backend's memory.
+struct Batch {
+  std::vector<Coordinate> rows;
+  std::vector<float> features;
+  std::vector<int32_t> labels;
+  SparseTensor tensor;
+
+  Batch(std::vector<Coordinate> given, int64_t channels, std::vector<int32_t> given_labels)
+      : rows(std::move(given)),
+        features(DistinctFeatures(rows.size() * channels)),
+        labels(std::move(given_labels)),
+        tensor(*SparseTensor::Create(rows, {1, 1, 1}, features, channels, CpuContext())) {}
+
+  std::vector<double> Features64() const { return {features.begin(), features.end()}; }
+};
+
+std::unique_ptr<Trainer> MakeTrainer(const NetworkGraph& graph, const TrainingConfig& config) {
+  auto trainer = Trainer::Create(graph, config, BuiltinRegistry(), Cpu());
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  return *std::move(trainer);
+}
+
+// One step; its loss and all gradients are those of the oracle.
+void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
+                            const LayerChoice& choice) {
+  TrainingConfig config = Config(choice);
+  config.loss = {.class_weights = std::vector<float>(graph.node(graph.output()).channels, 0.75f),
+                 .smoothing = 0.1};
+  config.optimizer.loss_scale = 4;
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, config);
+  const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.1);
+  ASSERT_TRUE(result.ok()) << result.status();
+
+  const auto reference = ReferenceTraining::Create(graph, batch.rows);
+  const auto expected =
+      (*reference)
+          ->Compute(
+              ParametersOf(graph), batch.Features64(), batch.labels,
+              {.class_weights = std::vector<double>(graph.node(graph.output()).channels, 0.75),
+               .smoothing = 0.1});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
+  for (size_t p = 0; p < graph.parameters().size(); ++p) {
+    const Parameter& parameter = graph.parameters()[p];
+    if (!IsTrained(parameter)) continue;
+    auto gradient = trainer->Gradient(parameter.name);
+    ASSERT_TRUE(gradient.ok()) << gradient.status();
+    for (float& value : *gradient) value /= 4;
+    EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-4) << parameter.name;
+  }
+}
+
+class TrainingPluginsTest : public ::testing::TestWithParam<LayerChoice> {};
+
+TEST_P(TrainingPluginsTest, GradientsOfSegmentationAreTheOracles) {
+  const std::vector<Coordinate> rows = WavyRows(9);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  for (const PoolMode mode : {PoolMode::kMax, PoolMode::kAveragePresent}) {
+    ExpectOraclesGradients(SegmentationGraph(mode), batch, GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins, TrainingPluginsTest,
+                         ::testing::Values(LayerChoice{"hash", "implicit_gemm", "fused"},
+                                           LayerChoice{"hash", "gather_gemm_scatter", "fused"},
+                                           LayerChoice{"sorted_search", "fetch_on_demand", "fused"},
+                                           LayerChoice{"perfect_hash", "hash2col", "sort_unique"},
+                                           LayerChoice{"octree", "direct", "fused"}),
+                         [](const auto& info) { return testing::TestName(info.param.dataflow); });
+
+TEST(TrainingTest, GradientsOfClassificationAreTheOracles) {
+  const Batch batch(WavyRows(8), 3, {2, 0});
+  for (const PoolMode pool : {PoolMode::kSum, PoolMode::kAverage}) {
+    for (const PoolMode global : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
+      SCOPED_TRACE(::testing::Message() << ToString(pool) << " " << ToString(global));
+      ExpectOraclesGradients(ClassificationGraph(pool, global), batch, kDefault);
+    }
+  }
+}
+
+// SGD with momentum, in fp64.
+class Sgd64 {
+ public:
+  explicit Sgd64(const std::vector<std::vector<double>>& parameters) : parameters_(parameters) {
+    for (const auto& values : parameters) velocity_.emplace_back(values.size(), 0.0);
+  }
+  void Step(const std::vector<std::vector<double>>& gradients, double rate, double momentum) {
+    for (size_t p = 0; p < gradients.size(); ++p) {
+      for (size_t i = 0; i < gradients[p].size(); ++i) {
+        velocity_[p][i] = momentum * velocity_[p][i] + gradients[p][i];
+        parameters_[p][i] -= rate * velocity_[p][i];
+      }
+    }
+  }
+  const std::vector<std::vector<double>>& parameters() const { return parameters_; }
+
+ private:
+  std::vector<std::vector<double>> parameters_, velocity_;
+};
+
+// The gradients of the last step, by parameter.
+std::vector<std::vector<double>> GradientsOf(Trainer& trainer) {
+  std::vector<std::vector<double>> gradients;
+  for (const Parameter& parameter : trainer.graph().parameters()) {
+    gradients.emplace_back();
+    if (!IsTrained(parameter)) continue;
+    const auto gradient = trainer.Gradient(parameter.name);
+    EXPECT_TRUE(gradient.ok()) << gradient.status();
+    gradients.back().assign(gradient->begin(), gradient->end());
+  }
+  return gradients;
+}
+
+// The values of all trained parameters, one after another.
+std::vector<double> Joined(const NetworkGraph& graph,
+                           const std::vector<std::vector<double>>& parameters) {
+  std::vector<double> joined;
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    if (!IsTrained(graph.parameters()[p])) continue;
+    joined.insert(joined.end(), parameters[p].begin(), parameters[p].end());
+  }
+  return joined;
+}
+
+// Each step of the trainer is that of the oracle from the same parameters. Where the input of a
+// ReLU is within rounding of 0, the two may take different sides, and then a gradient differs by
+// what goes through that element. So the bound holds for most steps, and a wide one for all. For
+// the same reason the two trainings do not stay together, but take the same course.
+TEST(TrainingTest, MinkUNetFollowsTheOracleForTwentySteps) {
+  constexpr int kSteps = 20;
+  constexpr double kRate = 0.003;
+  NetworkGraph graph = *MakeMinkUNet42(0.25, 4, 5);
+  InitializeParameters(graph, 1);
+  const std::vector<Coordinate> rows = WavyRows(72, 3);
+  const Batch batch(rows, 4, SomeLabels(rows.size(), 5));
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, Config());
+  const auto reference = ReferenceTraining::Create(graph, batch.rows);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const auto expect = [&](const std::vector<std::vector<double>>& parameters) {
+    return *(*reference)->Compute(parameters, batch.Features64(), batch.labels, {});
+  };
+  Sgd64 sgd(ParametersOf(graph));
+  int close = 0;
+  double first = 0, last = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    SCOPED_TRACE(step);
+    const ReferenceGradients here = expect(ParametersOf(*trainer->Snapshot()));
+    const ReferenceGradients course = expect(sgd.parameters());
+    const auto result = trainer->Step(batch.tensor.view(), batch.labels, kRate);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_NEAR(result->loss.loss, here.loss, 1e-6 * here.loss);
+    EXPECT_NEAR(result->loss.loss, course.loss, 0.15 * course.loss);
+    const double error = reference::RelativeError(Joined(graph, GradientsOf(*trainer)),
+                                                  Joined(graph, here.parameters));
+    EXPECT_LE(error, 0.2);
+    if (error <= 1e-4) ++close;
+    sgd.Step(course.parameters, kRate, 0.9);
+    if (step == 0) first = course.loss;
+    last = course.loss;
+  }
+  EXPECT_GE(close, kSteps * 3 / 4);
+  EXPECT_LT(last, 0.5 * first);
+}
+
+TEST(TrainingTest, StepsAreTheSameBitsWithAnyNumberOfThreads) {
+  const std::vector<Coordinate> rows = WavyRows(12);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  std::vector<std::vector<double>> losses;
+  for (const int threads : {1, 2, 4}) {
+    auto trainer = Trainer::Create(SegmentationGraph(PoolMode::kMax), Config(), BuiltinRegistry(),
+                                   Cpu(threads));
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    losses.emplace_back();
+    for (int step = 0; step < 4; ++step) {
+      losses.back().push_back((*trainer)->Step(batch.tensor.view(), batch.labels, 0.1)->loss.loss);
+    }
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(losses[0], losses[2]);
+}
+
+TEST(TrainingTest, AdamWLowersTheLossAndKeepsStatisticsForInference) {
+  const Batch batch(WavyRows(10), 3, {2, 0});
+  TrainingConfig config = Config();
+  config.optimizer.kind = OptimizerKind::kAdamW;
+  config.optimizer.weight_decay = 0.01;
+  const std::unique_ptr<Trainer> trainer =
+      MakeTrainer(ClassificationGraph(PoolMode::kMax, PoolMode::kMax), config);
+  double loss = 0;
+  for (int step = 0; step < 60; ++step) {
+    const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.01);
+    ASSERT_TRUE(result.ok()) << result.status();
+    loss = result->loss.loss;
+  }
+  EXPECT_LT(loss, 0.05);
+  // By then the running statistics are those of the only batch.
+  const auto snapshot = trainer->Snapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  auto runner = NetworkRunner::Create(*snapshot, Config().run, BuiltinRegistry(), Cpu());
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  const auto logits = (*runner)->Run(batch.tensor.view());
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  const std::vector<float> values = *logits->output.features().ToHost(CpuContext());
+  for (int sample = 0; sample < 2; ++sample) {
+    const auto row = values.begin() + sample * kClasses;
+    EXPECT_EQ(std::max_element(row, row + kClasses) - row, batch.labels[sample]);
+  }
+}
+
+TEST(TrainingTest, ARestoredTrainerGoesOnWithTheSameBits) {
+  const std::vector<Coordinate> rows = WavyRows(8);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    SCOPED_TRACE(ToString(kind));
+    TrainingConfig config = Config();
+    config.optimizer.kind = kind;
+    config.optimizer.loss_scale = 16;
+    config.optimizer.scale_growth_interval = 3;
+    const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+    const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, config);
+    const std::unique_ptr<Trainer> other = MakeTrainer(graph, config);
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_TRUE(trainer->Step(batch.tensor.view(), batch.labels, 0.01).ok());
+    }
+    const auto state = trainer->Save();
+    ASSERT_TRUE(state.ok()) << state.status();
+    ASSERT_TRUE(other->Restore(*state).ok());
+    for (int step = 0; step < 3; ++step) {
+      const auto expected = trainer->Step(batch.tensor.view(), batch.labels, 0.01);
+      const auto result = other->Step(batch.tensor.view(), batch.labels, 0.01);
+      ASSERT_TRUE(expected.ok() && result.ok());
+      EXPECT_EQ(result->loss.loss, expected->loss.loss);
+      EXPECT_EQ(result->loss_scale, expected->loss_scale);
+    }
+    EXPECT_EQ(other->Save()->parameters, trainer->Save()->parameters);
+  }
+}
+
+TEST(TrainingTest, ReportsMemoryAndKeepsItFromStepToStep) {
+  const std::vector<Coordinate> rows = WavyRows(12);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(SegmentationGraph(PoolMode::kMax), Config());
+  ASSERT_TRUE(trainer->Step(batch.tensor.view(), batch.labels, 0.1).ok());
+  const TrainingMemory first = trainer->memory();
+  ASSERT_TRUE(trainer->Step(batch.tensor.view(), batch.labels, 0.1).ok());
+  const int64_t in_use = Cpu().BytesInUse();
+  for (int step = 0; step < 5; ++step) {
+    ASSERT_TRUE(trainer->Step(batch.tensor.view(), batch.labels, 0.1).ok());
+  }
+  EXPECT_EQ(Cpu().BytesInUse(), in_use);
+  EXPECT_EQ(trainer->memory().activations, first.activations);
+  EXPECT_GT(first.activations, static_cast<int64_t>(rows.size()) * 4 * (6 + 6 + 6));
+  EXPECT_GT(first.maps, 0);
+  EXPECT_GT(first.parameters, 2 * trainer->graph().num_parameters() * 4 - 1);
+  EXPECT_GT(first.optimizer, 0);
+}
+
+TEST(TrainingTest, BadLabelsAndInputsAreRefusedByName) {
+  const std::vector<Coordinate> rows = WavyRows(6);
+  Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, Config());
+  const auto message = [&](const std::vector<int32_t>& labels, double rate = 0.1) {
+    const auto result = trainer->Step(batch.tensor.view(), labels, rate);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(result.status().message());
+  };
+  std::vector<int32_t> labels = batch.labels;
+  labels[3] = kSegmentationClasses;
+  EXPECT_THAT(message(labels), HasSubstr("labels: 4 in row 3; allowed are 0 to 3, and -1"));
+  labels.pop_back();
+  labels[3] = 0;
+  EXPECT_THAT(message(labels), HasSubstr("values; the network's output has"));
+  EXPECT_THAT(message(batch.labels, std::nan("")), HasSubstr("rate: nan"));
+  const Batch wide(rows, 5, batch.labels);
+  EXPECT_THAT(std::string(trainer->Step(wide.tensor.view(), wide.labels, 0.1).status().message()),
+              HasSubstr("features: shape"));
+  // Nothing has changed.
+  const auto snapshot = trainer->Snapshot();
+  ASSERT_TRUE(snapshot.ok());
+  for (size_t p = 0; p < graph.parameters().size(); ++p) {
+    if (!IsTrained(graph.parameters()[p])) continue;
+    EXPECT_EQ(snapshot->parameters()[p].values, graph.parameters()[p].values);
+  }
+}
+
+TEST(TrainingTest, ALossThatIsNotFiniteNamesTheLayerAndChangesNoParameter) {
+  const std::vector<Coordinate> rows = WavyRows(6);
+  Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  for (const Node& node : graph.nodes()) {
+    if (node.name != "deep") continue;
+    const Parameter& parameter = graph.parameters()[node.parameters[0]];
+    const std::vector<float> values(parameter.size(), std::numeric_limits<float>::infinity());
+    ASSERT_TRUE(graph.SetParameter(parameter.name, values).ok());
+  }
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, Config());
+  const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.1);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("the first result that is not finite is that of layer 'deep'"));
+  EXPECT_EQ((*trainer->Snapshot()).parameters()[0].values, graph.parameters()[0].values);
+
+  const std::unique_ptr<Trainer> healthy = MakeTrainer(SegmentationGraph(PoolMode::kMax), Config());
+  std::vector<float> features = batch.features;
+  features[1] = std::nanf("");
+  const SparseTensor bad = *SparseTensor::Create(rows, {1, 1, 1}, features, 3, CpuContext());
+  EXPECT_THAT(std::string(healthy->Step(bad.view(), batch.labels, 0.1).status().message()),
+              HasSubstr("the input has values that are not finite"));
+}
+
+TEST(TrainingTest, ConfigurationsThatCannotBeAreRefusedByName) {
+  const NetworkGraph graph = ClassificationGraph(PoolMode::kMax, PoolMode::kMax);
+  const auto message = [&](const TrainingConfig& config) {
+    const auto trainer = Trainer::Create(graph, config, BuiltinRegistry(), Cpu());
+    EXPECT_FALSE(trainer.ok());
+    return std::string(trainer.status().message());
+  };
+  TrainingConfig config = Config();
+  config.loss.class_weights = {1, 2};
+  EXPECT_THAT(message(config), HasSubstr("class_weights: 2 values; the network has 3 classes"));
+  config = Config();
+  config.optimizer.momentum = 1.5;
+  EXPECT_THAT(message(config), HasSubstr("sgd: momentum: 1.5; allowed is [0, 1)"));
+  config = Config();
+  config.run.fold_batch_norm = true;
+  EXPECT_THAT(message(config), HasSubstr("fold_batch_norm"));
+  config = Config();
+  config.run.precision = Precision::kF16;
+  EXPECT_THAT(message(config), HasSubstr("f16"));
+}
+
+TEST(TrainingTest, AnEmptyBatchIsRefused) {
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(SegmentationGraph(PoolMode::kMax), Config());
+  const Batch batch({}, 3, {});
+  const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.1);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(result.status().message(), "batch: 0 voxels; at least 1 is needed");
+}
+
+TEST(TrainingTest, WithoutRowsThatCountNothingIsLearnt) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, Config());
+  const std::vector<Coordinate> rows = WavyRows(5);
+  const Batch batch(rows, 3, std::vector<int32_t>(rows.size(), -1));
+  const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->loss.rows, 0);
+  EXPECT_EQ(result->loss.loss, 0);
+  EXPECT_EQ(trainer->Snapshot()->parameters()[0].values, graph.parameters()[0].values);
+}
+
+}  // namespace
+}  // namespace voxconv

@@ -1,0 +1,113 @@
+#include "training/data/voxel_models.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
+#include "io/npy.h"
+
+namespace voxconv {
+namespace {
+
+class VoxelModels final : public Dataset {
+ public:
+  // `cells`: [offsets.back(), 3]. Model i has the cells [offsets[i], offsets[i + 1]).
+  VoxelModels(std::string path, std::string split, std::vector<int32_t> cells,
+              std::vector<int64_t> offsets, std::vector<int32_t> labels,
+              std::vector<std::string> class_names)
+      : path_(std::move(path)),
+        split_(std::move(split)),
+        cells_(std::move(cells)),
+        offsets_(std::move(offsets)),
+        labels_(std::move(labels)),
+        class_names_(std::move(class_names)) {
+    for (size_t i = 0; i < labels_.size(); ++i) {
+      if (offsets_[i] < offsets_[i + 1]) models_.push_back(static_cast<int64_t>(i));
+    }
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(models_.size()); }
+  LabelKind label_kind() const override { return LabelKind::kCloud; }
+  int64_t classes() const override { return static_cast<int64_t>(class_names_.size()); }
+  const std::vector<std::string>& class_names() const override { return class_names_; }
+  std::string NameOf(int64_t index) const override {
+    return absl::StrCat(path_, ": ", split_, " model ", models_[index]);
+  }
+  absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
+    const int64_t model = models_[index];
+    LabelledCloud cloud{.cloud = {}, .labels = {labels_[model]}};
+    for (int64_t i = 3 * offsets_[model]; i < 3 * offsets_[model + 1]; ++i) {
+      cloud.cloud.xyz.push_back(cells_[i] + 0.5);
+    }
+    return cloud;
+  }
+
+ private:
+  std::string path_, split_;
+  std::vector<int32_t> cells_;
+  std::vector<int64_t> offsets_;
+  std::vector<int32_t> labels_;
+  std::vector<std::string> class_names_;
+  std::vector<int64_t> models_;  // those that have cells
+};
+
+// The arrays of one split.
+struct Arrays {
+  std::vector<int32_t> cells, labels;
+  std::vector<int64_t> offsets;
+};
+
+absl::StatusOr<const NpyArray*> FindShaped(const NpzArrays& arrays, const std::string& name,
+                                           size_t axes) {
+  const NpyArray* array = FindArray(arrays, name);
+  if (array == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is missing"));
+  }
+  if (array->shape.size() == axes && (axes == 1 || array->shape[1] == 3)) return array;
+  return absl::InvalidArgumentError(absl::StrCat("array '", name, "' has the shape ",
+                                                 NpyShapeString(array->shape), "; ",
+                                                 axes == 1 ? "[n]" : "[n, 3]", " is needed"));
+}
+
+absl::StatusOr<Arrays> ReadSplit(const std::string& path, const std::string& split) {
+  const std::string coords = absl::StrCat("coords_", split);
+  const std::string offsets = absl::StrCat("offsets_", split);
+  const std::string labels = absl::StrCat("labels_", split);
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays npz, ReadNpz(path, {.only = {coords, offsets, labels}}));
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* coords_array, FindShaped(npz, coords, 2));
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* offsets_array, FindShaped(npz, offsets, 1));
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* labels_array, FindShaped(npz, labels, 1));
+  Arrays arrays;
+  VOXCONV_ASSIGN_OR_RETURN(arrays.cells, ToInt32(*coords_array, coords));
+  VOXCONV_ASSIGN_OR_RETURN(arrays.offsets, ToInt64(*offsets_array, offsets));
+  VOXCONV_ASSIGN_OR_RETURN(arrays.labels, ToInt32(*labels_array, labels));
+  const std::vector<int64_t>& ends = arrays.offsets;
+  if (ends.size() != arrays.labels.size() + 1 || ends.front() != 0 ||
+      !std::is_sorted(ends.begin(), ends.end()) || ends.back() != coords_array->shape[0]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("array '", offsets, "': it must ascend from 0 to the ", coords_array->shape[0],
+                     " rows of '", coords, "', with one entry more than '", labels, "' has"));
+  }
+  return arrays;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenVoxelModels(const std::string& path,
+                                                         const std::string& split) {
+  absl::StatusOr<Arrays> arrays = ReadSplit(path, split);
+  if (!arrays.ok()) return StatusAt(path, arrays.status());
+  const int32_t most =
+      arrays->labels.empty() ? 0 : *std::max_element(arrays->labels.begin(), arrays->labels.end());
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNpzText(path, "class_names"));
+  if (names.empty()) names = NumberedClasses(most + int64_t{1});
+  const absl::Status labels = CheckLabels(arrays->labels, 0, static_cast<int64_t>(names.size()),
+                                          absl::StrCat("labels_", split));
+  if (!labels.ok()) return StatusAt(path, labels);
+  return std::make_unique<VoxelModels>(path, split, std::move(arrays->cells),
+                                       std::move(arrays->offsets), std::move(arrays->labels),
+                                       std::move(names));
+}
+
+}  // namespace voxconv

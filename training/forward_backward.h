@@ -1,0 +1,129 @@
+// The forward and the backward pass of one training step.
+#ifndef VOXCONV_TRAINING_FORWARD_BACKWARD_H_
+#define VOXCONV_TRAINING_FORWARD_BACKWARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/sparse_tensor.h"
+#include "core/tensor_ops.h"
+#include "core/training_ops.h"
+#include "core/workspace.h"
+#include "networks/compiled_network.h"
+#include "networks/map_store.h"
+#include "training/backward_plan.h"
+#include "training/parameter_store.h"
+
+namespace voxconv {
+
+// One step of a network that was compiled with RunConfig::trains. Owns the step's activations. The
+// arguments of the constructor must outlive it. Work is queued on the backend's main stream. The
+// host waits only where the output coordinates of strided layers, and the pairs of tables, must be
+// counted.
+class ForwardBackward {
+ public:
+  struct Parts {
+    const CompiledNetwork& network;
+    const BackwardPlan& plan;
+    ParameterStore& parameters;
+    MapStore& maps;
+    Workspace& workspace;
+    Backend& backend;
+  };
+  explicit ForwardBackward(const Parts& parts);
+
+  // Runs all layers. Batch norms take the statistics of this batch, and update their running
+  // statistics with `momentum`. The input fits the network, and must live until Backward has
+  // returned. `observe`, unless it is null, is called with the result of each layer. An error names
+  // the layer.
+  using Observer = std::function<absl::Status(const Node& node, const ConstTensorView& result)>;
+  absl::Status Forward(const SparseTensorView& input, double momentum,
+                       const Observer& observe = nullptr);
+
+  // The result of the graph's output node, [rows, channels].
+  ConstTensorView output() const { return values_[graph_.output()].view; }
+  // Its coordinates; null after a global pooling.
+  CoordinateSetPtr output_coordinates() const;
+
+  // Writes the gradients of all trained parameters. `gradient` is that of the output, of the same
+  // shape and dtype. Called once, after Forward.
+  absl::Status Backward(Tensor gradient);
+
+  // The most bytes of activations, and of their gradients, that were held at once.
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  // What the forward pass keeps of a node.
+  struct Value {
+    Tensor owned;  // empty for the input, unless it was converted
+    ConstTensorView view;
+    Array<int32_t> switches;  // of a max pooling
+    // Of a batch norm, [5, C]: mean, deviation, inverse_std, scale, shift.
+    Array<float> statistics;
+  };
+  // A gradient may be that of several nodes. A node changes it in place only if it is alone.
+  using Gradient = std::shared_ptr<Tensor>;
+
+  absl::Status ForwardNode(int id);
+  absl::Status ForwardConv(int id);
+  absl::Status ForwardLinear(int id);
+  absl::Status ForwardBatchNorm(int id);
+  absl::Status ForwardPool(int id);
+  absl::Status ForwardUnpool(int id);
+  absl::Status ForwardGlobalPool(int id);
+
+  absl::Status BackwardNode(int id, Gradient dy);
+  absl::Status BackwardConv(int id, const Gradient& dy);
+  absl::Status BackwardLinear(int id, const Gradient& dy);
+  absl::Status BackwardBatchNorm(int id, Gradient dy);
+  absl::Status BackwardConcat(int id, const Gradient& dy);
+  absl::Status BackwardPool(int id, const Gradient& dy);
+  absl::Status BackwardUnpool(int id, const Gradient& dy);
+  absl::Status BackwardGlobalPool(int id, const Gradient& dy);
+
+  const Node& node(int id) const { return graph_.node(id); }
+  const ConstTensorView& Input(int id, int which = 0) const {
+    return values_[node(id).inputs[which]].view;
+  }
+  // Whether the gradient of the node's input `which` is needed.
+  bool NeedsInputGradient(int id, int which = 0) const {
+    return plan_.needs_gradient[node(id).inputs[which]];
+  }
+  // An uninitialised matrix as the network stores features.
+  absl::StatusOr<Tensor> Make(int64_t rows, int64_t channels);
+  // The same, as the result of node `id`.
+  absl::StatusOr<TensorView> MakeResult(int id, int64_t rows);
+  absl::StatusOr<Gradient> MakeGradient(int64_t rows, int64_t channels);
+  // `gradient`, where it may be written to: itself if nobody else has it, or a new matrix like it.
+  absl::StatusOr<Gradient> Writable(const Gradient& gradient);
+  // Adds a gradient to that of the node's input `which`.
+  absl::Status Contribute(int id, int which, Gradient gradient);
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int id, Pass pass);
+  void FreeAfter(int moment);
+  void Grow(int64_t bytes);
+
+  const CompiledNetwork& network_;
+  const NetworkGraph& graph_;
+  const BackwardPlan& plan_;
+  ParameterStore& parameters_;
+  MapStore& maps_;
+  Workspace& workspace_;
+  ExecutionContext context_;
+  TensorOps& ops_;
+  TrainingOps& training_;
+  const DType storage_;
+  double momentum_ = 0;
+  std::vector<Value> values_;        // by node
+  std::vector<Gradient> gradients_;  // by node
+  LayerReport ignored_layer_;
+  RunReport ignored_report_;
+  int64_t live_bytes_ = 0, peak_bytes_ = 0;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_TRAINING_FORWARD_BACKWARD_H_

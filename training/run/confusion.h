@@ -1,0 +1,42 @@
+// How often which class was taken for which.
+#ifndef VOXCONV_TRAINING_RUN_CONFUSION_H_
+#define VOXCONV_TRAINING_RUN_CONFUSION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace voxconv {
+
+class Confusion {
+ public:
+  explicit Confusion(int64_t classes) : classes_(classes), counts_(classes * classes, 0) {}
+
+  // Counts the rows of `logits`, [labels.size(), classes]. The prediction is the largest logit, the
+  // first of equals. Rows with the label `ignored` do not count.
+  void Add(absl::Span<const float> logits, absl::Span<const int32_t> labels, int32_t ignored);
+
+  int64_t classes() const { return classes_; }
+  // Rows of class `label` that were predicted as `prediction`.
+  int64_t count(int64_t label, int64_t prediction) const {
+    return counts_[label * classes_ + prediction];
+  }
+  int64_t total() const;
+
+  // The share of rows that were predicted right; 0 without rows.
+  double Accuracy() const;
+  // Of one class: right predictions over all rows that have the class or were predicted as it. NaN
+  // if there are none.
+  double IntersectionOverUnion(int64_t label) const;
+  // The mean over the classes that are there; 0 without rows.
+  double MeanIntersectionOverUnion() const;
+
+ private:
+  int64_t classes_;
+  std::vector<int64_t> counts_;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_TRAINING_RUN_CONFUSION_H_

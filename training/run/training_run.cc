@@ -1,0 +1,275 @@
+#include "training/run/training_run.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/status_macros.h"
+#include "io/file_bytes.h"
+#include "io/json_file.h"
+#include "io/output_file.h"
+#include "networks/executor.h"
+#include "training/checkpoint.h"
+
+namespace voxconv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MillisecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+absl::Status CheckFits(const NetworkGraph& graph, const Dataset& dataset) {
+  const Node& output = graph.node(graph.output());
+  const bool per_cloud = dataset.label_kind() == LabelKind::kCloud;
+  if (per_cloud ? output.coordinates >= 0 : output.coordinates != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("network ", graph.name(), ": it has no result for each ",
+                     per_cloud ? "cloud; the data set has one label a cloud"
+                               : "voxel of its input; the data set has one label a point"));
+  }
+  if (output.channels == dataset.classes()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("network ", graph.name(), ": ", output.channels,
+                                                 " classes; the data set has ", dataset.classes()));
+}
+
+absl::StatusOr<SparseTensor> Upload(const LabelledVoxels& batch, const NetworkGraph& graph,
+                                    Backend& backend) {
+  return SparseTensor::Create(batch.coordinates, graph.coordinates()[0].tensor_stride,
+                              batch.features, batch.channels,
+                              {&backend, &backend.main_stream(), nullptr});
+}
+
+// A file of one JSON object a line, which grows with the run.
+class LineFile {
+ public:
+  // Keeps the lines whose `key` is at most `last`. The others are of work that is done again.
+  static absl::StatusOr<LineFile> Open(const std::string& path, const char* key, int64_t last) {
+    std::string kept;
+    if (std::filesystem::exists(path)) {
+      std::ifstream lines(path);
+      for (std::string line; std::getline(lines, line);) {
+        const absl::StatusOr<Json> json = ParseJson(line);  // the last line may be cut off
+        if (!json.ok() || !json->is_object() || !json->contains(key)) continue;
+        const Json& at = (*json)[key];
+        if (at.is_number_integer() && at.get<int64_t>() <= last) absl::StrAppend(&kept, line, "\n");
+      }
+    }
+    VOXCONV_RETURN_IF_ERROR(WriteFileBytes(path, kept));
+    return LineFile(path);
+  }
+
+  absl::Status Write(const Json& json) {
+    file_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+    if (file_.good()) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(path_, ": cannot be written"));
+  }
+
+ private:
+  explicit LineFile(const std::string& path)
+      : path_(path), file_(path, std::ios::binary | std::ios::app) {}
+  std::string path_;
+  std::ofstream file_;
+};
+
+Json ToJson(const StepReport& report) {
+  const StepResult& result = report.result;
+  return {
+      {"step", report.step},
+      {"epoch", report.epoch},
+      {"loss", result.loss.loss},
+      {"rows", result.loss.rows},
+      {"correct", result.loss.correct},
+      {"rate", report.rate},
+      {"gradient_norm", std::isfinite(result.gradient_norm) ? Json(result.gradient_norm) : Json()},
+      {"loss_scale", result.loss_scale},
+      {"skipped", result.skipped},
+      {"ms", report.milliseconds}};
+}
+
+Json ToJson(const EpochReport& report) {
+  Json json = {{"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}};
+  if (report.test.classes() == 0) return json;
+  json["test_rows"] = report.test.total();
+  json["test_accuracy"] = report.test.Accuracy();
+  json["test_miou"] = report.test.MeanIntersectionOverUnion();
+  Json matrix = Json::array();
+  for (int64_t label = 0; label < report.test.classes(); ++label) {
+    Json row = Json::array();
+    for (int64_t c = 0; c < report.test.classes(); ++c) row.push_back(report.test.count(label, c));
+    matrix.push_back(std::move(row));
+  }
+  json["test_confusion"] = std::move(matrix);
+  return json;
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainingRunConfig& config, const Dataset& train, const Dataset* test,
+              const Registry& registry, Backend& backend, const TrainingObserver& observer)
+      : config_(config),
+        train_(train),
+        test_(test),
+        registry_(registry),
+        backend_(backend),
+        observer_(observer),
+        steps_in_epoch_(BatchLoader::CountBatches(train, config.train)),
+        rate_(config.rate) {
+    rate_.steps = steps_in_epoch_ * config.epochs;
+  }
+
+  absl::StatusOr<NetworkGraph> Run(const NetworkGraph& graph) {
+    VOXCONV_RETURN_IF_ERROR(CheckFits(graph, train_));
+    if (test_ != nullptr) VOXCONV_RETURN_IF_ERROR(CheckFits(graph, *test_));
+    VOXCONV_RETURN_IF_ERROR(CheckSchedule(rate_));
+    VOXCONV_RETURN_IF_ERROR(CheckAugmentation(config_.train.augmentation));
+    VOXCONV_ASSIGN_OR_RETURN(trainer_,
+                             Trainer::Create(graph, config_.training, registry_, backend_));
+    VOXCONV_RETURN_IF_ERROR(OpenFolder());
+    while (progress_.epoch < config_.epochs) VOXCONV_RETURN_IF_ERROR(RunEpoch());
+    return trainer_->Snapshot();
+  }
+
+ private:
+  std::string PathOf(absl::string_view name) const {
+    return absl::StrCat(config_.folder, "/", name);
+  }
+
+  // Goes on from the folder's checkpoint, if there is one.
+  absl::Status OpenFolder() {
+    std::error_code error;
+    std::filesystem::create_directories(config_.folder, error);
+    if (error) {
+      return absl::UnavailableError(absl::StrCat(config_.folder, ": ", error.message()));
+    }
+    const std::string path = PathOf("checkpoint.safetensors");
+    VOXCONV_RETURN_IF_ERROR(CheckWriteFile(path));
+    progress_.settings = config_.settings;
+    if (std::filesystem::exists(path)) {
+      VOXCONV_ASSIGN_OR_RETURN(
+          const Checkpoint checkpoint,
+          LoadCheckpoint(path, trainer_->graph(), config_.training.optimizer.kind));
+      if (checkpoint.progress.settings != config_.settings) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path, ": a run with the settings '", checkpoint.progress.settings,
+                         "'; this one has '", config_.settings, "'"));
+      }
+      VOXCONV_RETURN_IF_ERROR(trainer_->Restore(checkpoint.state));
+      progress_ = checkpoint.progress;
+    }
+    VOXCONV_ASSIGN_OR_RETURN(step_lines_,
+                             LineFile::Open(PathOf("steps.jsonl"), "step", progress_.step));
+    VOXCONV_ASSIGN_OR_RETURN(epoch_lines_,
+                             LineFile::Open(PathOf("epochs.jsonl"), "epoch", progress_.epoch));
+    return absl::OkStatus();
+  }
+
+  absl::Status Save() {
+    Checkpoint checkpoint{.state = {}, .progress = progress_};
+    VOXCONV_ASSIGN_OR_RETURN(checkpoint.state, trainer_->Save());
+    return SaveCheckpoint(PathOf("checkpoint.safetensors"), trainer_->graph(), checkpoint);
+  }
+
+  absl::Status RunEpoch() {
+    BatchLoader loader(train_, config_.train, progress_.epoch, progress_.step_in_epoch);
+    double loss = 0;
+    int64_t steps = 0;
+    while (!loader.done()) {
+      VOXCONV_ASSIGN_OR_RETURN(const double of_step, RunStep(loader));
+      loss += of_step;
+      ++steps;
+      if (config_.checkpoint_steps > 0 && progress_.step % config_.checkpoint_steps == 0) {
+        VOXCONV_RETURN_IF_ERROR(Save());
+      }
+    }
+    EpochReport report{.epoch = progress_.epoch + 1,
+                       .step = progress_.step,
+                       .loss = loss / static_cast<double>(std::max<int64_t>(steps, 1))};
+    if (test_ != nullptr) {
+      VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph snapshot, trainer_->Snapshot());
+      VOXCONV_ASSIGN_OR_RETURN(report.test, Evaluate(snapshot, config_.training.run, config_.test,
+                                                     *test_, registry_, backend_));
+    }
+    VOXCONV_RETURN_IF_ERROR(epoch_lines_->Write(ToJson(report)));
+    ++progress_.epoch;
+    progress_.step_in_epoch = 0;
+    if (observer_.epoch != nullptr) observer_.epoch(report);
+    return Save();
+  }
+
+  // Returns the step's loss.
+  absl::StatusOr<double> RunStep(BatchLoader& loader) {
+    const Clock::time_point begin = Clock::now();
+    VOXCONV_ASSIGN_OR_RETURN(const LabelledVoxels batch, loader.Next());
+    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, Upload(batch, trainer_->graph(), backend_));
+    StepReport report{.epoch = progress_.epoch,
+                      .step = progress_.step + 1,
+                      .steps_in_epoch = steps_in_epoch_,
+                      .step_in_epoch = progress_.step_in_epoch + 1,
+                      .rate = RateAt(rate_, progress_.step)};
+    absl::StatusOr<StepResult> result = trainer_->Step(input.view(), batch.labels, report.rate);
+    if (!result.ok()) return StatusAt(absl::StrCat("step ", report.step), result.status());
+    report.result = *result;
+    report.milliseconds = MillisecondsSince(begin);
+    ++progress_.step;
+    ++progress_.step_in_epoch;
+    VOXCONV_RETURN_IF_ERROR(step_lines_->Write(ToJson(report)));
+    if (observer_.step != nullptr) observer_.step(report);
+    return report.result.loss.loss;
+  }
+
+  const TrainingRunConfig& config_;
+  const Dataset& train_;
+  const Dataset* test_;
+  const Registry& registry_;
+  Backend& backend_;
+  const TrainingObserver& observer_;
+  const int64_t steps_in_epoch_;
+  RateSchedule rate_;
+  std::unique_ptr<Trainer> trainer_;
+  TrainingProgress progress_;
+  std::optional<LineFile> step_lines_, epoch_lines_;
+};
+
+}  // namespace
+
+absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const TrainingRunConfig& config,
+                                         const Dataset& train, const Dataset* test,
+                                         const Registry& registry, Backend& backend,
+                                         const TrainingObserver& observer) {
+  return TrainingRun(config, train, test, registry, backend, observer).Run(graph);
+}
+
+absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& run,
+                                   const LoaderConfig& loader, const Dataset& dataset,
+                                   const Registry& registry, Backend& backend) {
+  VOXCONV_RETURN_IF_ERROR(CheckFits(graph, dataset));
+  RunConfig config = run;
+  config.trains = false;
+  config.profile_stages = false;
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,
+                           NetworkRunner::Create(graph, config, registry, backend));
+  const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
+  Confusion confusion(dataset.classes());
+  BatchLoader batches(dataset, loader, /*epoch=*/0);
+  while (!batches.done()) {
+    VOXCONV_ASSIGN_OR_RETURN(const LabelledVoxels batch, batches.Next());
+    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, Upload(batch, graph, backend));
+    VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> logits,
+                             result.output.features().ToHost(context));
+    confusion.Add(logits, batch.labels, dataset.ignored());
+  }
+  return confusion;
+}
+
+}  // namespace voxconv

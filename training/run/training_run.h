@@ -1,0 +1,74 @@
+// A whole training: epochs, evaluation, checkpoints, and a file of what happened.
+#ifndef VOXCONV_TRAINING_RUN_TRAINING_RUN_H_
+#define VOXCONV_TRAINING_RUN_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/registry.h"
+#include "networks/graph.h"
+#include "training/data/dataset.h"
+#include "training/data/loader.h"
+#include "training/rate_schedule.h"
+#include "training/run/confusion.h"
+#include "training/trainer.h"
+
+namespace voxconv {
+
+struct TrainingRunConfig {
+  std::string folder;  // of the run's files; made if it is missing
+  int64_t epochs = 1;
+  LoaderConfig train;  // shuffles and augments
+  LoaderConfig test;
+  TrainingConfig training;
+  RateSchedule rate;             // `steps` is set by the run
+  int64_t checkpoint_steps = 0;  // a checkpoint after so many steps, besides one after each epoch
+  // What must agree for a run to go on: network, data, optimiser, and so on, as one line.
+  std::string settings;
+};
+
+struct StepReport {
+  int64_t epoch = 0, step = 0, steps_in_epoch = 0, step_in_epoch = 0;
+  double rate = 0;
+  StepResult result;
+  double milliseconds = 0;
+};
+
+struct EpochReport {
+  int64_t epoch = 0;  // epochs that are done
+  int64_t step = 0;
+  double loss = 0;    // the mean over the epoch's steps that this process has run
+  Confusion test{0};  // of no class if there is no test set
+};
+
+// Watches a run. Either function may be null.
+struct TrainingObserver {
+  std::function<void(const StepReport&)> step;
+  std::function<void(const EpochReport&)> epoch;
+};
+
+// Trains `graph`, whose parameters have values, and returns it with its last parameters. Files in
+// the folder:
+// - checkpoint.safetensors: where the run goes on (training/checkpoint.h). If it is there, and its
+//   settings agree, the run goes on from it, with the same steps as if it had never ended.
+// - steps.jsonl, epochs.jsonl: one line a step, and one an epoch.
+// `test` may be null. kFailedPrecondition for a checkpoint of a run with other settings; the
+// message gives both. kInvalidArgument for a network that does not fit the labels. Errors of
+// Trainer::Step with the step's number; the last checkpoint stays.
+absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const TrainingRunConfig& config,
+                                         const Dataset& train, const Dataset* test,
+                                         const Registry& registry, Backend& backend,
+                                         const TrainingObserver& observer);
+
+// Runs the network over a data set as at inference, and counts its predictions.
+absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& run,
+                                   const LoaderConfig& loader, const Dataset& dataset,
+                                   const Registry& registry, Backend& backend);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_TRAINING_RUN_TRAINING_RUN_H_

@@ -1,0 +1,204 @@
+#include "training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "networks/input_check.h"
+#include "training/forward_backward.h"
+
+namespace voxconv {
+namespace {
+
+absl::Status CheckConfig(const TrainingConfig& config, int64_t classes) {
+  const LossConfig& loss = config.loss;
+  if (!loss.class_weights.empty() && static_cast<int64_t>(loss.class_weights.size()) != classes) {
+    return absl::InvalidArgumentError(absl::StrCat("class_weights: ", loss.class_weights.size(),
+                                                   " values; the network has ", classes,
+                                                   " classes"));
+  }
+  for (const float weight : loss.class_weights) {
+    if (std::isfinite(weight) && weight >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_weights: ", weight, "; each must be finite and at least 0"));
+  }
+  if (!(config.norm_momentum >= 0 && config.norm_momentum <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("norm_momentum: ", config.norm_momentum, "; allowed is [0, 1]"));
+  }
+  if (!(loss.smoothing >= 0 && loss.smoothing < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("smoothing: ", loss.smoothing, "; allowed is [0, 1)"));
+  }
+  if (config.run.fold_batch_norm) {
+    return absl::InvalidArgumentError(
+        "fold_batch_norm: true; a folded batch norm cannot be trained");
+  }
+  return absl::OkStatus();
+}
+
+bool IsFinite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
+                                                         const TrainingConfig& config,
+                                                         const Registry& registry,
+                                                         Backend& backend) {
+  if (backend.training_ops() == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("backend ", ToString(backend.kind()), ": it cannot train"));
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckConfig(config, graph.node(graph.output()).channels));
+  RunConfig run = config.run;
+  run.trains = true;
+  run.profile_stages = false;
+  const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<CompiledNetwork> network,
+                           CompileNetwork(std::move(graph), run, registry, context));
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(network), backend, config));
+  VOXCONV_ASSIGN_OR_RETURN(
+      trainer->parameters_,
+      ParameterStore::Create(trainer->graph(), StorageOf(run.precision), context));
+  VOXCONV_ASSIGN_OR_RETURN(trainer->optimizer_,
+                           Optimizer::Create(config.optimizer, trainer->parameters_, context));
+  VOXCONV_ASSIGN_OR_RETURN(trainer->class_weights_,
+                           CopyToBackend<float>(config.loss.class_weights, context));
+  VOXCONV_ASSIGN_OR_RETURN(trainer->loss_, AllocateArray<LossResult>(1, context));
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  return trainer;
+}
+
+absl::Status Trainer::CheckLabels(absl::Span<const int32_t> labels) const {
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const int32_t label = labels[row];
+    if (label == config_.loss.ignored || (label >= 0 && label < classes())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("labels: ", label, " in row ", row, "; allowed are 0 to ", classes() - 1,
+                     ", and ", config_.loss.ignored, " for rows that are ignored"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, absl::Span<const int32_t> labels,
+                                  const TensorView& gradient) {
+  if (static_cast<int64_t>(labels.size()) != logits.rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "labels: ", labels.size(), " values; the network's output has ", logits.rows, " rows"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> uploaded,
+                           CopyToBackend<int32_t>(labels, context()));
+  return backend_.training_ops()->CrossEntropy({.logits = logits,
+                                                .labels = uploaded.data(),
+                                                .class_weights = class_weights_.data(),
+                                                .ignored = config_.loss.ignored,
+                                                .smoothing = config_.loss.smoothing,
+                                                .gradient_scale = optimizer_.loss_scale()},
+                                               gradient, loss_.data(), context());
+}
+
+absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
+                                         absl::Span<const int32_t> labels, double rate) {
+  if (!std::isfinite(rate) || rate < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rate: ", rate, "; it must be finite and at least 0"));
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, input));
+  if (input.features.rows == 0) {
+    return absl::InvalidArgumentError("batch: 0 voxels; at least 1 is needed");
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckLabels(labels));
+  const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
+  ForwardBackward step(parts);
+  VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum));
+  const ConstTensorView logits = step.output();
+  VOXCONV_ASSIGN_OR_RETURN(Tensor gradient,
+                           Tensor::Create(logits.rows, logits.channels, logits.dtype, context()));
+  VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, labels, gradient.view()));
+  VOXCONV_RETURN_IF_ERROR(step.Backward(std::move(gradient)));
+  VOXCONV_RETURN_IF_ERROR(optimizer_.Step(rate, parameters_, context()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
+                           CopyToHost(optimizer_.state(), context()));
+  peak_activations_ = step.peak_bytes();
+  map_bytes_ = maps_.bytes();
+  if (!network_->config.keep_maps) maps_.Clear();
+  if (!std::isfinite(loss[0].loss)) return ExplainLoss(input, loss[0].loss);
+  return StepResult{.loss = loss[0],
+                    .skipped = state[0].skipped != 0,
+                    .gradient_norm = state[0].norm,
+                    .loss_scale = state[0].loss_scale};
+}
+
+absl::Status Trainer::ExplainLoss(const SparseTensorView& input, double loss) {
+  const std::string what = absl::StrCat("loss: ", loss, "; ");
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, ToHost(input.features, context()));
+  if (!IsFinite(features)) {
+    return absl::OutOfRangeError(absl::StrCat(what, "the input has values that are not finite"));
+  }
+  std::string layer;
+  const auto check = [&](const Node& node, const ConstTensorView& result) -> absl::Status {
+    if (!layer.empty()) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, ToHost(result, context()));
+    if (!IsFinite(values)) layer = node.name;
+    return absl::OkStatus();
+  };
+  const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
+  ForwardBackward again(parts);
+  VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, check));
+  VOXCONV_RETURN_IF_ERROR(context().stream->Synchronize());
+  if (!network_->config.keep_maps) maps_.Clear();
+  return absl::OutOfRangeError(
+      layer.empty() ? absl::StrCat(what, "the logits are finite")
+                    : absl::StrCat(what, "the first result that is not finite is that of layer '",
+                                   layer, "'"));
+}
+
+absl::StatusOr<std::vector<float>> Trainer::Gradient(absl::string_view name) {
+  const std::vector<Parameter>& parameters = graph().parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    const bool trained =
+        parameter.role != Parameter::Role::kMean && parameter.role != Parameter::Role::kVariance;
+    if (parameter.name != name || !trained) continue;
+    const ConstTensorView view{parameters_.gradients(static_cast<int>(i)), 1, parameter.size(),
+                               DType::kF32, backend_.device()};
+    return ToHost(view, context());
+  }
+  return absl::NotFoundError(absl::StrCat("parameter '", name, "': no trained parameter of ",
+                                          graph().name(), " has this name"));
+}
+
+absl::StatusOr<NetworkGraph> Trainer::Snapshot() const {
+  NetworkGraph snapshot = graph();
+  VOXCONV_ASSIGN_OR_RETURN(const ParameterStore::Values values, parameters_.ToHost(context()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    VOXCONV_RETURN_IF_ERROR(snapshot.SetParameter(graph().parameters()[i].name, values[i]));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<Trainer::State> Trainer::Save() const {
+  State state;
+  VOXCONV_ASSIGN_OR_RETURN(state.parameters, parameters_.ToHost(context()));
+  VOXCONV_ASSIGN_OR_RETURN(state.optimizer, optimizer_.Save(parameters_, context()));
+  return state;
+}
+
+absl::Status Trainer::Restore(const State& state) {
+  VOXCONV_RETURN_IF_ERROR(parameters_.FromHost(state.parameters, context()));
+  return optimizer_.Restore(state.optimizer, parameters_, context());
+}
+
+TrainingMemory Trainer::memory() const {
+  return {.parameters = parameters_.bytes(),
+          .optimizer = optimizer_.bytes(),
+          .activations = peak_activations_,
+          .maps = map_bytes_};
+}
+
+}  // namespace voxconv

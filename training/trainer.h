@@ -1,0 +1,133 @@
+// Trains a network, step by step.
+#ifndef VOXCONV_TRAINING_TRAINER_H_
+#define VOXCONV_TRAINING_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/backend.h"
+#include "core/registry.h"
+#include "core/sparse_tensor.h"
+#include "core/workspace.h"
+#include "networks/compiled_network.h"
+#include "networks/map_store.h"
+#include "training/backward_plan.h"
+#include "training/optimizer.h"
+#include "training/parameter_store.h"
+
+namespace voxconv {
+
+// What a loss is computed by besides the logits and labels.
+struct LossConfig {
+  std::vector<float> class_weights;  // one for each class; empty: all are 1
+  int32_t ignored = -1;              // the label of rows that count for nothing
+  double smoothing = 0;              // in [0, 1)
+};
+
+struct TrainingConfig {
+  // `trains` is set by the trainer. Batch norms are not folded, and no stages are profiled.
+  RunConfig run;
+  OptimizerConfig optimizer;
+  LossConfig loss;
+  double norm_momentum = 0.1;  // BatchNormBatch::momentum
+};
+
+// What one step did.
+struct StepResult {
+  LossResult loss;
+  bool skipped = false;  // a gradient was not finite, and no parameter changed
+  double gradient_norm = 0;
+  float loss_scale = 1;  // of this step's successor
+};
+
+// Bytes that training holds on the device.
+struct TrainingMemory {
+  int64_t parameters = 0;  // values, gradients, and 16-bit copies
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // with their gradients: the most at once in the last step
+  int64_t maps = 0;         // kernel maps and indices at the end of the last step
+};
+
+// Reverse mode over a network's graph. Each step builds its maps once, for all passes. Parameters
+// are f32; layers read them and their inputs as StorageOf(precision). One thread at a time drives a
+// trainer. The backend must outlive it.
+class Trainer {
+ public:
+  // The parameters of `graph` must have values. kUnimplemented for a backend that cannot train, and
+  // for layers and precisions that the plugins do not support in a pass; the message names the
+  // layer, the plugin and the pass. kInvalidArgument names a value of `config` that is not allowed.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(NetworkGraph graph,
+                                                         const TrainingConfig& config,
+                                                         const Registry& registry,
+                                                         Backend& backend);
+
+  // One step with the learning rate `rate`: forward, cross-entropy of the network's output against
+  // `labels`, backward, and a step of the optimiser. `labels` has one entry for each row of the
+  // output: for each voxel of the output's coordinates, in their order, or for each batch sample
+  // after a global pooling. Waits for the step. Errors:
+  // - kInvalidArgument for an input that does not fit, for one without voxels, for a number of
+  // labels that is not the
+  //   number of rows, and for labels that are no class and not `ignored`. Nothing is changed then.
+  // - kOutOfRange if the loss is not finite; the message names the first layer whose result is not.
+  //   The parameters are as they were; running statistics of batch norms may have changed.
+  absl::StatusOr<StepResult> Step(const SparseTensorView& input, absl::Span<const int32_t> labels,
+                                  double rate);
+
+  // Gradients of the last step, [size of the parameter], f32, times the loss scale, for tests.
+  // Synchronises the stream. kNotFound for an unknown name and for running statistics.
+  absl::StatusOr<std::vector<float>> Gradient(absl::string_view parameter);
+
+  // The network with its present parameters, which a NetworkRunner can run. Synchronises.
+  absl::StatusOr<NetworkGraph> Snapshot() const;
+
+  // All that later steps depend on. A trainer of the same network that restores it gives the same
+  // steps, bit by bit on one machine. Both functions synchronise the stream. Restore takes a state
+  // whose values fit the network and the kind of optimiser (checked).
+  struct State {
+    ParameterStore::Values parameters;
+    Optimizer::Saved optimizer;
+  };
+  absl::StatusOr<State> Save() const;
+  absl::Status Restore(const State& state);
+
+  const TrainingConfig& config() const { return config_; }
+  const NetworkGraph& graph() const { return network_->graph; }
+  int64_t classes() const { return graph().node(graph().output()).channels; }
+  TrainingMemory memory() const;
+
+ private:
+  Trainer(std::unique_ptr<CompiledNetwork> network, Backend& backend, TrainingConfig config)
+      : network_(std::move(network)),
+        backend_(backend),
+        config_(std::move(config)),
+        plan_(PlanBackward(network_->graph)),
+        maps_(*network_) {}
+
+  ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
+  absl::Status CheckLabels(absl::Span<const int32_t> labels) const;
+  // Why the loss is not finite, as an error.
+  absl::Status ExplainLoss(const SparseTensorView& input, double loss);
+  // The loss of `logits`, and its gradient in `gradient`.
+  absl::Status ComputeLoss(const ConstTensorView& logits, absl::Span<const int32_t> labels,
+                           const TensorView& gradient);
+
+  std::unique_ptr<CompiledNetwork> network_;
+  Backend& backend_;
+  TrainingConfig config_;
+  BackwardPlan plan_;
+  MapStore maps_;
+  Workspace workspace_;
+  ParameterStore parameters_;
+  Optimizer optimizer_;
+  Array<float> class_weights_;
+  Array<LossResult> loss_;  // [1]
+  int64_t peak_activations_ = 0, map_bytes_ = 0;
+};
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_TRAINING_TRAINER_H_
