@@ -21,6 +21,7 @@
 #include "verify/crash_report.h"
 #include "verify/matrix.h"
 #include "verify/network_cases.h"
+#include "verify/selection.h"
 
 namespace voxconv::cli {
 namespace {
@@ -70,24 +71,6 @@ std::string ReproPrefix(const std::vector<std::string>& args) {
     absl::StrAppend(&prefix, " ", Quoted(args[i]));
   }
   return absl::StrCat(prefix, " --filter ");
-}
-
-// A spec as `verify` writes it; "" stays "". One that is not among the variants has no cases.
-template <typename Plugin>
-absl::StatusOr<std::string> Selected(const std::string& text, const PluginFamily<Plugin>& family,
-                                     BackendKind backend) {
-  if (text.empty()) return text;
-  VOXCONV_ASSIGN_OR_RETURN(const std::string spec, family.Canonical(text));
-  const std::vector<std::string> variants = family.Variants(backend);
-  if (text.find(':') == std::string::npos) return text;
-  if (std::find(variants.begin(), variants.end(), spec) != variants.end()) {
-    // The default variant alone is written with a colon, too.
-    return spec.find(':') == std::string::npos ? absl::StrCat(spec, ":") : spec;
-  }
-  VOXCONV_RETURN_IF_ERROR(family.Create(text, backend).status());  // the factory's own words
-  return absl::InvalidArgumentError(absl::StrCat(
-      family.family(), " '", spec, "' is none of the variants that verify runs; these are ",
-      absl::StrJoin(variants, " ")));
 }
 
 po::options_description VerifyOptions() {
@@ -201,9 +184,11 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
   verify::Selection selection{.filter = values["filter"].as<std::string>(),
                               .quick = values["quick"].as<bool>()};
   VOXCONV_ASSIGN_OR_RETURN(
-      selection.mapping, Selected(values["mapping"].as<std::string>(), registry.mappings(), kind));
-  VOXCONV_ASSIGN_OR_RETURN(selection.dataflow, Selected(values["dataflow"].as<std::string>(),
-                                                        registry.dataflows(), kind));
+      selection.mapping,
+      verify::SelectPlugin(values["mapping"].as<std::string>(), registry.mappings(), kind));
+  VOXCONV_ASSIGN_OR_RETURN(
+      selection.dataflow,
+      verify::SelectPlugin(values["dataflow"].as<std::string>(), registry.dataflows(), kind));
   std::vector<verify::Case> cases;
   if (values["network"].as<std::string>().empty()) {
     VOXCONV_RETURN_IF_ERROR(CheckNoNetworkOptions(values));

@@ -9,7 +9,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
-foreach(toggle VOXCONV_CUDA VOXCONV_OPEN3D)
+foreach(toggle VOXCONV_CUDA VOXCONV_OPEN3D VOXCONV_PYTHON_MODULE)
   if(NOT ${toggle} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${toggle}=${${toggle}}: allowed are AUTO, ON and OFF")
   endif()

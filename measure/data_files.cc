@@ -1,5 +1,7 @@
 #include "measure/data_files.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -8,6 +10,18 @@
 namespace voxconv::measure {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// The file that this code was loaded from: the program, or a shared library.
+fs::path OwnFile() {
+  Dl_info info = {};
+  std::error_code ignored;
+  if (dladdr(reinterpret_cast<const void*>(&CheckDataDirectory), &info) == 0) return {};
+  return fs::canonical(info.dli_fname, ignored);
+}
+
+}  // namespace
 
 std::vector<std::string> DataDirectories(const char* environment_variable,
                                          absl::string_view installed_folder,
@@ -18,6 +32,9 @@ std::vector<std::string> DataDirectories(const char* environment_variable,
   }
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+  if (const fs::path own = OwnFile(); !own.empty() && own != program) {
+    candidates.push_back(own.parent_path() / "share/voxconv" / std::string(installed_folder));
+  }
   if (!program.empty()) {
     candidates.push_back(program.parent_path().parent_path() / "share/voxconv" /
                          std::string(installed_folder));

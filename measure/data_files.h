@@ -10,10 +10,11 @@
 
 namespace voxconv::measure {
 
-// The directories that exist of these three, in this order: the one that the environment variable
-// names; ../share/voxconv/`installed_folder`, from the program's own directory; and
-// experiments/`source_folder` of the source tree. A file in an earlier directory hides files of the
-// same name in later ones.
+// The directories that exist of these four, in this order: the one that the environment variable
+// names; share/voxconv/`installed_folder` beside the shared library that holds this code, if it is
+// one, such as the Python package's; ../share/voxconv/`installed_folder`, from the program's own
+// directory; and experiments/`source_folder` of the source tree. A file in an earlier directory
+// hides files of the same name in later ones.
 std::vector<std::string> DataDirectories(const char* environment_variable,
                                          absl::string_view installed_folder,
                                          absl::string_view source_folder);

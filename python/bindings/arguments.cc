@@ -1,0 +1,135 @@
+#include "arguments.h"
+
+#include <nanobind/stl/string.h>
+
+#include "core/coordinate_key.h"
+
+namespace voxconv::python {
+namespace {
+
+std::string Repr(nb::handle value) { return nb::cast<std::string>(nb::repr(value)); }
+
+std::string ToText(const char* name, nb::handle value) {
+  std::string text;
+  if (nb::isinstance<nb::str>(value) && nb::try_cast(value, text)) return text;
+  ThrowTypeError(absl::StrCat(name, ": a string is needed, not ", TypeText(value)));
+}
+
+// Whether `value` is a whole number and no bool.
+bool IsInteger(nb::handle value, int64_t& number) {
+  if (nb::isinstance<nb::bool_>(value) || !nb::hasattr(value, "__index__")) return false;
+  const nb::object index = nb::module_::import_("operator").attr("index")(value);
+  return nb::try_cast(index, number);
+}
+
+bool IsNumber(nb::handle value, double& number) {
+  if (nb::isinstance<nb::bool_>(value) || nb::isinstance<nb::str>(value)) return false;
+  return nb::try_cast(value, number);
+}
+
+// The three elements of a sequence; false for what is none.
+bool IsTriple(nb::handle value, std::array<nb::object, 3>& elements) {
+  if (nb::isinstance<nb::str>(value) || !nb::hasattr(value, "__len__") ||
+      !nb::hasattr(value, "__getitem__") || nb::len(value) != 3) {
+    return false;
+  }
+  for (int i = 0; i < 3; ++i) elements[i] = value[nb::int_(i)];
+  return true;
+}
+
+}  // namespace
+
+std::string TypeText(nb::handle object) {
+  const nb::handle type = object.type();
+  const auto module = nb::cast<std::string>(nb::str(type.attr("__module__")));
+  const auto name = nb::cast<std::string>(nb::str(type.attr("__qualname__")));
+  return module == "builtins" ? name : absl::StrCat(module, ".", name);
+}
+
+int64_t ToInteger(const char* name, nb::handle value, int64_t low, int64_t high) {
+  int64_t number = 0;
+  if (IsInteger(value, number) && number >= low && number <= high) return number;
+  ThrowValueError(
+      absl::StrCat(name, " ", Repr(value), ": allowed are whole numbers ", low, " .. ", high));
+}
+
+Int3 ToInt3(const char* name, nb::handle value) {
+  int64_t number = 0;
+  std::array<nb::object, 3> elements;
+  const auto fits = [](int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; };
+  if (IsInteger(value, number) && fits(number)) {
+    const auto n = static_cast<int32_t>(number);
+    return {n, n, n};
+  }
+  Int3 result;
+  bool ok = IsTriple(value, elements);
+  for (int axis = 0; ok && axis < 3; ++axis) {
+    ok = IsInteger(elements[axis], number) && fits(number);
+    if (ok) result[axis] = static_cast<int32_t>(number);
+  }
+  if (ok) return result;
+  ThrowValueError(
+      absl::StrCat(name, " ", Repr(value), ": a whole number is needed, or three for x, y, z"));
+}
+
+std::array<double, 3> ToDouble3(const char* name, nb::handle value) {
+  double number = 0;
+  if (IsNumber(value, number)) return {number, number, number};
+  std::array<nb::object, 3> elements;
+  std::array<double, 3> result = {};
+  bool ok = IsTriple(value, elements);
+  for (int axis = 0; ok && axis < 3; ++axis) ok = IsNumber(elements[axis], result[axis]);
+  if (ok) return result;
+  ThrowValueError(
+      absl::StrCat(name, " ", Repr(value), ": a number is needed, or three for x, y, z"));
+}
+
+std::string ToPath(const char* name, nb::handle value) {
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::hasattr(value, "__fspath__")) return nb::cast<std::string>(value.attr("__fspath__")());
+  ThrowTypeError(absl::StrCat(name, ": a path is needed, not ", TypeText(value)));
+}
+
+nb::tuple ToTuple(const Int3& v) { return nb::make_tuple(v.x, v.y, v.z); }
+
+bool LayerArguments::any() const {
+  for (const nb::handle* argument : {&kind, &rule, &kernel, &stride, &dilation, &padding}) {
+    if (!argument->is_none()) return true;
+  }
+  return false;
+}
+
+GeometryParams ToGeometryParams(const LayerArguments& layer) {
+  GeometryParams params;
+  if (!layer.kernel.is_none()) params.kernel = ToInt3("kernel", layer.kernel);
+  if (!layer.stride.is_none()) params.stride = ToInt3("stride", layer.stride);
+  if (!layer.dilation.is_none()) params.dilation = ToInt3("dilation", layer.dilation);
+  if (!layer.padding.is_none()) params.padding = ToInt3("padding", layer.padding);
+  params.kind = params.stride == Int3{1, 1, 1} ? ConvKind::kSubmanifold : ConvKind::kStrided;
+  if (!layer.kind.is_none()) params.kind = ValueOf(ParseConvKind(ToText("kind", layer.kind)));
+  if (layer.rule.is_none()) return params;
+  if (params.kind != ConvKind::kStrided && params.kind != ConvKind::kInverse) {
+    ThrowValueError(absl::StrCat("rule ", Repr(layer.rule), ": has no meaning with kind ",
+                                 ToString(params.kind), "; it is for strided and inverse layers"));
+  }
+  params.rule = ValueOf(ParseOutputRule(ToText("rule", layer.rule)));
+  return params;
+}
+
+ConvGeometry ToGeometry(const LayerArguments& layer, const Int3& tensor_stride) {
+  GeometryParams params = ToGeometryParams(layer);
+  params.input_tensor_stride = tensor_stride;
+  return ValueOf(ConvGeometry::Create(params));
+}
+
+VoxelizeOptions ToVoxelizeOptions(nb::handle voxel_size, nb::handle origin, nb::handle batch) {
+  VoxelizeOptions options;
+  options.size = ToDouble3("voxel_size", voxel_size);
+  options.origin = ToDouble3("origin", origin);
+  options.batch = static_cast<int32_t>(ToInteger("batch", batch, 0, kMaxBatch));
+  return options;
+}
+
+Precision ToPrecision(const std::string& text) { return ValueOf(ParsePrecision(text)); }
+
+}  // namespace voxconv::python

@@ -1,0 +1,95 @@
+// Arrays of Python: in by DLPack or the buffer protocol, out as arrays of the caller's framework.
+// Nothing is copied.
+#ifndef VOXCONV_PYTHON_BINDINGS_ARRAY_H_
+#define VOXCONV_PYTHON_BINDINGS_ARRAY_H_
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "engine.h"
+
+namespace voxconv::python {
+
+// An array that Python owns. It is contiguous, row-major, and kept alive by this object. Copying
+// and destroying it needs the GIL.
+class InArray {
+ public:
+  // Takes the array. Messages begin with `name`. TypeError for an object that is no array;
+  // ValueError for an array that requires a gradient, is not contiguous, or is on a device that
+  // voxconv does not know. Queues no work. A CUDA array is taken for the caller's current stream
+  // (CurrentStream), which the array's framework orders after the work that makes it.
+  InArray(const char* name, nb::handle object);
+
+  const char* name() const { return name_; }
+  const EnginePtr& engine() const { return engine_; }
+  // What was given.
+  const nb::object& object() const { return object_; }
+  int64_t ndim() const { return static_cast<int64_t>(array_.ndim()); }
+  int64_t shape(int axis) const { return static_cast<int64_t>(array_.shape(axis)); }
+  int64_t size() const { return static_cast<int64_t>(array_.size()); }
+  const void* data() const { return size() == 0 ? nullptr : array_.data(); }
+  template <typename T>
+  bool Is() const {
+    return array_.dtype() == nb::dtype<T>();
+  }
+
+  // Refuses another number of axes; `shape` says in the message what is needed: "[N, 4]".
+  void CheckRank(int ndim, const char* shape) const;
+  // Refuses arrays of other engines than `engine`: other devices and other streams.
+  void CheckOn(Engine& engine) const;
+  // A view of an array of f32, f16 or bf16 as [rows, channels]: all axes but the last are rows. An
+  // array with one axis is one row. ValueError for other dtypes.
+  ConstTensorView Matrix() const;
+
+  // "[3, 4]", "float64".
+  std::string ShapeText() const;
+  std::string DTypeText() const;
+
+ private:
+  const char* name_;
+  nb::object object_;
+  nb::ndarray<nb::ro> array_;
+  EnginePtr engine_;
+};
+
+// The array as memory that a result is written to. Errors of InArray; ValueError for an array that
+// is read-only, of another shape or dtype than `needed`'s, on another engine, or that overlaps one
+// of `inputs`.
+TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DType dtype,
+                     Engine& engine, const std::vector<ConstTensorView>& inputs);
+
+// Copies rows of int32 [N, 4] to the host. O(N). Synchronises the stream of a CUDA array.
+std::vector<Coordinate> ReadCoordinates(const InArray& array);
+
+// The dtype as DLPack and NumPy call it.
+nb::dlpack::dtype DLPackOf(DType dtype);
+
+// An array of Python over memory that `owner` keeps: NumPy's on the CPU, unless `like` is an array
+// of PyTorch or JAX, which gives one of that framework. On CUDA: PyTorch's, CuPy's or JAX's as
+// `like` or as the process has loaded, else an object with __dlpack__.
+nb::object OutArray(void* data, const std::vector<int64_t>& shape, nb::dlpack::dtype dtype,
+                    const Device& device, const nb::object& owner, nb::handle like);
+// The same, read-only: NumPy's on the CPU, whatever the caller's framework is.
+nb::object ReadOnlyArray(const void* data, const std::vector<int64_t>& shape,
+                         nb::dlpack::dtype dtype, const Device& device, const nb::object& owner);
+
+// The tensor as an array of shape `shape` that owns it.
+nb::object OutTensor(const EnginePtr& engine, Tensor tensor, const std::vector<int64_t>& shape,
+                     nb::handle like);
+
+// A capsule that keeps `value` alive.
+template <typename T>
+nb::object Keep(std::shared_ptr<T> value) {
+  using Pointer = std::shared_ptr<T>;
+  return nb::capsule(new Pointer(std::move(value)),
+                     [](void* pointer) noexcept { delete static_cast<Pointer*>(pointer); });
+}
+
+}  // namespace voxconv::python
+
+#endif  // VOXCONV_PYTHON_BINDINGS_ARRAY_H_

@@ -1,0 +1,312 @@
+#include "convolution.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/convolution.h"
+#include "core/status_macros.h"
+#include "kernel_map.h"
+
+namespace voxconv::python {
+namespace {
+
+// Products are computed in the features' own precision unless another one is named.
+Precision PrecisionFor(const std::optional<std::string>& text, DType dtype) {
+  if (!text.has_value()) return PrecisionOf(dtype);
+  const Precision precision = ToPrecision(*text);
+  if (StorageOf(precision) == dtype) return precision;
+  ThrowValueError(
+      absl::StrCat("precision '", *text, "': has no meaning for features of ", ToString(dtype)));
+}
+
+// Weights [K, C_in, C_out] as the matrix [K * C_in, C_out].
+ConstTensorView WeightMatrix(const InArray& weights, const PyKernelMap& map, int64_t c_in,
+                             DType dtype) {
+  weights.CheckOn(*map.engine());
+  const std::string needed =
+      absl::StrCat("[", map.map().num_offsets(), ", ",
+                   c_in < 0 ? std::string("C_in") : absl::StrCat(c_in), ", C_out]");
+  weights.CheckRank(3, needed.c_str());
+  if (weights.shape(0) != map.map().num_offsets() || (c_in >= 0 && weights.shape(1) != c_in)) {
+    weights.CheckRank(-1, needed.c_str());
+  }
+  const ConstTensorView view = weights.Matrix();
+  if (view.dtype != dtype) {
+    ThrowValueError(absl::StrCat(weights.name(), ": dtype ", ToString(view.dtype), "; ",
+                                 ToString(dtype), " is needed, as of the other arguments"));
+  }
+  return view;
+}
+
+// A matrix [rows, C] of one side of the map.
+ConstTensorView SideMatrix(const InArray& array, Engine& engine, int64_t rows, const char* side) {
+  array.CheckOn(engine);
+  array.CheckRank(2, "[N, C]");
+  const ConstTensorView view = array.Matrix();
+  if (view.rows != rows) {
+    ThrowValueError(absl::StrCat(array.name(), ": shape ", array.ShapeText(),
+                                 "; the kernel map has ", rows, " ", side));
+  }
+  return view;
+}
+
+// Runs a pass that overwrites `result` [rows, channels], which is `out` or a new array. `work`
+// is given the dataflow, the view, the workspace and the context.
+template <typename Work>
+nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
+                   const std::vector<int64_t>& shape, DType dtype, nb::handle out, nb::handle like,
+                   const std::vector<ConstTensorView>& inputs, const Work& work) {
+  Engine& engine = *map.engine();
+  const std::shared_ptr<const Registry> plugins = Plugins();
+  std::optional<InArray> target;
+  TensorView given;
+  if (!out.is_none()) {
+    target.emplace("out", out);
+    given = OutMatrix(*target, shape, dtype, engine, inputs);
+  }
+  int64_t rows = 1;
+  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
+  Tensor made = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
+    VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
+                             plugins->dataflows().Create(dataflow, context.backend->kind()));
+    Tensor result;
+    TensorView view = given;
+    if (!target.has_value()) {
+      VOXCONV_ASSIGN_OR_RETURN(result, Tensor::Create(rows, shape.back(), dtype, context));
+      view = result.view();
+    }
+    VOXCONV_RETURN_IF_ERROR(work(*plugin, view, engine.workspace(), context));
+    return result;
+  });
+  if (target.has_value()) return target->object();
+  return OutTensor(map.engine(), std::move(made), shape, like);
+}
+
+nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
+                    const std::string& dataflow, const std::optional<std::string>& precision_text,
+                    nb::handle out) {
+  const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
+  const InArray features("features", features_object), weights("weights", weights_object);
+  const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
+  const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
+  const Precision precision = PrecisionFor(precision_text, x.dtype);
+  return RunPass(
+      map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out, features.object(), {x, w},
+      [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
+          const ExecutionContext& context) {
+        return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace, context);
+      });
+}
+
+nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle weights_object,
+                     const std::string& dataflow, const std::optional<std::string>& precision_text,
+                     nb::handle out) {
+  const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
+  const InArray grad("output_grad", grad_object), weights("weights", weights_object);
+  const ConstTensorView dy = SideMatrix(grad, *map.engine(), map.map().num_outputs(), "outputs");
+  const ConstTensorView w = WeightMatrix(weights, map, -1, dy.dtype);
+  if (w.channels != dy.channels) {
+    ThrowValueError(absl::StrCat("weights: shape ", weights.ShapeText(), "; output_grad has ",
+                                 dy.channels, " channels"));
+  }
+  const Precision precision = PrecisionFor(precision_text, dy.dtype);
+  return RunPass(
+      map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out, grad.object(),
+      {dy, w},
+      [&](const Dataflow& plugin, const TensorView& dx, Workspace& workspace,
+          const ExecutionContext& context) {
+        return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace, context);
+      });
+}
+
+nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::handle grad_object,
+                      const std::string& dataflow, const std::optional<std::string>& precision_text,
+                      nb::handle out) {
+  const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
+  const InArray features("features", features_object), grad("output_grad", grad_object);
+  const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
+  const ConstTensorView dy = SideMatrix(grad, *map.engine(), map.map().num_outputs(), "outputs");
+  if (x.dtype != dy.dtype) {
+    ThrowValueError(absl::StrCat("output_grad: dtype ", ToString(dy.dtype), "; ", ToString(x.dtype),
+                                 " is needed, as of the features"));
+  }
+  const Precision precision = PrecisionFor(precision_text, x.dtype);
+  return RunPass(
+      map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
+      features.object(), {x, dy},
+      [&](const Dataflow& plugin, const TensorView& dw, Workspace& workspace,
+          const ExecutionContext& context) {
+        return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace, context);
+      });
+}
+
+// The bias [C_out] as the shift of an epilogue.
+Epilogue BiasEpilogue(const std::optional<InArray>& bias, int64_t c_out, Engine& engine) {
+  Epilogue epilogue;
+  if (!bias.has_value()) return epilogue;
+  bias->CheckOn(engine);
+  if (!bias->Is<float>() || bias->ndim() != 1 || bias->shape(0) != c_out) {
+    ThrowValueError(absl::StrCat("bias: ", bias->DTypeText(), " ", bias->ShapeText(), "; float32 [",
+                                 c_out, "] is needed"));
+  }
+  epilogue.shift = static_cast<const float*>(bias->data());
+  return epilogue;
+}
+
+PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle kernel,
+                    nb::handle stride, nb::handle dilation, nb::handle padding, nb::handle kind,
+                    nb::handle rule, nb::handle outputs, nb::handle bias_object,
+                    nb::handle map_object, const std::string& mapping, const std::string& dataflow,
+                    const std::string& output_coords,
+                    const std::optional<std::string>& precision_text) {
+  const auto& x = As<PySparseTensor>("x", x_object, "SparseTensor");
+  const LayerArguments layer = {kind, rule, kernel, stride, dilation, padding};
+  if (!map_object.is_none() && (layer.any() || !outputs.is_none())) {
+    ThrowValueError("map: has the layer's geometry and outputs, which must not be given again");
+  }
+  const InArray weights("weights", weights_object);
+  weights.CheckOn(*x.engine());
+  std::optional<InArray> bias;
+  if (!bias_object.is_none()) bias.emplace("bias", bias_object);
+  const PyKernelMap map = map_object.is_none() ? QueryMap(x, layer, outputs, mapping, output_coords)
+                                               : As<PyKernelMap>("map", map_object, "KernelMap");
+  if (!Fit(*map.engine(), *x.engine())) {
+    ThrowValueError("map: lies on another device or stream than x");
+  }
+  if (x.set()->size() != map.map().num_inputs() ||
+      x.set()->tensor_stride() != map.geometry().input_tensor_stride()) {
+    ThrowValueError(absl::StrCat("map: made for ", map.map().num_inputs(), " voxels of stride ",
+                                 ToString(map.geometry().input_tensor_stride()), "; x has ",
+                                 x.set()->size(), " of stride ",
+                                 ToString(x.set()->tensor_stride())));
+  }
+  const ConstTensorView w = WeightMatrix(weights, map, x.matrix().channels, x.matrix().dtype);
+  const Epilogue epilogue = BiasEpilogue(bias, w.channels, *x.engine());
+  const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
+  const std::shared_ptr<const Registry> plugins = Plugins();
+  Engine& engine = *map.engine();
+  Tensor y = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
+    VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
+                             plugins->dataflows().Create(dataflow, context.backend->kind()));
+    return RunConvolution(*plugin, map.map(), x.matrix(), w, precision, engine.workspace(), context,
+                          epilogue);
+  });
+  return {map.engine(), map.outputs(), std::move(y), x.features()};
+}
+
+}  // namespace
+
+void DefineConvolution(nb::module_& module) {
+  module.def(
+      "conv", &Conv, nb::arg("x").none(), nb::arg("weights").none(), nb::kw_only(),
+      nb::arg("kernel") = nb::none(), nb::arg("stride") = nb::none(),
+      nb::arg("dilation") = nb::none(), nb::arg("padding") = nb::none(),
+      nb::arg("kind") = nb::none(), nb::arg("rule") = nb::none(), nb::arg("outputs") = nb::none(),
+      nb::arg("bias") = nb::none(), nb::arg("map") = nb::none(), nb::arg("mapping") = "hash",
+      nb::arg("dataflow") = "implicit_gemm", nb::arg("output_coords") = "sort_unique",
+      nb::arg("precision") = nb::none(),
+      nb::sig("def conv(x: SparseTensor, weights: typing.Any, *, "
+              "kernel: int | tuple[int, int, int] | None = None, "
+              "stride: int | tuple[int, int, int] | None = None, "
+              "dilation: int | tuple[int, int, int] | None = None, "
+              "padding: int | tuple[int, int, int] | None = None, kind: str | None = None, "
+              "rule: str | None = None, outputs: SparseTensor | None = None, "
+              "bias: typing.Any | None = None, map: KernelMap | None = None, "
+              "mapping: str = 'hash', dataflow: str = 'implicit_gemm', "
+              "output_coords: str = 'sort_unique', precision: str | None = None) -> SparseTensor"),
+      R"(One sparse convolution: output voxels, kernel map and features.
+
+Args:
+    x: the input, [N_in, C_in].
+    weights: [K, C_in, C_out] of x's dtype and device, contiguous. Offsets are in voxconv's order: x
+        slowest, z fastest.
+    kernel, stride, dilation, padding, kind, rule, outputs: the layer, as for KernelMap.
+    bias: float32 [C_out].
+    map: a KernelMap of x's voxels; then nothing is searched, and the layer is the map's.
+    mapping, dataflow, output_coords: specs of plugins (voxconv.list_plugins).
+    precision: what products are computed in: the dtype's own, or "tf32" for float32 on CUDA.
+
+Returns:
+    The output, [N_out, C_out] of x's dtype, on its device and in arrays of its framework. A
+    submanifold layer shares x's coordinates.
+
+Raises:
+    ValueError: an argument does not fit, or a plugin is unknown.
+    NotImplementedError: a plugin gives its reason.
+    MemoryError: the memory does not suffice.
+
+Without `map`, the host may wait for a CUDA device, as KernelMap does. With it, it does not.
+
+>>> import numpy as np, voxconv
+>>> x = voxconv.load("scene:sphere?n=1000", channels=4)
+>>> y = voxconv.conv(x, np.ones((8, 4, 16), np.float32), kernel=2, stride=2)
+>>> y.stride, y.channels
+((2, 2, 2), 16)
+)");
+
+  module.def("convolve", &Convolve, nb::arg("map").none(), nb::arg("features").none(),
+             nb::arg("weights").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
+             nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+             nb::sig("def convolve(map: KernelMap, features: typing.Any, weights: typing.Any, *, "
+                     "dataflow: str = 'implicit_gemm', precision: str | None = None, "
+                     "out: typing.Any | None = None) -> typing.Any"),
+             R"(The forward pass on a map: y[q] is the sum of x[p] w[k] over the pairs (p, q, k).
+
+Args:
+    map: the map.
+    features: x, [N_in, C_in]; float32, on CUDA also float16 and bfloat16.
+    weights: w, [K, C_in, C_out], of the same dtype and device.
+    dataflow, precision: as for conv.
+    out: an array [N_out, C_out] that receives y. It must not overlap an argument.
+
+Returns:
+    y, [N_out, C_out]: `out`, or a new array that the caller owns. Does not wait for the device,
+    unless the dataflow must count pairs.
+
+Raises:
+    ValueError, NotImplementedError, MemoryError: as conv.)");
+
+  module.def(
+      "input_grad", &InputGrad, nb::arg("map").none(), nb::arg("output_grad").none(),
+      nb::arg("weights").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
+      nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+      nb::sig("def input_grad(map: KernelMap, output_grad: typing.Any, weights: typing.Any, *, "
+              "dataflow: str = 'implicit_gemm', precision: str | None = None, "
+              "out: typing.Any | None = None) -> typing.Any"),
+      R"(The gradient of the features: dx[p] is the sum of dy[q] transposed(w[k]).
+
+Args:
+    map: the forward pass's map.
+    output_grad: dy, [N_out, C_out].
+    weights: w, [K, C_in, C_out].
+    dataflow, precision, out: as for convolve; `out` is [N_in, C_in].
+
+Returns:
+    dx, [N_in, C_in]. Raises what convolve raises.)");
+
+  module.def(
+      "weight_grad", &WeightGrad, nb::arg("map").none(), nb::arg("features").none(),
+      nb::arg("output_grad").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
+      nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+      nb::sig("def weight_grad(map: KernelMap, features: typing.Any, output_grad: typing.Any, *, "
+              "dataflow: str = 'implicit_gemm', precision: str | None = None, "
+              "out: typing.Any | None = None) -> typing.Any"),
+      R"(The gradient of the weights: dw[k] is the sum of transposed(x[p]) dy[q].
+
+Args:
+    map: the forward pass's map.
+    features: x, [N_in, C_in].
+    output_grad: dy, [N_out, C_out].
+    dataflow, precision, out: as for convolve; `out` is [K, C_in, C_out].
+
+Returns:
+    dw, [K, C_in, C_out]. Raises what convolve raises.)");
+}
+
+}  // namespace voxconv::python

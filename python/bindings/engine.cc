@@ -1,0 +1,165 @@
+#include "engine.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "backends/cpu/cpu_backend.h"
+#include "builtin/backends.h"
+#include "builtin/plugins.h"
+#include "core/status_macros.h"
+#include "core/version.h"
+#if VOXCONV_HAVE_CUDA
+#include "backends/cuda/cuda_backend.h"
+#endif
+
+namespace voxconv::python {
+namespace {
+
+// All of it is read and written with the GIL.
+struct State {
+  EnginePtr cpu;
+  std::map<std::pair<int, uintptr_t>, EnginePtr> cuda;  // by device and stream
+  std::shared_ptr<const Registry> plugins;
+  int threads = 0;
+};
+
+State& Process() {
+  static auto* state = new State;  // never destroyed: the interpreter may outlive statics
+  return *state;
+}
+
+// The module if the process has imported it, else None.
+nb::object LoadedModule(const char* name) {
+  return nb::module_::import_("sys").attr("modules").attr("get")(name, nb::none());
+}
+
+}  // namespace
+
+#if VOXCONV_HAVE_CUDA
+namespace {
+
+// What is queued on `later` from now on runs after what is queued on `earlier` now. Without an
+// event there is no order but the host's wait.
+void Order(cudaStream_t earlier, cudaStream_t later) {
+  cudaEvent_t event = nullptr;
+  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
+    (void)cudaStreamSynchronize(earlier);
+    return;
+  }
+  (void)cudaEventRecord(event, earlier);
+  (void)cudaStreamWaitEvent(later, event, 0);
+  (void)cudaEventDestroy(event);
+}
+
+}  // namespace
+
+Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {
+  if (!engine_.legacy_stream_) return;
+  static_cast<CudaBackend&>(*engine_.backend_).MakeCurrent();
+  Order(cudaStreamLegacy, CudaStreamOf(engine_.Context()));
+}
+
+Engine::Call::~Call() {
+  if (engine_.legacy_stream_) Order(CudaStreamOf(engine_.Context()), cudaStreamLegacy);
+}
+
+EnginePtr CudaEngine(int device, uintptr_t stream) {
+  const bool legacy = stream == 0 || stream == 1;
+  EnginePtr& engine = Process().cuda[{device, legacy ? 0 : stream}];
+  if (engine == nullptr) {
+    CudaOptions options{.device = device};
+    // DLPack's name for the default stream of each thread.
+    if (stream == 2) options.stream = cudaStreamPerThread;
+    if (stream > 2) options.stream = reinterpret_cast<cudaStream_t>(stream);
+    engine = std::make_shared<Engine>(ValueOf(CudaBackend::Create(options)), legacy);
+  }
+  return engine;
+}
+#else
+Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
+Engine::Call::~Call() = default;
+
+EnginePtr CudaEngine(int, uintptr_t) {
+  ThrowStatus(absl::UnimplementedError("device cuda: this module was built without CUDA"));
+}
+#endif
+
+EnginePtr CpuEngine() {
+  EnginePtr& engine = Process().cpu;
+  if (engine == nullptr) {
+    engine = std::make_shared<Engine>(
+        ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = Process().threads})), false);
+  }
+  return engine;
+}
+
+EnginePtr EngineNamed(const std::string& device) {
+  if (device == "cpu") return CpuEngine();
+  absl::string_view rest = device;
+  int index = 0;
+  if (absl::ConsumePrefix(&rest, "cuda") &&
+      (rest.empty() ||
+       (absl::ConsumePrefix(&rest, ":") && absl::SimpleAtoi(rest, &index) && index >= 0))) {
+    return CudaEngine(index, CurrentStream(index));
+  }
+  ThrowValueError(absl::StrCat("device '", device, "': allowed are cpu, cuda and cuda:INDEX"));
+}
+
+bool Fit(Engine& a, Engine& b) {
+  return &a == &b || (!a.backend().asynchronous() && a.backend().device() == b.backend().device());
+}
+
+std::string DeviceName(Engine& engine) {
+  const Device device = engine.backend().device();
+  return device.space == MemorySpace::kHost ? "cpu" : absl::StrCat("cuda:", device.index);
+}
+
+uintptr_t CurrentStream(int device) {
+  if (const nb::object torch = LoadedModule("torch"); !torch.is_none()) {
+    const nb::object cuda = torch.attr("cuda");
+    if (!nb::cast<bool>(cuda.attr("is_available")())) return 0;
+    return nb::cast<uintptr_t>(cuda.attr("current_stream")(device).attr("cuda_stream"));
+  }
+  if (const nb::object cupy = LoadedModule("cupy"); !cupy.is_none()) {
+    return nb::cast<uintptr_t>(cupy.attr("cuda").attr("get_current_stream")().attr("ptr"));
+  }
+  return 0;
+}
+
+void SetNumThreads(int threads) {
+  // The backend checks the number; the old engine stays if it is refused.
+  auto engine = std::make_shared<Engine>(
+      ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = threads})), false);
+  Process().threads = threads;
+  Process().cpu = std::move(engine);
+}
+
+int NumThreads() { return static_cast<CpuBackend&>(CpuEngine()->backend()).threads(); }
+
+std::shared_ptr<const Registry> Plugins() {
+  std::shared_ptr<const Registry>& plugins = Process().plugins;
+  if (plugins == nullptr) {
+    Registry registry;
+    ThrowIfError(RegisterAllPlugins({}, registry));
+    plugins = std::make_shared<const Registry>(std::move(registry));
+  }
+  return plugins;
+}
+
+void AddPlugins(const std::function<absl::Status(Registry&)>& add) {
+  Registry registry = *Plugins();
+  ThrowIfError(add(registry));
+  Process().plugins = std::make_shared<const Registry>(std::move(registry));
+}
+
+void Shutdown() {
+  State& state = Process();
+  state.plugins = nullptr;
+  state.cpu = nullptr;
+  state.cuda.clear();
+}
+
+}  // namespace voxconv::python

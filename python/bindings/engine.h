@@ -1,0 +1,147 @@
+// The backends and the plugins of the process, and how a call from Python uses them.
+#ifndef VOXCONV_PYTHON_BINDINGS_ENGINE_H_
+#define VOXCONV_PYTHON_BINDINGS_ENGINE_H_
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/backend.h"
+#include "core/registry.h"
+#include "core/workspace.h"
+#include "status.h"
+
+namespace voxconv::python {
+
+// A backend and the scratch memory of its calls. One call at a time drives it. What lies in its
+// memory holds a pointer to it, so that memory never outlives its backend.
+class Engine {
+ public:
+  // `legacy_stream`: callers queue their work on CUDA's legacy default stream, which a backend
+  // cannot adopt. Calls are then ordered with that stream by events.
+  Engine(std::unique_ptr<Backend> backend, bool legacy_stream)
+      : backend_(std::move(backend)), legacy_stream_(legacy_stream) {}
+
+  Backend& backend() { return *backend_; }
+  Workspace& workspace() { return workspace_; }
+  ExecutionContext Context() { return {backend_.get(), &backend_->main_stream()}; }
+
+  // Holds the engine for one call of one thread, which may nest calls: a plugin that is written in
+  // Python may use voxconv itself. Construct it without the GIL: who waits for the engine must not
+  // keep Python from the thread that has it.
+  class Call {
+   public:
+    explicit Call(Engine& engine);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Engine& engine_;
+    std::unique_lock<std::recursive_mutex> lock_;
+  };
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  Workspace workspace_;  // after the backend: it is freed first
+  std::recursive_mutex mutex_;
+  bool legacy_stream_;
+};
+using EnginePtr = std::shared_ptr<Engine>;
+
+// A value in an engine's memory. It keeps the engine, and is freed while it holds the engine: a
+// backend that is asynchronous frees memory on its stream.
+template <typename T>
+class Held {
+ public:
+  Held(EnginePtr engine, T value) : engine_(std::move(engine)), value_(std::move(value)) {}
+  ~Held() {
+    if (!engine_->backend().asynchronous()) return;
+    const nb::gil_scoped_release released;
+    const Engine::Call call(*engine_);
+    value_ = T();
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  const EnginePtr& engine() const { return engine_; }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+
+ private:
+  EnginePtr engine_;
+  T value_;  // after the engine: it is freed first
+};
+// Shared, so that Python's objects and the arrays that they hand out hold the same value.
+template <typename T>
+using HeldPtr = std::shared_ptr<const Held<T>>;
+template <typename T>
+HeldPtr<T> Hold(EnginePtr engine, T value) {
+  return std::make_shared<const Held<T>>(std::move(engine), std::move(value));
+}
+
+// The engine of the CPU.
+EnginePtr CpuEngine();
+// The engine of GPU `device` and the stream with this address: the caller's current stream (0 and 1
+// are CUDA's legacy default stream). NotImplementedError in a module that was built without CUDA.
+EnginePtr CudaEngine(int device, uintptr_t stream);
+// "cpu", "cuda" or "cuda:1"; the stream is the caller's current one (CurrentStream). ValueError for
+// other names.
+EnginePtr EngineNamed(const std::string& device);
+// Whether what lies in the memory of one engine serves calls on the other: they are the same, or
+// both are the CPU's.
+bool Fit(Engine& a, Engine& b);
+// "cpu", "cuda:1".
+std::string DeviceName(Engine& engine);
+
+// The current stream of the framework that the process has loaded: PyTorch's or CuPy's for
+// `device`, else 0. Needs the GIL.
+uintptr_t CurrentStream(int device);
+
+// Makes the CPU's engine anew with so many threads; 0: all cores. What lies in the old one's memory
+// keeps it alive.
+void SetNumThreads(int threads);
+int NumThreads();
+
+// The plugins: those that are built in, those of VOXCONV_PLUGIN_PATH, and those that were added
+// since. Only a thread that has the GIL may add plugins. A call takes the registry's current state
+// (Plugins) and keeps it while it runs.
+std::shared_ptr<const Registry> Plugins();
+// Calls `add` with a copy of the registry, which replaces it if `add` succeeds.
+void AddPlugins(const std::function<absl::Status(Registry&)>& add);
+// Frees plugins and engines that nothing else holds. For the interpreter's end.
+void Shutdown();
+
+// Runs `work(context)`, which returns absl::StatusOr<T> or absl::Status, without the GIL, and holds
+// the engine meanwhile. Returns the value or throws the exception.
+template <typename Work>
+auto RunOn(Engine& engine, const Work& work) {
+  using Result = std::invoke_result_t<Work, const ExecutionContext&>;
+  Result result = [&]() -> Result {
+    const nb::gil_scoped_release released;
+    const Engine::Call call(engine);
+    try {
+      return work(engine.Context());
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("out of memory");
+    }
+  }();
+  if constexpr (std::is_same_v<Result, absl::Status>) {
+    ThrowIfError(result);
+  } else {
+    return ValueOf(std::move(result));
+  }
+}
+
+}  // namespace voxconv::python
+
+#endif  // VOXCONV_PYTHON_BINDINGS_ENGINE_H_

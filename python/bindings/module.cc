@@ -1,0 +1,42 @@
+// The module voxconv._voxconv.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "arguments.h"
+#include "convolution.h"
+#include "core/version.h"
+#include "engine.h"
+#include "input.h"
+#include "kernel_map.h"
+#include "network.h"
+#include "plugins.h"
+#include "pooling.h"
+#include "sparse_tensor.h"
+#include "verify.h"
+
+NB_MODULE(_voxconv, module) {
+  using namespace voxconv::python;  // NOLINT(google-build-using-namespace): the module's own parts
+  module.doc() = "The compiled part of voxconv. Import voxconv.";
+  module.attr("__version__") = VOXCONV_VERSION;
+  module.attr("has_cuda") = VOXCONV_HAVE_CUDA != 0;
+  DefineSparseTensor(module);
+  DefineKernelMap(module);
+  DefineConvolution(module);
+  DefinePooling(module);
+  DefineInput(module);
+  DefineNetwork(module);
+  DefinePlugins(module);
+  DefinePythonPlugins(module);
+  DefineVerify(module);
+  DefineAb(module);
+  module.def(
+      "set_num_threads",
+      [](nb::handle threads) {
+        SetNumThreads(static_cast<int>(ToInteger("threads", threads, 0, 1024)));
+      },
+      nb::arg("threads").none(), nb::sig("def set_num_threads(threads: int) -> None"),
+      "Sets the number of threads of the CPU; 0: all cores. Raises ValueError outside 0 .. 1024.");
+  module.def("num_threads", &NumThreads, "The number of threads of the CPU.");
+  // Plugins in Python, and arrays that plugins keep, must be gone before the interpreter is.
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Shutdown));
+}

@@ -1,0 +1,46 @@
+// voxconv.SparseTensor.
+#ifndef VOXCONV_PYTHON_BINDINGS_SPARSE_TENSOR_H_
+#define VOXCONV_PYTHON_BINDINGS_SPARSE_TENSOR_H_
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "array.h"
+#include "core/sparse_tensor.h"
+#include "engine.h"
+
+namespace voxconv::python {
+
+// The set as a pointer that also keeps the engine whose memory it is in.
+CoordinateSetPtr HoldSet(const EnginePtr& engine, CoordinateSetPtr set);
+
+// Coordinates, and an array of Python with the features. Copying needs the GIL.
+class PySparseTensor {
+ public:
+  // Checks the features against the coordinates.
+  PySparseTensor(CoordinateSetPtr set, const InArray& features);
+  // Takes over the features of a result, [set's size, channels], as an array of the framework of
+  // `like`.
+  PySparseTensor(EnginePtr engine, CoordinateSetPtr set, Tensor features, nb::handle like);
+  // Takes over a result whose rows are voxels (checked).
+  PySparseTensor(EnginePtr engine, SparseTensor result, nb::handle like);
+
+  const EnginePtr& engine() const { return engine_; }
+  const CoordinateSetPtr& set() const { return set_; }
+  const nb::object& features() const { return features_; }
+  const ConstTensorView& matrix() const { return matrix_; }
+  SparseTensorView view() const { return {set_, matrix_}; }
+
+ private:
+  EnginePtr engine_;
+  CoordinateSetPtr set_;
+  nb::object features_;
+  ConstTensorView matrix_;
+};
+
+void DefineSparseTensor(nb::module_& module);
+
+}  // namespace voxconv::python
+
+#endif  // VOXCONV_PYTHON_BINDINGS_SPARSE_TENSOR_H_

@@ -1,0 +1,153 @@
+"""CUDA through PyTorch. Nothing is here for a build without CUDA, or without PyTorch or a device."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import reference
+import voxconv
+
+if voxconv.has_cuda and importlib.util.find_spec("torch"):
+    import torch
+
+    HAS_DEVICE = torch.cuda.is_available()
+else:
+    HAS_DEVICE = False
+
+
+def inputs(dtype=None):
+    coords, features = reference.scene(channels=16)
+    w = reference.weights(27, 16, 32)
+    dtype = dtype or torch.float32
+    x = torch.from_numpy(features).cuda().to(dtype)
+    return coords, x, torch.from_numpy(w).cuda().to(dtype)
+
+
+def expected(coords, x, w):
+    on_cpu = voxconv.SparseTensor(coords, x.float().cpu().numpy())
+    return voxconv.conv(on_cpu, w.float().cpu().numpy(), kernel=3).features
+
+
+def busy():
+    """Keeps the current stream busy for some tenths of a second."""
+    torch.cuda._sleep(500_000_000)
+
+
+def norm_error(a, b):
+    a, b = a.double().cpu().numpy(), np.asarray(b, np.float64)
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+if HAS_DEVICE:
+
+    @pytest.mark.parametrize("name, bound", [("float32", 1e-5), ("float16", 1e-2), ("bfloat16", 2e-2)])
+    def test_results_are_the_cpus(name, bound):
+        coords, features, w = inputs(getattr(torch, name))
+        x = voxconv.SparseTensor(coords, features)
+        assert x.features is features
+        assert x.device == "cuda:0"
+        y = voxconv.conv(x, w, kernel=3)
+        assert y.features.is_cuda and y.features.dtype == features.dtype
+        assert norm_error(y.features, expected(coords, features, w)) < bound
+
+    def test_passes_are_the_cpus():
+        coords, features, w = inputs()
+        m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)
+        dy = torch.randn(len(coords), 32, device="cuda")
+        on_cpu = voxconv.KernelMap(voxconv.SparseTensor(coords, features.cpu().numpy()), kernel=3)
+        host = [t.cpu().numpy() for t in (features, w, dy)]
+        for got, want in [
+            (voxconv.convolve(m, features, w), voxconv.convolve(on_cpu, host[0], host[1])),
+            (voxconv.input_grad(m, dy, w), voxconv.input_grad(on_cpu, host[2], host[1])),
+            (voxconv.weight_grad(m, features, dy), voxconv.weight_grad(on_cpu, host[0], host[2])),
+        ]:
+            assert norm_error(got, want) < 1e-5
+        for got, want in zip(m.pairs()[:2], on_cpu.pairs()[:2]):
+            np.testing.assert_array_equal(torch.from_dlpack(got).cpu().numpy(), want)
+
+    def test_out_is_the_callers_memory():
+        coords, features, w = inputs()
+        m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)
+        out = torch.empty(len(coords), 32, device="cuda")
+        before = out.data_ptr()
+        assert voxconv.convolve(m, features, w, out=out) is out
+        assert out.data_ptr() == before
+        assert norm_error(out, expected(coords, features, w)) < 1e-5
+
+    @pytest.mark.parametrize("own_stream", [False, True])
+    def test_calls_are_ordered_with_the_current_stream(own_stream):
+        stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+        with torch.cuda.stream(stream):
+            coords, features, w = inputs()
+            want = expected(coords, features, w)
+            m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)
+            late = torch.zeros_like(features)
+            torch.cuda.synchronize()
+            busy()
+            late.copy_(features)  # done only after the delay
+            y = voxconv.convolve(m, late, w)
+            z = y * 2  # reads the result on the caller's stream
+            late.zero_()  # must not overtake the convolution
+        torch.cuda.synchronize()
+        assert norm_error(z, 2 * want) < 1e-5
+
+    @pytest.mark.parametrize("own_stream", [False, True])
+    def test_a_call_with_a_map_does_not_wait(own_stream):
+        stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+        with torch.cuda.stream(stream):
+            coords, features, w = inputs()
+            x = voxconv.SparseTensor(coords, features)
+            m = voxconv.KernelMap(x, kernel=3)
+            voxconv.conv(x, w, map=m)  # the first call loads kernels
+            torch.cuda.synchronize()
+            busy()
+            delay = torch.cuda.Event()
+            delay.record()
+            voxconv.conv(x, w, map=m)
+            assert not delay.query()  # the device is still busy: the host went on
+        torch.cuda.synchronize()
+
+    def test_streams_are_not_mixed():
+        coords, features, w = inputs()
+        x = voxconv.SparseTensor(coords, features)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            with pytest.raises(ValueError, match="^weights: was made for another CUDA stream"):
+                voxconv.conv(x, w, kernel=3)
+
+    def test_devices_are_not_mixed():
+        coords, features, w = inputs()
+        x = voxconv.SparseTensor(coords, features)
+        with pytest.raises(ValueError, match="^weights: lies on cpu; the other arguments lie on cuda:0"):
+            voxconv.conv(x, w.cpu(), kernel=3)
+
+    def test_calls_take_no_memory():
+        coords, features, w = inputs()
+
+        def call():
+            x = voxconv.SparseTensor(coords, features)
+            m = voxconv.KernelMap(x, kernel=3)
+            voxconv.input_grad(m, voxconv.conv(x, w, map=m).features, w)
+
+        for _ in range(100):
+            call()
+        torch.cuda.synchronize()
+        before = torch.cuda.mem_get_info()[0]
+        for _ in range(2000):
+            call()
+        torch.cuda.synchronize()
+        assert before - torch.cuda.mem_get_info()[0] < 8 << 20
+
+    def test_a_network_is_the_cpus():
+        x = voxconv.load("scene:sphere?n=2000", channels=4)
+        network = voxconv.networks.minkunet42(width=0.25).initialize()
+        on_device = voxconv.load("scene:sphere?n=2000", channels=4, device="cuda:0")
+        assert norm_error(network(on_device).features, network(x).features) < 1e-4
+
+    def test_a_result_outlives_all_else():
+        coords, features, w = inputs()
+        y = voxconv.conv(voxconv.SparseTensor(coords, features), w, kernel=3).features
+        want = y.clone()
+        for _ in range(20):
+            voxconv.conv(voxconv.SparseTensor(coords, 2 * features), w, kernel=3)
+        torch.cuda.synchronize()
+        assert torch.equal(y, want)

@@ -1,0 +1,195 @@
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import reference
+import voxconv
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+
+
+def load_example():
+    path = EXAMPLES / "python" / "plugins.py"
+    spec = importlib.util.spec_from_file_location("example_plugins", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+EXAMPLE = load_example()
+
+
+def verdicts(records):
+    return {r["verdict"] for r in records}
+
+
+def test_list_names_all_families():
+    records = voxconv.list_plugins()
+    assert {r["family"] for r in records} == {"mapping", "dataflow", "output_coords"}
+    hash_mapping = next(r for r in records if r["family"] == "mapping" and r["name"] == "hash")
+    assert "cpu" in hash_mapping["backends"]
+    assert any(option["name"] == "variant" for option in hash_mapping["options"])
+
+
+def test_a_shared_library():
+    library = os.environ["VOXCONV_TEST_PLUGIN"]
+    voxconv.load_plugin(pathlib.Path(library))
+    x = voxconv.SparseTensor(*reference.scene())
+    for a, b in zip(
+        voxconv.KernelMap(x, mapping="binary_tree").pairs(), voxconv.KernelMap(x).pairs()
+    ):
+        np.testing.assert_array_equal(a, b)
+    records = voxconv.verify(mapping="binary_tree", filter="map/binary_tree")
+    assert verdicts(records) == {"passed"}
+    with pytest.raises(ValueError, match="binary_tree"):
+        voxconv.load_plugin(library)  # the name is taken
+
+
+def test_verify_gives_records():
+    records = voxconv.verify(mapping="hash:", filter="conv/hash/implicit_gemm", quick=True)
+    assert verdicts(records) == {"passed"}
+    assert set(records[0]) == {"case", "verdict", "detail"}
+
+
+def test_ab_gives_records():
+    x = voxconv.load("scene:sphere?n=500")
+    records = voxconv.ab("hash/implicit_gemm", "sorted_search/fetch_on_demand", x, channels=(8, 8))
+    assert records[-1]["stage"] == "wall"
+    assert records[-1]["pairs"] == 20
+    for record in records:
+        assert record["a_ms"] >= 0 and record["b_ms"] >= 0
+        assert set(record) == set(records[0])
+
+
+@pytest.mark.unsanitized
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of values that overflow on purpose
+@pytest.mark.parametrize("family", ["mapping", "dataflow"])
+def test_the_example_passes_verify(family):
+    plugin = {"mapping": EXAMPLE.SortedKeys, "dataflow": EXAMPLE.GatherMatmulScatter}[family]
+    records = voxconv.verify(**{family: plugin.name})
+    failed = [r for r in records if r["verdict"] == "failed"]
+    assert not failed
+    assert "passed" in verdicts(records)
+
+
+def test_the_example_runs_in_a_layer_and_a_network():
+    x = voxconv.load("scene:sphere?n=500", channels=4)
+    w = reference.weights(27, 4, 6)
+    spec = {"mapping": EXAMPLE.SortedKeys.name, "dataflow": EXAMPLE.GatherMatmulScatter.name}
+    reference.close(voxconv.conv(x, w, **spec).features, voxconv.conv(x, w).features)
+    network = voxconv.networks.minkunet42(width=0.25).initialize()
+    np.testing.assert_allclose(
+        network(x, **spec).features, network(x).features, rtol=1e-3, atol=1e-4
+    )
+
+
+def mapping(query):
+    """Registers a mapping with this query under a new name."""
+    number = len(voxconv.list_plugins())
+    members = {"name": f"test_{number}", "build_index": lambda self, coords: coords, "query": query}
+    return voxconv.register_mapping(type("Test", (), members)).name
+
+
+def dataflow(forward):
+    number = len(voxconv.list_plugins())
+    members = {"name": f"test_{number}", "forward": forward}
+    return voxconv.register_dataflow(type("Test", (), members)).name
+
+
+def zero(value):
+    return lambda self, index, outputs, offsets: value(len(outputs), len(offsets))
+
+
+@pytest.mark.parametrize(
+    "query, message",
+    [
+        (lambda self, index, outputs, offsets: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda self, index, outputs, offsets: None, "table: NoneType is no array"),
+        (zero(lambda n, k: np.zeros((n, k - 1), np.int32)), "table: "),
+        (zero(lambda n, k: np.zeros((n, k))), "table: dtype float64; int32 or int64 is needed"),
+        (zero(lambda n, k: np.full((n, k), n, np.int32)), ""),  # rows out of range
+        (zero(lambda n, k: np.full((n, k), -7, np.int32)), ""),
+        (zero(lambda n, k: (np.zeros(3, np.int32),) * 2), "must be returned"),
+        (zero(lambda n, k: (np.zeros(3, np.int32), np.zeros(3, np.int32), np.zeros(k + 1, np.int64))),
+         "in_rows: 3 elements; 0 are needed"),
+        (zero(lambda n, k: (np.zeros(0, np.int32), np.zeros(0, np.int32),
+                            np.r_[np.zeros(k, np.int64), -5])), ""),
+        (zero(lambda n, k: (np.full(k, n, np.int64), np.zeros(k, np.int64), np.arange(k + 1))), ""),
+        (zero(lambda n, k: (np.full(k, 2**40, np.int64), np.zeros(k, np.int64), np.arange(k + 1))),
+         ""),
+    ],
+)
+def test_a_wrong_mapping_is_one_line(query, message):
+    x = voxconv.SparseTensor(*reference.scene(n=20))
+    with pytest.raises((RuntimeError, ValueError)) as caught:
+        voxconv.KernelMap(x, mapping=mapping(query))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_dataflow_is_one_line():
+    x = voxconv.SparseTensor(*reference.scene(n=20))
+    w = reference.weights(27, 5, 2)
+
+    def fails(self, map, x, w, y):
+        raise KeyError("two\nlines")
+
+    kept = []
+
+    def keeps(self, map, x, w, y):
+        kept.append(x[1:])
+        y[:] = 0
+
+    def writes(self, map, x, w, y):
+        x[:] = 0
+
+    for forward, message in [
+        (fails, "KeyError"), (keeps, "keeps an array"), (writes, "read-only"),
+    ]:
+        with pytest.raises(RuntimeError, match=message) as caught:
+            voxconv.conv(x, w, dataflow=dataflow(forward))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_dataflow_fails_verify():
+    def nearly(self, map, x, w, y):
+        in_rows, out_rows, offset_ptr = map
+        y[:] = 0
+        for k in range(1, len(w)):  # the first offset is forgotten
+            pairs = slice(offset_ptr[k], offset_ptr[k + 1])
+            y[out_rows[pairs]] += x[in_rows[pairs]] @ w[k]
+
+    assert "failed" in verdicts(voxconv.verify(dataflow=dataflow(nearly), filter="conv/", quick=True))
+
+
+def test_a_plugin_may_call_voxconv():
+    def forward(self, map, x, w, y):
+        voxconv.load("scene:sphere?n=100")
+        y[:] = 1
+
+    x = voxconv.SparseTensor(*reference.scene(n=20))
+    y = voxconv.conv(x, reference.weights(27, 5, 2), dataflow=dataflow(forward))
+    assert (y.features == 1).all()
+
+
+@pytest.mark.parametrize(
+    "members, error, message",
+    [
+        ({"name": "hash"}, ValueError, "hash"),
+        ({"name": "Not A Word"}, ValueError, "Not A Word"),
+        ({}, ValueError, "name ''"),
+        ({"name": 3}, TypeError, "name: must be a string"),
+        ({"name": "no_query", "query": None}, TypeError, "the class has no method query"),
+    ],
+)
+def test_what_cannot_be_registered(members, error, message):
+    methods = {"build_index": lambda self, coords: None, "query": lambda *arguments: None}
+    methods.update(members)
+    if methods["query"] is None:
+        del methods["query"]
+    with pytest.raises(error, match=message):
+        voxconv.register_mapping(type("Test", (), methods))
+    with pytest.raises(TypeError, match="plugin: a class is needed"):
+        voxconv.register_mapping(3)

@@ -1,0 +1,62 @@
+"""3D sparse convolution on point clouds: mappings and dataflows as plugins.
+
+Arrays go in and come out by DLPack, without copies: NumPy's on the CPU, and those of PyTorch, CuPy and
+JAX. The device of the arrays decides where a call runs. The GIL is released while it runs. Calls on one
+device follow each other, whichever threads make them.
+
+>>> import numpy as np, voxconv
+>>> x = voxconv.load("scene:sphere?n=1000", channels=4)
+>>> y = voxconv.conv(x, np.ones((27, 4, 8), np.float32), kernel=3)
+>>> y.features.shape == (len(x), 8)
+True
+"""
+
+from voxconv import networks
+from voxconv._voxconv import (
+    KernelMap,
+    SparseTensor,
+    __version__,
+    ab,
+    conv,
+    convolve,
+    global_pool,
+    has_cuda,
+    input_grad,
+    list_plugins,
+    load,
+    load_plugin,
+    num_threads,
+    pool,
+    register_dataflow,
+    register_mapping,
+    scenes,
+    set_num_threads,
+    verify,
+    voxelize,
+    weight_grad,
+)
+
+__all__ = [
+    "KernelMap",
+    "SparseTensor",
+    "__version__",
+    "ab",
+    "conv",
+    "convolve",
+    "global_pool",
+    "has_cuda",
+    "input_grad",
+    "list_plugins",
+    "load",
+    "load_plugin",
+    "networks",
+    "num_threads",
+    "pool",
+    "register_dataflow",
+    "register_mapping",
+    "scenes",
+    "set_num_threads",
+    "verify",
+    "voxelize",
+    "weight_grad",
+]
