@@ -39,3 +39,7 @@ set_tests_properties(count_tests_test PROPERTIES LABELS contract SKIP_RETURN_COD
 add_test(NAME sanitize_test
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sanitize_test.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(sanitize_test PROPERTIES LABELS contract SKIP_RETURN_CODE 77)
+voxconv_add_test(train_command_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/train_command_test.cc LIBS voxconv_io LABELS contract)
+target_compile_definitions(train_command_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
+add_dependencies(train_command_test voxconv)
