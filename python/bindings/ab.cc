@@ -203,13 +203,15 @@ void DefineAb(nb::module_& module) {
               "rebuild_maps: bool = True, seed: int = 1, "
               "voxel_size: float | tuple[float, float, float] = 0.05, backend: str = 'cpu') -> "
               "list[dict[str, typing.Any]]"),
-      R"(Compares two configurations on the same work, as `voxconv ab` does: verified first, then interleaved.
+      R"(Compares two configurations on the same work, as `voxconv ab` does.
+
+Both are verified first, and then run in turn.
 
 Args:
     a, b: a preset, or MAPPING/DATAFLOW or MAPPING/DATAFLOW/OUTPUT_COORDS in specs.
     input: a SparseTensor of stride 1, a file, or a scene (voxconv.load).
-    network, width: run this network: "minkunet42", "sparseresnet21" or "centerpoint". Without it one
-        layer runs.
+    network, width: run this network: "minkunet42", "sparseresnet21" or "centerpoint". Without
+        it one layer runs.
     channels: (C_in, C_out) of the layer, (32, 32) unless given.
     kernel, stride, dilation, padding, kind, rule: the layer, as for KernelMap, described from its
         fine side.
@@ -221,10 +223,10 @@ Args:
     backend: "cpu" or "cuda".
 
 Returns:
-    One dict a stage that took time, and one with stage "wall", for pandas.DataFrame: a, b, work, input,
-    stage, a_ms and b_ms (medians), ratio (how many times faster A is, b_ms / a_ms) with low .. high, its
-    95 % interval, pairs, verdict ("faster", "slower", "no difference" or "too few pairs") and error,
-    the worst against the reference.
+    One dict a stage that took time, and one with stage "wall", for pandas.DataFrame: a, b, work,
+    input, stage, a_ms and b_ms (medians), ratio (how many times faster A is, b_ms / a_ms) with
+    low .. high, its 95 % interval, pairs, verdict ("faster", "slower", "no difference" or "too few
+    pairs") and error, the worst against the reference.
 
 Raises:
     ValueError, NotImplementedError: a configuration or an input does not fit.

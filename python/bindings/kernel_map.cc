@@ -143,8 +143,8 @@ void DefineKernelMap(nb::module_& module) {
   nb::class_<PyKernelMap>(module, "KernelMap", R"(Which voxels meet under which kernel offset.
 
 A map says that input row p meets output row q under offset k. It depends on the voxels and the
-geometry alone, so that one map serves any features and weights, and all three passes. Offsets are in
-voxconv's order: x slowest, z fastest.)")
+geometry alone, so that one map serves any features and weights, and all three passes. Offsets are
+in voxconv's order: x slowest, z fastest.)")
       .def(
           "__init__",
           [](PyKernelMap* self, nb::handle x, nb::handle kernel, nb::handle stride,

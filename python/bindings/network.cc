@@ -276,7 +276,8 @@ Args:
     weights: float32 arrays by name, or the path of an .npz file with them.
 
 Raises:
-    ValueError: a parameter is missing, unknown, or of another shape or dtype. Nothing is set then.)")
+    ValueError: a parameter is missing, unknown, or of another shape or dtype. Nothing is set
+        then.)")
       .def(
           "initialize",
           [](nb::object self, nb::handle seed) {
@@ -320,7 +321,8 @@ Raises:
     NotImplementedError: a plugin gives its reason, with the layer's name.
     MemoryError: the memory does not suffice.
 
-On CUDA the host waits for the device where it must learn a size. One thread at a time runs a network.
+On CUDA the host waits for the device where it must learn a size. One thread at a time runs a
+network.
 
 >>> import voxconv
 >>> x = voxconv.load("scene:sphere?n=1000", channels=4)
@@ -346,7 +348,9 @@ On CUDA the host waits for the device where it must learn a size. One thread at 
           nb::arg("dataflow") = nb::none(), nb::arg("output_coords") = nb::none(),
           nb::arg("precision") = nb::none(), nb::arg("fold_batch_norm") = false,
           nb::sig(kProfileSignature.c_str()),
-          R"(Runs the network once and says what each layer did: one dict a layer, for pandas.DataFrame.
+          R"(Runs the network once and says what each layer did.
+
+Returns one dict a layer, for pandas.DataFrame.
 
 The arguments and errors are those of a call. Times are in milliseconds. Waits for the device.)")
       .def("__repr__", [](const Network& n) {

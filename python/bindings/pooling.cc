@@ -100,7 +100,8 @@ Args:
     mode: "max", "sum" or "average_present".
 
 Returns:
-    [x.batch_size, C]: a row for each sample; 0 for a sample without voxels. May wait for the device.
+    [x.batch_size, C]: a row for each sample; 0 for a sample without voxels. May wait for the
+    device.
 
 Raises:
     ValueError: another mode.)");

@@ -368,8 +368,8 @@ The class is made without arguments. It has:
     form: "pairs" (the default) or "neighbour_table".
     forward(map, x, w, y): fills y, float32 [N_out, C_out], with the sum of x[p] w[k] over the pairs
         (p, q, k) of each row q. x is [N_in, C_in], w is [K, C_in, C_out]. map is (in_rows,
-        out_rows, offset_ptr) or the table, as register_mapping describes them. y's values before are
-        undefined.
+        out_rows, offset_ptr) or the table, as register_mapping describes them. y's values before
+        are undefined.
     summary, source: optional strings for list_plugins.
 
 The arrays are views that end with the call: a class that keeps one gets an error. Gradients are

@@ -1,4 +1,4 @@
-"""CUDA through PyTorch. Nothing is here for a build without CUDA, or without PyTorch or a device."""
+"""CUDA through PyTorch. Empty for a build without CUDA, and without PyTorch or a device."""
 
 import importlib.util
 
@@ -40,7 +40,9 @@ def norm_error(a, b):
 
 if HAS_DEVICE:
 
-    @pytest.mark.parametrize("name, bound", [("float32", 1e-5), ("float16", 1e-2), ("bfloat16", 2e-2)])
+    @pytest.mark.parametrize(
+        "name, bound", [("float32", 1e-5), ("float16", 1e-2), ("bfloat16", 2e-2)]
+    )
     def test_results_are_the_cpus(name, bound):
         coords, features, w = inputs(getattr(torch, name))
         x = voxconv.SparseTensor(coords, features)
@@ -117,7 +119,7 @@ if HAS_DEVICE:
     def test_devices_are_not_mixed():
         coords, features, w = inputs()
         x = voxconv.SparseTensor(coords, features)
-        with pytest.raises(ValueError, match="^weights: lies on cpu; the other arguments lie on cuda:0"):
+        with pytest.raises(ValueError, match="^weights: lies on cpu; the other arguments"):
             voxconv.conv(x, w.cpu(), kernel=3)
 
     def test_calls_take_no_memory():

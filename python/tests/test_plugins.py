@@ -112,7 +112,8 @@ def zero(value):
         (zero(lambda n, k: np.full((n, k), n, np.int32)), ""),  # rows out of range
         (zero(lambda n, k: np.full((n, k), -7, np.int32)), ""),
         (zero(lambda n, k: (np.zeros(3, np.int32),) * 2), "must be returned"),
-        (zero(lambda n, k: (np.zeros(3, np.int32), np.zeros(3, np.int32), np.zeros(k + 1, np.int64))),
+        (zero(lambda n, k: (np.zeros(3, np.int32), np.zeros(3, np.int32),
+                            np.zeros(k + 1, np.int64))),
          "in_rows: 3 elements; 0 are needed"),
         (zero(lambda n, k: (np.zeros(0, np.int32), np.zeros(0, np.int32),
                             np.r_[np.zeros(k, np.int64), -5])), ""),
@@ -161,7 +162,8 @@ def test_a_wrong_dataflow_fails_verify():
             pairs = slice(offset_ptr[k], offset_ptr[k + 1])
             y[out_rows[pairs]] += x[in_rows[pairs]] @ w[k]
 
-    assert "failed" in verdicts(voxconv.verify(dataflow=dataflow(nearly), filter="conv/", quick=True))
+    records = voxconv.verify(dataflow=dataflow(nearly), filter="conv/", quick=True)
+    assert "failed" in verdicts(records)
 
 
 def test_a_plugin_may_call_voxconv():

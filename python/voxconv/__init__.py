@@ -1,8 +1,8 @@
 """3D sparse convolution on point clouds: mappings and dataflows as plugins.
 
-Arrays go in and come out by DLPack, without copies: NumPy's on the CPU, and those of PyTorch, CuPy and
-JAX. The device of the arrays decides where a call runs. The GIL is released while it runs. Calls on one
-device follow each other, whichever threads make them.
+Arrays go in and come out by DLPack, without copies: NumPy's on the CPU, and those of PyTorch, CuPy
+and JAX. The device of the arrays decides where a call runs. The GIL is released while it runs.
+Calls on one device follow each other, whichever threads make them.
 
 >>> import numpy as np, voxconv
 >>> x = voxconv.load("scene:sphere?n=1000", channels=4)
