@@ -275,7 +275,7 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& path) {
   constexpr absl::Duration kLongestWait = absl::Seconds(30);
   VOXCONV_ASSIGN_OR_RETURN(const fs::path target, FollowLinks(path));
   const int folder = open(FolderOf(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return SystemError(path, "its folder cannot be locked", errno);
+  if (folder < 0) return SystemError(path, "its folder cannot be opened", errno);
   FolderLock lock(folder);
   const absl::Time begin = absl::Now();
   while (flock(folder, LOCK_EX | LOCK_NB) != 0) {

@@ -13,7 +13,7 @@
 #include "io/file_bytes.h"
 #include "io/mesh_file.h"
 #include "io/npy.h"
-#include "io/read_open3d.h"
+#include "io/point_file.h"
 #include "io/read_raw.h"
 #include "io/sample_mesh.h"
 
@@ -30,7 +30,11 @@ enum class Format {
   kOff,
   kStl,
   kGltf,
-  kOpen3d,
+  kPcd,
+  kXyz,
+  kXyzn,
+  kXyzrgb,
+  kPts,
   kUnknown
 };
 
@@ -39,29 +43,28 @@ struct FormatExtension {
   Format format;
 };
 // The first that fits is taken.
-constexpr FormatExtension kFormats[] = {{".pcd.bin", Format::kNuScenes}, {".bin", Format::kKitti},
-                                        {".npy", Format::kNpy},          {".npz", Format::kNpz},
-                                        {".ply", Format::kPly},          {".obj", Format::kObj},
-                                        {".off", Format::kOff},          {".stl", Format::kStl},
-                                        {".gltf", Format::kGltf},        {".glb", Format::kGltf}};
+constexpr FormatExtension kFormats[] = {
+    {".pcd.bin", Format::kNuScenes}, {".bin", Format::kKitti},     {".npy", Format::kNpy},
+    {".npz", Format::kNpz},          {".ply", Format::kPly},       {".obj", Format::kObj},
+    {".off", Format::kOff},          {".stl", Format::kStl},       {".gltf", Format::kGltf},
+    {".glb", Format::kGltf},         {".pcd", Format::kPcd},       {".xyz", Format::kXyz},
+    {".xyzn", Format::kXyzn},        {".xyzrgb", Format::kXyzrgb}, {".pts", Format::kPts}};
 
 Format FormatOf(absl::string_view path) {
   const std::string name = absl::AsciiStrToLower(path);
   for (const FormatExtension& known : kFormats) {
     if (absl::EndsWith(name, known.extension)) return known.format;
   }
-  return IsOpen3dExtension(name) ? Format::kOpen3d : Format::kUnknown;
+  return Format::kUnknown;
 }
 
 absl::Status CheckOptions(Format format, const std::string& path, const ReadOptions& options) {
   if (format == Format::kUnknown) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": unknown extension; allowed: ",
-                     absl::StrJoin(kFormats, " ",
-                                   [](std::string* out, const FormatExtension& known) {
-                                     absl::StrAppend(out, known.extension);
-                                   }),
-                     " ", Open3dExtensions()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": unknown extension; allowed: ",
+        absl::StrJoin(kFormats, " ", [](std::string* out, const FormatExtension& known) {
+          absl::StrAppend(out, known.extension);
+        })));
   }
   const bool raw = format == Format::kKitti || format == Format::kNuScenes;
   const auto refused = [&](absl::string_view option, absl::string_view value,
@@ -175,6 +178,21 @@ absl::StatusOr<PointCloud> SampleSurface(absl::StatusOr<Mesh> mesh, const std::s
   return SampleMesh(*mesh, options.samples, options.seed, name);
 }
 
+absl::StatusOr<PointCloud> FinitePoints(absl::StatusOr<PointCloud> cloud, const std::string& name,
+                                        const ReadOptions& options) {
+  if (!cloud.ok()) return cloud;
+  if (cloud->size() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": holds no points"));
+  }
+  DropNonFiniteRows(*cloud);
+  if (cloud->size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": none of the ", cloud->dropped, " points is free of NaN and Inf"));
+  }
+  if (options.into_unit_sphere) ScaleIntoUnitSphere(cloud->xyz);
+  return cloud;
+}
+
 absl::StatusOr<PointCloud> FromPly(absl::string_view bytes, const std::string& name,
                                    const ReadOptions& options) {
   absl::StatusOr<std::variant<PointCloud, Mesh>> content = io_internal::ParsePly(bytes, name);
@@ -182,15 +200,7 @@ absl::StatusOr<PointCloud> FromPly(absl::string_view bytes, const std::string& n
   if (Mesh* mesh = std::get_if<Mesh>(&*content)) {
     return SampleSurface(std::move(*mesh), name, options);
   }
-  PointCloud cloud = std::get<PointCloud>(*std::move(content));
-  if (cloud.size() == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no points"));
-  DropNonFiniteRows(cloud);
-  if (cloud.size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": none of the ", cloud.dropped, " points is free of NaN and Inf"));
-  }
-  if (options.into_unit_sphere) ScaleIntoUnitSphere(cloud.xyz);
-  return cloud;
+  return FinitePoints(std::get<PointCloud>(*std::move(content)), name, options);
 }
 
 absl::StatusOr<PointCloud> FromTable(absl::string_view bytes, const std::string& name,
@@ -225,9 +235,16 @@ absl::StatusOr<PointCloud> Parse(absl::string_view bytes, const std::string& nam
       return SampleSurface(io_internal::ParseStl(bytes, name), name, options);
     case Format::kGltf:
       return SampleSurface(io_internal::ParseGltf(bytes, name, read_sibling), name, options);
-    case Format::kOpen3d:
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": this format is read from a file, not from memory"));
+    case Format::kPcd:
+      return FinitePoints(io_internal::ParsePcd(bytes, name), name, options);
+    case Format::kXyz:
+      return FinitePoints(io_internal::ParseXyz(bytes, name), name, options);
+    case Format::kXyzn:
+      return FinitePoints(io_internal::ParseXyzn(bytes, name), name, options);
+    case Format::kXyzrgb:
+      return FinitePoints(io_internal::ParseXyzrgb(bytes, name), name, options);
+    case Format::kPts:
+      return FinitePoints(io_internal::ParsePts(bytes, name), name, options);
     default:
       return FromTable(bytes, name, format, options);
   }
@@ -245,9 +262,9 @@ absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::s
 
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options) {
   if (absl::Status status = CheckIsFile(path); !status.ok()) return status;
-  const Format format = FormatOf(path);
-  if (absl::Status status = CheckOptions(format, path, options); !status.ok()) return status;
-  if (format == Format::kOpen3d) return ReadPointCloudWithOpen3d(path, options);
+  if (absl::Status status = CheckOptions(FormatOf(path), path, options); !status.ok()) {
+    return status;
+  }
   const absl::StatusOr<std::string> bytes = ReadFileBytes(path);
   if (!bytes.ok()) return bytes.status();
   return Parse(*bytes, path, options, [&](const std::string& file) {

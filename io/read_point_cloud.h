@@ -31,13 +31,13 @@ struct ReadOptions {
 //                                                    nx,ny,nz, or a mesh where it lists faces
 //   .obj .stl .off .gltf .glb                        meshes, sampled on their surface
 //   .pcd .xyz .xyzn .xyzrgb .pts                     points with colours and normals
-// The last row needs Open3D (VOXCONV_OPEN3D). Rows with NaN or Inf are dropped and counted.
+// Rows with NaN or Inf are dropped and counted.
 // Errors, one line each: kNotFound, kPermissionDenied, kInvalidArgument (content, options, an
-// unknown extension), kDataLoss (damaged), kUnimplemented (built without Open3D).
+// unknown extension), kDataLoss (damaged).
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options);
 
-// The same for the bytes of a file that does not need Open3D. `name` gives the extension. Other
-// files that a .gltf names are not read.
+// The same for the bytes of a file. `name` gives the extension. Other files that a .gltf names are
+// not read.
 absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
                                            const ReadOptions& options);
 

@@ -5,7 +5,7 @@ voxconv_add_test(io_test
     ${CMAKE_CURRENT_LIST_DIR}/io_load_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_mesh_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_npy_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io_open3d_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_point_file_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_output_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_raw_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_safetensors_test.cc
