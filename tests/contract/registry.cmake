@@ -43,3 +43,6 @@ voxconv_add_test(train_command_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/train_command_test.cc LIBS voxconv_io LABELS contract)
 target_compile_definitions(train_command_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
 add_dependencies(train_command_test voxconv)
+voxconv_add_test(training_course_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/training_course_test.cc
+  LIBS voxconv_training voxconv_reference_training voxconv_test_session LABELS contract)

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "training_test_util.h"
+#include "tests/support/training_networks.h"
 
 namespace voxconv {
 namespace {

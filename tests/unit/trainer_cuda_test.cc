@@ -7,9 +7,9 @@
 #include "gtest/gtest.h"
 #include "reference_cpu/layers.h"
 #include "tests/support/session.h"
+#include "tests/support/training_networks.h"
 #include "training/reference_gradients.h"
 #include "training/trainer.h"
-#include "training_test_util.h"
 #include "unit_cuda.h"
 
 namespace voxconv {

@@ -1,6 +1,6 @@
 voxconv_add_test(reference_gradients_test
   SOURCES reference_gradients_test.cc
-  LIBS voxconv_reference_training
+  LIBS voxconv_reference_training voxconv_test_support
   LABELS unit)
 voxconv_add_test(training_test
   SOURCES training_test.cc training_parts_test.cc

@@ -5,10 +5,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/training_networks.h"
 #include "training/backward_plan.h"
 #include "training/parameter_store.h"
 #include "training/rate_schedule.h"
-#include "training_test_util.h"
 #include "unit_cpu.h"
 
 namespace voxconv {

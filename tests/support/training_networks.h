@@ -1,6 +1,6 @@
 // What the tests of training share: small networks that hold every operator, scenes and labels.
-#ifndef VOXCONV_TESTS_UNIT_TRAINING_TEST_UTIL_H_
-#define VOXCONV_TESTS_UNIT_TRAINING_TEST_UTIL_H_
+#ifndef VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_
+#define VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_
 
 #include <cmath>
 #include <cstdint>
@@ -108,4 +108,4 @@ inline bool IsTrained(const Parameter& parameter) {
 
 }  // namespace voxconv
 
-#endif  // VOXCONV_TESTS_UNIT_TRAINING_TEST_UTIL_H_
+#endif  // VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_
