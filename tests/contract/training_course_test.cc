@@ -68,6 +68,7 @@ TEST(TrainingCourseTest, MinkUNetFollowsTheOracleForTwentySteps) {
   InitializeParameters(graph, 1);
   const std::vector<Coordinate> rows = WavyRows(72, 3);
   const std::vector<float> features = DistinctFeatures(rows.size() * 4);
+  const std::vector<double> x(features.begin(), features.end());
   const std::vector<int32_t> labels = SomeLabels(rows.size(), 5);
   const SparseTensor input =
       *SparseTensor::Create(rows, {1, 1, 1}, features, 4, testing::CpuContext());
@@ -78,7 +79,7 @@ TEST(TrainingCourseTest, MinkUNetFollowsTheOracleForTwentySteps) {
   const auto reference = ReferenceTraining::Create(graph, rows);
   ASSERT_TRUE(reference.ok()) << reference.status();
   const auto expect = [&](const std::vector<std::vector<double>>& parameters) {
-    return *(*reference)->Compute(parameters, {features.begin(), features.end()}, labels, {});
+    return *(*reference)->Compute(parameters, x, labels, {});
   };
   Sgd64 sgd(ParametersOf(graph));
   int close = 0;

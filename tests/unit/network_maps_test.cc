@@ -228,7 +228,7 @@ TEST_F(NetworkMapsTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
   for (int node : network.schedule.order) {
     if (network.maps.MapOf(node, Pass::kForward) < 0) continue;
     LayerReport layer;
-    ASSERT_TRUE(maps.Map(node, context_, layer, report).ok());
+    ASSERT_TRUE(maps.Map(node, Pass::kForward, context_, layer, report).ok());
     EXPECT_EQ(layer.map_origin, MapOrigin::kReused);
     maps.Release(node);
   }
@@ -293,7 +293,7 @@ class KeptMapsTest : public NetworkMapsTest {
     RunReport report;
     LayerReport layer;
     for (int node = 1; node <= 2; ++node) {
-      const auto map = maps.Map(node, context_, layer, report);
+      const auto map = maps.Map(node, Pass::kForward, context_, layer, report);
       EXPECT_TRUE(map.ok()) << map.status();
       EXPECT_TRUE((*map)->map().EnsureCounts(context_).ok());
       pairs_bytes_ = 8 * (*map)->map().num_pairs();

@@ -76,9 +76,8 @@ TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
       const auto result = trainer->Step(input_.view(), labels_, 0.1);
       ASSERT_TRUE(result.ok()) << result.status();
       const auto reference = ReferenceTraining::Create(graph, rows_);
-      const auto expected =
-          (*reference)
-              ->Compute(ParametersOf(graph), {features_.begin(), features_.end()}, labels_, {});
+      const std::vector<double> x(features_.begin(), features_.end());
+      const auto expected = (*reference)->Compute(ParametersOf(graph), x, labels_, {});
       ASSERT_TRUE(expected.ok()) << expected.status();
       EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
       for (size_t p = 0; p < graph.parameters().size(); ++p) {
