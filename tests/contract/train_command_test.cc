@@ -161,7 +161,8 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused("train --data " + Path("models.npz") + " --in-channels 1", "--out: it is missing");
   ExpectRefused("train --out " + Path("run"), "--data: it is missing");
   ExpectRefused(train + "--epochs 0", "--epochs 0: allowed are 1 to");
-  ExpectRefused(train + "--batch 0", "--batch 0: allowed are 1 to");
+  ExpectRefused("train --out " + Path("run") + " --data " + Path("models.npz") + " --batch 0",
+                "--batch 0: allowed are 1 to");
   ExpectRefused(train + "--rate nan", "rate: nan");
   ExpectRefused(train + "--optimizer lion", "--optimizer lion: allowed are sgd and adamw");
   ExpectRefused(train + "--momentum 1", "sgd: momentum: 1; allowed is [0, 1)");
