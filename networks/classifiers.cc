@@ -38,7 +38,8 @@ absl::StatusOr<NetworkGraph> MakeHcnnClassifier(const ClassifierOptions& options
   VOXCONV_ASSIGN_OR_RETURN(const int64_t hidden, ScaleChannels(kHidden, options.width));
   x = b.GlobalPool("samples", x, PoolMode::kMax);
   x = b.Linear("hidden", x, hidden, /*relu=*/true);
-  return std::move(b).Build(b.Linear("head", x, options.classes));
+  x = b.Linear("head", x, options.classes);
+  return std::move(b).Build(x);
 }
 
 absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(const ClassifierOptions& options) {
@@ -46,7 +47,8 @@ absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(const ClassifierOptions&
   GraphBuilder b("sparseresnet21_classifier");
   VOXCONV_ASSIGN_OR_RETURN(int x, AddSparseResNet21(options.width, options.in_channels, b));
   x = b.GlobalPool("samples", x, PoolMode::kAveragePresent);
-  return std::move(b).Build(b.Linear("head", x, options.classes));
+  x = b.Linear("head", x, options.classes);
+  return std::move(b).Build(x);
 }
 
 }  // namespace voxconv

@@ -111,6 +111,7 @@ class TrainCommandTest : public ::testing::Test {
     std::vector<std::string> words = absl::StrSplit(arguments, ' ', absl::SkipEmpty());
     words.insert(words.begin(), VOXCONV_PROGRAM);
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     const pid_t child = fork();
