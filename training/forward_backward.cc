@@ -256,7 +256,7 @@ absl::Status ForwardBackward::BackwardNode(int id, Gradient dy) {
     case Op::kLinear:
       return BackwardLinear(id, dy);
     case Op::kBatchNorm:
-      return BackwardBatchNorm(id, std::move(dy));
+      return BackwardBatchNorm(id, dy);
     case Op::kRelu:
       return Contribute(id, 0, std::move(dy));
     case Op::kAdd:
@@ -330,7 +330,7 @@ absl::Status ForwardBackward::BackwardLinear(int id, const Gradient& dy) {
   return Contribute(id, 0, std::move(dx));
 }
 
-absl::Status ForwardBackward::BackwardBatchNorm(int id, Gradient dy) {
+absl::Status ForwardBackward::BackwardBatchNorm(int id, const Gradient& dy) {
   const std::vector<int>& parameters = node(id).parameters;
   Array<float>& statistics = values_[id].statistics;
   BatchNormGradArgs args{.x = Input(id),

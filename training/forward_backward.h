@@ -79,7 +79,7 @@ class ForwardBackward {
   absl::Status BackwardNode(int id, Gradient dy);
   absl::Status BackwardConv(int id, const Gradient& dy);
   absl::Status BackwardLinear(int id, const Gradient& dy);
-  absl::Status BackwardBatchNorm(int id, Gradient dy);
+  absl::Status BackwardBatchNorm(int id, const Gradient& dy);
   absl::Status BackwardConcat(int id, const Gradient& dy);
   absl::Status BackwardPool(int id, const Gradient& dy);
   absl::Status BackwardUnpool(int id, const Gradient& dy);

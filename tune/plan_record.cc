@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "networks/tuning.h"
 
 namespace voxconv::tune {
 namespace {

@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int32_t kIgnored = -1;
-
 const std::vector<std::string>& SemanticKittiNames() {
   static const auto* names = new std::vector<std::string>{
       "car",          "bicycle", "motorcycle", "truck",    "other-vehicle", "person",   "bicyclist",
