@@ -10,20 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* TypeName(OptionSpec::Type type) {
-  switch (type) {
-    case OptionSpec::Type::kEnum:
-      return "enum";
-    case OptionSpec::Type::kBool:
-      return "bool";
-    case OptionSpec::Type::kInt:
-      return "int";
-    case OptionSpec::Type::kFloat:
-      return "float";
-  }
-  return "?";
-}
-
 Json SupportJson(const Support& support) {
   return support.ok ? Json{{"supported", true}}
                     : Json{{"supported", false}, {"reason", support.reason}};
@@ -67,7 +53,7 @@ Json OptionsJson(const OptionSchema& schema) {
   Json options = Json::array();
   for (const OptionSpec& spec : schema.specs()) {
     options.push_back({{"name", spec.name},
-                       {"type", TypeName(spec.type)},
+                       {"type", ToString(spec.type)},
                        {"default", spec.default_value},
                        {"allowed", spec.Allowed()},
                        {"help", spec.help}});

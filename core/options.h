@@ -30,6 +30,20 @@ struct OptionSpec {
   std::string Allowed() const;
 };
 
+constexpr const char* ToString(OptionSpec::Type type) {
+  switch (type) {
+    case OptionSpec::Type::kEnum:
+      return "enum";
+    case OptionSpec::Type::kBool:
+      return "bool";
+    case OptionSpec::Type::kInt:
+      return "int";
+    case OptionSpec::Type::kFloat:
+      return "float";
+  }
+  return "?";
+}
+
 // The options of a plugin, in the order in which they were added. Adding does not check; Check
 // does.
 class OptionSchema {

@@ -21,7 +21,8 @@
 
 namespace voxconv {
 
-// From the moments of a batch to what a batch norm multiplies and adds. All arrays are [channels].
+// From the moments of a batch to what a batch norm multiplies and adds (Ioffe and Szegedy, 2015,
+// Algorithm 1). All arrays are [channels].
 struct BatchNormBatch {
   int64_t channels = 0;
   int64_t rows = 0;                  // that the moments are of; 0: the batch is empty
@@ -91,8 +92,8 @@ struct StepState {
 
 struct StepRule {
   double max_norm = 0;  // gradients are scaled down to this norm; 0: no limit
-  // Dynamic loss scaling: the scale is halved when a step is skipped, and doubled after so many
-  // good steps, within [min_scale, max_scale]. 0: the scale stays.
+  // Dynamic loss scaling (Micikevicius et al., 2018): the scale is halved when a step is skipped,
+  // and doubled after so many good steps, within [min_scale, max_scale]. 0: the scale stays.
   int32_t growth_interval = 0;
   float min_scale = 1.0f, max_scale = 16777216.0f;
 };
@@ -104,8 +105,9 @@ struct ParameterRange {
   const float* gradients = nullptr;
 };
 
-// v = momentum * v + g + weight_decay * w; w -= rate * v, or rate * (g + weight_decay * w +
-// momentum * v) with Nesterov's rule. g is the gradient times StepState::coefficient.
+// Sutskever et al., 2013, as PyTorch writes it: v = momentum * v + g + weight_decay * w; w -= rate
+// * v, or rate * (g + weight_decay * w + momentum * v) with Nesterov's rule. g is the gradient
+// times StepState::coefficient.
 struct SgdStep {
   double rate = 0, momentum = 0, weight_decay = 0;
   bool nesterov = false;
@@ -166,9 +168,10 @@ class TrainingOps {
                                       const ConstTensorView& x, const ConstTensorView& y,
                                       const ConstTensorView& dy, const TensorView& dx,
                                       const ExecutionContext& context) = 0;
-  // y = x / (1 - rate) for elements that stay, else 0. Which elements stay depends on `seed` and on
-  // the position of the element alone, on every backend and in every dtype. So the same call is
-  // also its gradient. `rate` in [0, 1) is the share that goes. x, y: [N, C]. `y` may be x.
+  // Dropout (Srivastava et al., 2014): y = x / (1 - rate) for elements that stay, else 0. Which
+  // elements stay depends on `seed` and on the position of the element alone, on every backend and
+  // in every dtype. So the same call is also its gradient. `rate` in [0, 1) is the share that goes.
+  // x, y: [N, C]. `y` may be x.
   virtual absl::Status Dropout(const ConstTensorView& x, double rate, uint64_t seed,
                                const TensorView& y, const ExecutionContext& context) = 0;
 

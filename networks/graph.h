@@ -42,6 +42,8 @@ struct Parameter {
   std::vector<float> values;
 
   int64_t size() const;
+  // Whether training changes the values by their gradient. It does not for running statistics.
+  bool trained() const { return role != Role::kMean && role != Role::kVariance; }
 };
 
 // One layer. Node ids are positions in NetworkGraph::nodes(), and inputs precede their consumers.

@@ -19,10 +19,6 @@ constexpr char kOptimizer[] = "optimizer.";
 constexpr char kFirst[] = "optimizer.first.";
 constexpr char kSecond[] = "optimizer.second.";
 
-bool IsTrained(const Parameter& parameter) {
-  return parameter.role != Parameter::Role::kMean && parameter.role != Parameter::Role::kVariance;
-}
-
 std::string ShapeString(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
@@ -110,7 +106,7 @@ absl::StatusOr<ParameterStore::Values> OptimizerValues(const Safetensors& conten
                                                        const NetworkGraph& graph) {
   ParameterStore::Values values(graph.parameters().size());
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!IsTrained(graph.parameters()[i])) continue;
+    if (!graph.parameters()[i].trained()) continue;
     VOXCONV_ASSIGN_OR_RETURN(values[i], ValuesOf(content, prefix, graph.parameters()[i], graph));
   }
   return values;

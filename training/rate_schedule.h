@@ -8,6 +8,7 @@
 
 namespace voxconv {
 
+// kCosine: half a cosine from the highest rate to the final one (Loshchilov and Hutter, 2017).
 enum class Decay { kNone, kCosine };
 
 struct RateSchedule {

@@ -121,9 +121,8 @@ class Pass64 {
     }
     for (size_t i = 0; i < parameters_.size(); ++i) {
       Values& gradient = result_.parameters[i];
-      const Parameter::Role role = scene_.graph().parameters()[i].role;
-      const bool statistics = role == Parameter::Role::kMean || role == Parameter::Role::kVariance;
-      if (gradient.empty() && !statistics) gradient.assign(parameters_[i].size(), 0.0);
+      const bool trained = scene_.graph().parameters()[i].trained();
+      if (gradient.empty() && trained) gradient.assign(parameters_[i].size(), 0.0);
     }
     return std::move(result_);
   }

@@ -162,9 +162,7 @@ absl::StatusOr<std::vector<float>> Trainer::Gradient(absl::string_view name) {
   const std::vector<Parameter>& parameters = graph().parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const bool trained =
-        parameter.role != Parameter::Role::kMean && parameter.role != Parameter::Role::kVariance;
-    if (parameter.name != name || !trained) continue;
+    if (parameter.name != name || !parameter.trained()) continue;
     const ConstTensorView view{parameters_.gradients(static_cast<int>(i)), 1, parameter.size(),
                                DType::kF32, backend_.device()};
     return ToHost(view, context());

@@ -13,26 +13,12 @@
 namespace voxconv::python {
 namespace {
 
-const char* TypeName(OptionSpec::Type type) {
-  switch (type) {
-    case OptionSpec::Type::kEnum:
-      return "enum";
-    case OptionSpec::Type::kBool:
-      return "bool";
-    case OptionSpec::Type::kInt:
-      return "int";
-    case OptionSpec::Type::kFloat:
-      return "float";
-  }
-  return "?";
-}
-
 nb::list OptionRecords(const OptionSchema& schema) {
   nb::list records;
   for (const OptionSpec& spec : schema.specs()) {
     nb::dict record;
     record["name"] = spec.name;
-    record["type"] = TypeName(spec.type);
+    record["type"] = ToString(spec.type);
     record["default"] = spec.default_value;
     record["allowed"] = spec.Allowed();
     record["help"] = spec.help;

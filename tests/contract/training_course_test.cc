@@ -38,7 +38,7 @@ std::vector<std::vector<double>> GradientsOf(Trainer& trainer) {
   std::vector<std::vector<double>> gradients;
   for (const Parameter& parameter : trainer.graph().parameters()) {
     gradients.emplace_back();
-    if (!IsTrained(parameter)) continue;
+    if (!parameter.trained()) continue;
     const auto gradient = trainer.Gradient(parameter.name);
     EXPECT_TRUE(gradient.ok()) << gradient.status();
     gradients.back().assign(gradient->begin(), gradient->end());
@@ -51,7 +51,7 @@ std::vector<double> Joined(const NetworkGraph& graph,
                            const std::vector<std::vector<double>>& parameters) {
   std::vector<double> joined;
   for (size_t p = 0; p < parameters.size(); ++p) {
-    if (!IsTrained(graph.parameters()[p])) continue;
+    if (!graph.parameters()[p].trained()) continue;
     joined.insert(joined.end(), parameters[p].begin(), parameters[p].end());
   }
   return joined;

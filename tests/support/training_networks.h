@@ -102,10 +102,6 @@ inline std::vector<std::vector<double>> ParametersOf(const NetworkGraph& graph) 
   return values;
 }
 
-inline bool IsTrained(const Parameter& parameter) {
-  return parameter.role != Parameter::Role::kMean && parameter.role != Parameter::Role::kVariance;
-}
-
 }  // namespace voxconv
 
 #endif  // VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_

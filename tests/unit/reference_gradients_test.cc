@@ -27,7 +27,7 @@ void ExpectDerivatives(const NetworkGraph& graph, const std::vector<int32_t>& la
   const auto loss_at = [&] { return (*training)->Compute(parameters, x, labels, loss)->loss; };
   for (size_t p = 0; p < parameters.size(); ++p) {
     SCOPED_TRACE(graph.parameters()[p].name);
-    if (!IsTrained(graph.parameters()[p])) {
+    if (!graph.parameters()[p].trained()) {
       EXPECT_TRUE(gradients->parameters[p].empty());
       continue;
     }

@@ -81,7 +81,7 @@ TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
       ASSERT_TRUE(expected.ok()) << expected.status();
       EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
       for (size_t p = 0; p < graph.parameters().size(); ++p) {
-        if (!IsTrained(graph.parameters()[p])) continue;
+        if (!graph.parameters()[p].trained()) continue;
         const auto gradient = trainer->Gradient(graph.parameters()[p].name);
         ASSERT_TRUE(gradient.ok()) << gradient.status();
         EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)

@@ -77,7 +77,7 @@ TEST(ParameterStoreTest, KeepsValuesApartAndBack) {
     const bool in_decayed = values >= decayed.values && values < decayed.values + decayed.size;
     const bool in_rest = values >= rest.values && values < rest.values + rest.size;
     EXPECT_EQ(in_decayed, parameter.role == Parameter::Role::kWeight) << parameter.name;
-    EXPECT_EQ(in_decayed || in_rest, IsTrained(parameter)) << parameter.name;
+    EXPECT_EQ(in_decayed || in_rest, parameter.trained()) << parameter.name;
     if (parameter.role != Parameter::Role::kWeight) continue;
     EXPECT_EQ(store->Weights(static_cast<int>(i)).channels, parameter.shape.back());
     EXPECT_EQ(store->Weights(static_cast<int>(i)).rows * parameter.shape.back(), parameter.size());

@@ -73,7 +73,7 @@ void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
   EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
   for (size_t p = 0; p < graph.parameters().size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
-    if (!IsTrained(parameter)) continue;
+    if (!parameter.trained()) continue;
     auto gradient = trainer->Gradient(parameter.name);
     ASSERT_TRUE(gradient.ok()) << gradient.status();
     for (float& value : *gradient) value /= 4;
@@ -226,7 +226,7 @@ TEST(TrainingTest, BadLabelsAndInputsAreRefusedByName) {
   const auto snapshot = trainer->Snapshot();
   ASSERT_TRUE(snapshot.ok());
   for (size_t p = 0; p < graph.parameters().size(); ++p) {
-    if (!IsTrained(graph.parameters()[p])) continue;
+    if (!graph.parameters()[p].trained()) continue;
     EXPECT_EQ(snapshot->parameters()[p].values, graph.parameters()[p].values);
   }
 }
