@@ -1,5 +1,7 @@
 voxconv_add_test(bad_input_test
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/bad_input_test.cc LIBS voxconv_test_session LABELS contract)
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/bad_input_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/bad_input_measuring_test.cc
+  LIBS voxconv_test_session LABELS contract)
 target_compile_definitions(bad_input_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
 add_dependencies(bad_input_test voxconv)
 
