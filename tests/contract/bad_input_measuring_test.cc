@@ -67,7 +67,7 @@ TEST_F(BadInputTest, Bench) {
   ExpectRefused(bench + "--config minuet", {"--config", "--network"});
   ExpectRefused(bench + "--dtype f16", {"--dtype", "f16", "f32"});
   ExpectRefused(bench + "--threads 1,1024", {"--threads", "1024", "cores"});
-  const std::string scan = "'" + Write("scan.bin", std::string(32, '\0')) + "'";
+  const std::string scan = absl::StrCat("'", Write("scan.bin", std::string(32, '\0')), "'");
   ExpectRefused("bench --input " + scan + " --benchmark_out=" + scan,
                 {"--benchmark_out", "--input"});
 }
