@@ -1,9 +1,9 @@
-#include "builtin/backends.h"
+#include "voxconv/builtin/backends.h"
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/version.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/version.h"
 #if VOXCONV_HAVE_CUDA
-#include "backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
 #endif
 
 namespace voxconv {

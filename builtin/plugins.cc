@@ -1,7 +1,7 @@
-#include "builtin/plugins.h"
+#include "voxconv/builtin/plugins.h"
 
-#include "core/plugin_loader.h"
-#include "core/status_macros.h"
+#include "voxconv/core/plugin_loader.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

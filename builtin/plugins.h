@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "cli/ab_rounds.h"
+#include "voxconv/cli/ab_rounds.h"
 
 #include <algorithm>
 #include <iostream>
@@ -8,12 +8,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/self_command.h"
-#include "core/check.h"
-#include "core/status_macros.h"
-#include "experiments/runner/subprocess.h"
-#include "measure/interrupt.h"
-#include "measure/result_line.h"
+#include "voxconv/cli/self_command.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/experiments/runner/subprocess.h"
+#include "voxconv/measure/interrupt.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "measure/statistics.h"
+#include "voxconv/measure/statistics.h"
 
 namespace voxconv::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/command.h"
+#include "voxconv/cli/command.h"
 
 namespace voxconv::cli {
 

@@ -5,17 +5,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
-#include "cli/input_options.h"
-#include "cli/output_path.h"
-#include "core/convolution.h"
-#include "core/map_check.h"
-#include "core/tensor_ops.h"
-#include "io/convention.h"
-#include "io/kernel_map_file.h"
-#include "io/output_file.h"
-#include "measure/checked_maps.h"
-#include "measure/defaults.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/input_options.h"
+#include "voxconv/cli/output_path.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/map_check.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/io/convention.h"
+#include "voxconv/io/kernel_map_file.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/measure/checked_maps.h"
+#include "voxconv/measure/defaults.h"
 
 namespace voxconv::cli {
 namespace {

@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/command.h"
-#include "cli/input_options.h"
-#include "core/convolution.h"
-#include "io/kernel_map_file.h"
-#include "measure/defaults.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/input_options.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/io/kernel_map_file.h"
+#include "voxconv/measure/defaults.h"
 
 namespace voxconv::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/input_options.h"
+#include "voxconv/cli/input_options.h"
 
 #include <iostream>
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/session.h"
-#include "core/coordinate_set.h"
-#include "core/parse.h"
-#include "io/load_input.h"
-#include "io/npy.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/parse.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv::cli {
 

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
-#include "cli/session.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/session.h"
 
 namespace voxconv::cli {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/command.h"
-#include "core/version.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/core/version.h"
 
 namespace voxconv::cli {
 namespace {

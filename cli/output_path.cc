@@ -1,10 +1,10 @@
-#include "cli/output_path.h"
+#include "voxconv/cli/output_path.h"
 
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/plan_option.h"
+#include "voxconv/cli/plan_option.h"
 
 namespace voxconv::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cli/session.h"
+#include "voxconv/cli/session.h"
 
 namespace voxconv::cli {
 

@@ -1,9 +1,9 @@
-#include "cli/plan_option.h"
+#include "voxconv/cli/plan_option.h"
 
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::cli {
 

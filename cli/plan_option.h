@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/registry.h"
-#include "io/voxelize.h"
-#include "measure/plan_file.h"
-#include "measure/preset.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/plan_file.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::cli {
 

@@ -3,10 +3,10 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
-#include "cli/session.h"
-#include "experiments/runner/subprocess.h"
-#include "measure/data_files.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/experiments/runner/subprocess.h"
+#include "voxconv/measure/data_files.h"
 
 namespace voxconv::cli {
 namespace {

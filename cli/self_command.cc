@@ -1,4 +1,4 @@
-#include "cli/self_command.h"
+#include "voxconv/cli/self_command.h"
 
 #include <filesystem>
 #include <system_error>

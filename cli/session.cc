@@ -1,4 +1,4 @@
-#include "cli/session.h"
+#include "voxconv/cli/session.h"
 
 #include <unistd.h>
 
@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "backends/cpu/cpu_backend.h"
-#include "builtin/plugins.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/builtin/plugins.h"
 
 namespace voxconv::cli {
 

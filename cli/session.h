@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "boost/program_options.hpp"
-#include "builtin/backends.h"
-#include "builtin/plugins.h"
-#include "core/backend.h"
-#include "core/registry.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::cli {
 

@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/command.h"
-#include "cli/session.h"
-#include "measure/defaults.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "training/checkpoint.h"
-#include "training/run/training_run.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/training/checkpoint.h"
+#include "voxconv/training/run/training_run.h"
 
 namespace voxconv::cli {
 namespace {

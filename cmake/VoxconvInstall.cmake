@@ -20,8 +20,8 @@ if(VOXCONV_HAVE_CUDA)  # what the CUDA backend's headers include and plugins' ke
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/backends/cuda DESTINATION include/voxconv/backends
           FILES_MATCHING PATTERN *.cuh)
 endif()
-install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h
-              ${PROJECT_BINARY_DIR}/generated/core/interface_stamp.h
+install(FILES ${PROJECT_BINARY_DIR}/generated/voxconv/core/version.h
+              ${PROJECT_BINARY_DIR}/generated/voxconv/core/interface_stamp.h
         DESTINATION include/voxconv/core)
 
 if(TARGET voxconv)

@@ -11,8 +11,8 @@ set(VOXCONV_COMMON_HEADERS
   <absl/strings/numbers.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
   <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/strings/string_view.h>
   <absl/types/span.h>
-  <core/convolution.h> <core/dataflow.h> <core/mapping.h> <core/registry.h>
-  <core/sparse_tensor.h> <core/tensor.h>)
+  <voxconv/core/convolution.h> <voxconv/core/dataflow.h> <voxconv/core/mapping.h>
+  <voxconv/core/registry.h> <voxconv/core/sparse_tensor.h> <voxconv/core/tensor.h>)
 
 # Headers of core are taken, but core is not linked: core itself uses them.
 function(voxconv_precompile target)

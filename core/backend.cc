@@ -1,4 +1,4 @@
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 namespace {

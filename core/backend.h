@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/buffer.h"
-#include "core/profile.h"
-#include "core/status_macros.h"
-#include "core/stream.h"
-#include "core/types.h"
+#include "voxconv/core/buffer.h"
+#include "voxconv/core/profile.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/core/stream.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "core/backend_support.h"
+#include "voxconv/core/backend_support.h"
 
 #include "absl/strings/str_cat.h"
 

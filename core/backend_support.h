@@ -3,8 +3,8 @@
 #define VOXCONV_CORE_BACKEND_SUPPORT_H_
 
 #include "absl/strings/string_view.h"
-#include "core/dataflow.h"
-#include "core/plugin.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

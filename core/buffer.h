@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "core/check.h"
-#include "core/types.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

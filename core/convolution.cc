@@ -1,9 +1,9 @@
-#include "core/convolution.h"
+#include "voxconv/core/convolution.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/mapping.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

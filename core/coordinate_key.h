@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "core/coordinate_rows.h"
+#include "voxconv/core/coordinate_rows.h"
 
 #include <utility>
 

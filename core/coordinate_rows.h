@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/check.h"
-#include "core/coordinate_set.h"
-#include "core/mapping.h"
-#include "core/options.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "core/coordinate_set.h"
+#include "voxconv/core/coordinate_set.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
-#include "core/types.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

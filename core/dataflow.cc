@@ -1,8 +1,8 @@
-#include "core/dataflow.h"
+#include "voxconv/core/dataflow.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
-#include "core/tensor_ops.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/kernel_map.h"
-#include "core/plugin.h"
-#include "core/tensor.h"
-#include "core/workspace.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/core/workspace.h"
 
 namespace voxconv {
 

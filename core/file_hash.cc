@@ -1,10 +1,10 @@
-#include "core/file_hash.h"
+#include "voxconv/core/file_hash.h"
 
 #include <fstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/fnv.h"
+#include "voxconv/core/fnv.h"
 
 namespace voxconv {
 

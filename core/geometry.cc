@@ -1,10 +1,10 @@
-#include "core/geometry.h"
+#include "voxconv/core/geometry.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

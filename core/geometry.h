@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

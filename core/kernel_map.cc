@@ -1,9 +1,9 @@
-#include "core/kernel_map.h"
+#include "voxconv/core/kernel_map.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/map_check.h"
+#include "voxconv/core/map_check.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -3,10 +3,10 @@
 #define VOXCONV_CORE_MAP_CHECK_H_
 
 #include "absl/status/status.h"
-#include "core/coordinate_set.h"
-#include "core/geometry.h"
-#include "core/kernel_map.h"
-#include "core/mapping.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "core/map_ops.h"
+#include "voxconv/core/map_ops.h"
 
 #include <cstdint>
 #include <utility>

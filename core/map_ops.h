@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/kernel_map.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/kernel_map.h"
 
 namespace voxconv {
 

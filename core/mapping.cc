@@ -1,4 +1,4 @@
-#include "core/mapping.h"
+#include "voxconv/core/mapping.h"
 
 #include <algorithm>
 #include <functional>

@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
-#include "core/coordinate_set.h"
-#include "core/geometry.h"
-#include "core/kernel_map.h"
-#include "core/plugin.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

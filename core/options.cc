@@ -1,4 +1,4 @@
-#include "core/options.h"
+#include "voxconv/core/options.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/check.h"
-#include "core/status_macros.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/parse.h"
+#include "voxconv/core/parse.h"
 
 #include <vector>
 

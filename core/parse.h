@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

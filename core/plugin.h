@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/options.h"
+#include "voxconv/core/options.h"
 
 namespace voxconv {
 

@@ -10,9 +10,9 @@
 
 #include "absl/base/config.h"
 #include "absl/status/status.h"
-#include "core/interface_stamp.h"
-#include "core/registry.h"
-#include "core/version.h"
+#include "voxconv/core/interface_stamp.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/version.h"
 
 // Counts incompatible changes of VoxconvPluginInfo itself; what lies behind the register function
 // is covered by the build stamp.

@@ -1,4 +1,4 @@
-#include "core/plugin_loader.h"
+#include "voxconv/core/plugin_loader.h"
 
 #include <dlfcn.h>
 
@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/file_hash.h"
-#include "core/plugin_api.h"
-#include "core/status_macros.h"
+#include "voxconv/core/file_hash.h"
+#include "voxconv/core/plugin_api.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/dataflow.h"
-#include "core/mapping.h"
-#include "core/plugin.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

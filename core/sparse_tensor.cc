@@ -1,7 +1,7 @@
-#include "core/sparse_tensor.h"
+#include "voxconv/core/sparse_tensor.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

@@ -7,10 +7,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
-#include "core/check.h"
-#include "core/coordinate_set.h"
-#include "core/tensor.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/tensor.h"
 
 namespace voxconv {
 

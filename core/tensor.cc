@@ -1,7 +1,7 @@
-#include "core/tensor.h"
+#include "voxconv/core/tensor.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/half.h"
+#include "voxconv/core/half.h"
 
 namespace voxconv {
 namespace {

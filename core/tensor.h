@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

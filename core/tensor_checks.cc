@@ -1,4 +1,4 @@
-#include "core/tensor_checks.h"
+#include "voxconv/core/tensor_checks.h"
 
 #include "absl/strings/str_cat.h"
 

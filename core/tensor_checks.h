@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/kernel_map.h"
-#include "core/tensor.h"
-#include "core/tensor_ops.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 

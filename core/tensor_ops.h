@@ -14,10 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/backend.h"
-#include "core/kernel_map.h"
-#include "core/tensor.h"
-#include "core/types.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
-#include "core/training_checks.h"
+#include "voxconv/core/training_checks.h"
 
 #include <cmath>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
-#include "core/tensor_checks.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "core/training_ops.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 

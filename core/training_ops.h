@@ -14,10 +14,10 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "core/tensor.h"
-#include "core/tensor_ops.h"
-#include "core/types.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/training_ops.h"
+#include "voxconv/core/training_ops.h"
 
 #ifdef __CUDACC__
 #define VOXCONV_HOST_DEVICE __host__ __device__

@@ -1,4 +1,4 @@
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
-#include "io/convention.h"
+#include "voxconv/io/convention.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

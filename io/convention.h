@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/geometry.h"
-#include "io/npy.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "io/file_bytes.h"
+#include "voxconv/io/file_bytes.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "core/machine_memory.h"
+#include "voxconv/core/machine_memory.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/json_file.h"
+#include "voxconv/io/json_file.h"
 
 #include <algorithm>
 #include <set>

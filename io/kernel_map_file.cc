@@ -1,10 +1,10 @@
-#include "io/kernel_map_file.h"
+#include "voxconv/io/kernel_map_file.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/map_check.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
+#include "voxconv/core/map_check.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

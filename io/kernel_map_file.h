@@ -11,10 +11,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/coordinate_set.h"
-#include "core/geometry.h"
-#include "core/kernel_map.h"
-#include "io/npy.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "io/lidar_world.h"
+#include "voxconv/io/lidar_world.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "core/random.h"
-#include "io/sin_cos.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

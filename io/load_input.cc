@@ -1,11 +1,11 @@
-#include "io/load_input.h"
+#include "voxconv/io/load_input.h"
 
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/scenes.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/scenes.h"
 
 namespace voxconv {
 namespace {

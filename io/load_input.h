@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "io/read_point_cloud.h"
-#include "io/voxelize.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/io/voxelize.h"
 
 namespace voxconv {
 

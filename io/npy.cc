@@ -1,4 +1,4 @@
-#include "io/npy.h"
+#include "voxconv/io/npy.h"
 
 #include <bit>
 #include <cmath>
@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/half.h"
-#include "io/file_bytes.h"
-#include "io/npy_header.h"
-#include "io/output_file.h"
+#include "voxconv/core/half.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/npy_header.h"
+#include "voxconv/io/output_file.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/npy_header.h"
+#include "voxconv/io/npy_header.h"
 
 #include <limits>
 #include <optional>

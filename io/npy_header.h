@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "io/npy.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv::io_internal {
 

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/npy.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv {
 namespace {

@@ -11,10 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "io/npy.h"
-#include "io/output_file.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/output_file.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/output_file.h"
+#include "voxconv/io/output_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/point_cloud.h"
+#include "voxconv/io/point_cloud.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "io/polygons.h"
+#include "voxconv/io/polygons.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "io/sample_mesh.h"
+#include "voxconv/io/sample_mesh.h"
 
 namespace voxconv::io_internal {
 

@@ -13,9 +13,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/status_macros.h"
-#include "io/json_file.h"
-#include "io/mesh_file.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/json_file.h"
+#include "voxconv/io/mesh_file.h"
 
 namespace voxconv::io_internal {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/mesh_file.h"
-#include "io/polygons.h"
-#include "io/text_lines.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/mesh_file.h"
+#include "voxconv/io/polygons.h"
+#include "voxconv/io/text_lines.h"
 
 namespace voxconv::io_internal {
 namespace {

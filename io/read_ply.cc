@@ -17,9 +17,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/status_macros.h"
-#include "io/mesh_file.h"
-#include "io/polygons.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/mesh_file.h"
+#include "voxconv/io/polygons.h"
 
 namespace voxconv::io_internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/read_point_cloud.h"
+#include "voxconv/io/read_point_cloud.h"
 
 #include <filesystem>
 #include <utility>
@@ -10,12 +10,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "io/file_bytes.h"
-#include "io/mesh_file.h"
-#include "io/npy.h"
-#include "io/point_file.h"
-#include "io/read_raw.h"
-#include "io/sample_mesh.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/mesh_file.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/point_file.h"
+#include "voxconv/io/read_raw.h"
+#include "voxconv/io/sample_mesh.h"
 
 namespace voxconv {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "io/point_cloud.h"
+#include "voxconv/io/point_cloud.h"
 
 namespace voxconv {
 

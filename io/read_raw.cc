@@ -1,4 +1,4 @@
-#include "io/read_raw.h"
+#include "voxconv/io/read_raw.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/half.h"
+#include "voxconv/core/half.h"
 
 namespace voxconv {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/mesh_file.h"
-#include "io/text_lines.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/mesh_file.h"
+#include "voxconv/io/text_lines.h"
 
 namespace voxconv::io_internal {
 namespace {

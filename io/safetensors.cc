@@ -1,4 +1,4 @@
-#include "io/safetensors.h"
+#include "voxconv/io/safetensors.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,11 +6,11 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "core/check.h"
-#include "core/half.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "io/json_file.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/half.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/json_file.h"
 
 namespace voxconv {
 namespace {

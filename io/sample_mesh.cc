@@ -1,11 +1,11 @@
-#include "io/sample_mesh.h"
+#include "voxconv/io/sample_mesh.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/random.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv {
 namespace {

@@ -7,10 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "core/random.h"
-#include "io/lidar_world.h"
-#include "io/scene_makers.h"
-#include "io/sin_cos.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/lidar_world.h"
+#include "voxconv/io/scene_makers.h"
+#include "voxconv/io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

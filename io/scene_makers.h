@@ -2,8 +2,8 @@
 #define VOXCONV_IO_SCENE_MAKERS_H_
 
 #include "absl/status/statusor.h"
-#include "io/scene_spec.h"
-#include "io/scenes.h"
+#include "voxconv/io/scene_spec.h"
+#include "voxconv/io/scenes.h"
 
 namespace voxconv::io_internal {
 

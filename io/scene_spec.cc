@@ -1,4 +1,4 @@
-#include "io/scene_spec.h"
+#include "voxconv/io/scene_spec.h"
 
 #include <algorithm>
 #include <cmath>

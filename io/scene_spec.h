@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "io/scenes.h"
+#include "voxconv/io/scenes.h"
 
 namespace voxconv {
 

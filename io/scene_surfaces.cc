@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/random.h"
-#include "io/scene_makers.h"
-#include "io/sin_cos.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/scene_makers.h"
+#include "voxconv/io/sin_cos.h"
 
 namespace voxconv::io_internal {
 namespace {

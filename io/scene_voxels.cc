@@ -8,9 +8,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
-#include "core/random.h"
-#include "io/scene_makers.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/scene_makers.h"
 
 namespace voxconv::io_internal {
 namespace {

@@ -1,9 +1,9 @@
-#include "io/scenes.h"
+#include "voxconv/io/scenes.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "io/scene_makers.h"
-#include "io/scene_spec.h"
+#include "voxconv/io/scene_makers.h"
+#include "voxconv/io/scene_spec.h"
 
 namespace voxconv {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "io/point_cloud.h"
-#include "io/voxelize.h"
+#include "voxconv/io/point_cloud.h"
+#include "voxconv/io/voxelize.h"
 
 namespace voxconv {
 

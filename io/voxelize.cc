@@ -1,4 +1,4 @@
-#include "io/voxelize.h"
+#include "voxconv/io/voxelize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/coordinate_set.h"
-#include "core/sparse_tensor.h"
-#include "core/types.h"
-#include "io/point_cloud.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/core/types.h"
+#include "voxconv/io/point_cloud.h"
 
 namespace voxconv {
 

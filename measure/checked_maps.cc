@@ -1,12 +1,12 @@
-#include "measure/checked_maps.h"
+#include "voxconv/measure/checked_maps.h"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "core/map_check.h"
-#include "core/plugin_loader.h"
-#include "core/status_macros.h"
+#include "voxconv/core/map_check.h"
+#include "voxconv/core/plugin_loader.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::measure {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/registry.h"
-#include "measure/preset.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::measure {
 

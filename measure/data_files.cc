@@ -1,4 +1,4 @@
-#include "measure/data_files.h"
+#include "voxconv/measure/data_files.h"
 
 #include <dlfcn.h>
 

@@ -1,15 +1,15 @@
-#include "measure/defaults.h"
+#include "voxconv/measure/defaults.h"
 
 #include <filesystem>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "measure/json_file.h"
-#include "measure/json_reader.h"
-#include "measure/preset.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/json_reader.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::measure {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/types.h"
-#include "networks/planner.h"
+#include "voxconv/core/types.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv::measure {
 

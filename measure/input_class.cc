@@ -1,11 +1,11 @@
-#include "measure/input_class.h"
+#include "voxconv/measure/input_class.h"
 
 #include <cmath>
 #include <cstdlib>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv::measure {
 

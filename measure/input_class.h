@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv::measure {
 

@@ -1,6 +1,6 @@
-#include "measure/interrupt.h"
+#include "voxconv/measure/interrupt.h"
 
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv::measure {
 namespace {

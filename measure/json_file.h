@@ -2,7 +2,7 @@
 #ifndef VOXCONV_MEASURE_JSON_FILE_H_
 #define VOXCONV_MEASURE_JSON_FILE_H_
 
-#include "io/json_file.h"
+#include "voxconv/io/json_file.h"
 
 namespace voxconv::measure {
 

@@ -1,4 +1,4 @@
-#include "measure/json_reader.h"
+#include "voxconv/measure/json_reader.h"
 
 #include <algorithm>
 #include <utility>

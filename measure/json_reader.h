@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "measure/json_file.h"
+#include "voxconv/measure/json_file.h"
 
 namespace voxconv::measure {
 

@@ -1,11 +1,11 @@
-#include "measure/layer_work.h"
+#include "voxconv/measure/layer_work.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
-#include "core/map_check.h"
-#include "measure/timer.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/map_check.h"
+#include "voxconv/measure/timer.h"
 
 namespace voxconv::measure {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "measure/paired.h"
-#include "measure/preset.h"
-#include "verify/gate.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/measure/paired.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::measure {
 

@@ -1,4 +1,4 @@
-#include "measure/machine_load.h"
+#include "voxconv/measure/machine_load.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "measure/json_file.h"
-#include "measure/paired.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/paired.h"
 
 namespace voxconv::measure {
 

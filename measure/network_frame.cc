@@ -1,12 +1,12 @@
-#include "measure/network_frame.h"
+#include "voxconv/measure/network_frame.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "measure/timer.h"
-#include "verify/gate.h"
-#include "verify/network_bound.h"
+#include "voxconv/measure/timer.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace voxconv::measure {
 namespace {

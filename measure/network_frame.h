@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "measure/result_line.h"
-#include "networks/executor.h"
-#include "verify/network_bound.h"
+#include "voxconv/measure/result_line.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace voxconv::measure {
 

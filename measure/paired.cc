@@ -1,11 +1,11 @@
-#include "measure/paired.h"
+#include "voxconv/measure/paired.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::measure {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/profile.h"
-#include "measure/statistics.h"
+#include "voxconv/core/profile.h"
+#include "voxconv/measure/statistics.h"
 
 namespace voxconv::measure {
 

@@ -1,4 +1,4 @@
-#include "measure/plan_file.h"
+#include "voxconv/measure/plan_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "io/output_file.h"
-#include "measure/json_file.h"
-#include "measure/json_reader.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/json_reader.h"
 
 namespace voxconv::measure {
 namespace {

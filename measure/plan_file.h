@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/types.h"
-#include "measure/input_class.h"
-#include "measure/preset.h"
-#include "measure/result_line.h"
-#include "networks/planner.h"
+#include "voxconv/core/types.h"
+#include "voxconv/measure/input_class.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/measure/result_line.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv::measure {
 

@@ -1,4 +1,4 @@
-#include "measure/preset.h"
+#include "voxconv/measure/preset.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "measure/data_files.h"
-#include "measure/defaults.h"
-#include "measure/json_file.h"
-#include "measure/json_reader.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/measure/data_files.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/json_reader.h"
 
 namespace voxconv::measure {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/registry.h"
-#include "measure/result_line.h"
-#include "networks/planner.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/measure/result_line.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv::measure {
 

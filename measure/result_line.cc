@@ -1,4 +1,4 @@
-#include "measure/result_line.h"
+#include "voxconv/measure/result_line.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -19,11 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "core/file_hash.h"
-#include "core/fnv.h"
-#include "core/plugin_loader.h"
-#include "core/status_macros.h"
-#include "measure/build_info.h"
+#include "voxconv/core/file_hash.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/plugin_loader.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/measure/build_info.h"
 
 namespace voxconv::measure {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
-#include "core/profile.h"
-#include "core/types.h"
-#include "measure/json_file.h"
-#include "measure/machine_load.h"
-#include "measure/paired.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/profile.h"
+#include "voxconv/core/types.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/machine_load.h"
+#include "voxconv/measure/paired.h"
 
 namespace voxconv::measure {
 

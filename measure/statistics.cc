@@ -1,4 +1,4 @@
-#include "measure/statistics.h"
+#include "voxconv/measure/statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/check.h"
-#include "core/random.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv::measure {
 namespace {

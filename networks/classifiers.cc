@@ -1,11 +1,11 @@
-#include "networks/classifiers.h"
+#include "voxconv/networks/classifiers.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "networks/graph_builder.h"
-#include "networks/models.h"
-#include "networks/scale_channels.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/scale_channels.h"
 
 namespace voxconv {
 namespace {

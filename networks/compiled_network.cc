@@ -1,4 +1,4 @@
-#include "networks/compiled_network.h"
+#include "voxconv/networks/compiled_network.h"
 
 #include <algorithm>
 #include <set>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/options.h"
-#include "networks/batch_norm.h"
-#include "networks/fold_batch_norm.h"
+#include "voxconv/core/options.h"
+#include "voxconv/networks/batch_norm.h"
+#include "voxconv/networks/fold_batch_norm.h"
 
 namespace voxconv {
 namespace {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/mapping.h"
-#include "core/registry.h"
-#include "core/tensor.h"
-#include "networks/graph.h"
-#include "networks/map_plan.h"
-#include "networks/planner.h"
-#include "networks/schedule.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/map_plan.h"
+#include "voxconv/networks/planner.h"
+#include "voxconv/networks/schedule.h"
 
 namespace voxconv {
 

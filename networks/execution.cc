@@ -1,4 +1,4 @@
-#include "networks/execution.h"
+#include "voxconv/networks/execution.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/convolution.h"
-#include "core/tensor_ops.h"
-#include "networks/feature_store.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/networks/feature_store.h"
 
 namespace voxconv {
 namespace {

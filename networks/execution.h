@@ -3,12 +3,12 @@
 #define VOXCONV_NETWORKS_EXECUTION_H_
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/sparse_tensor.h"
-#include "core/workspace.h"
-#include "networks/compiled_network.h"
-#include "networks/map_store.h"
-#include "networks/report.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/core/workspace.h"
+#include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/map_store.h"
+#include "voxconv/networks/report.h"
 
 namespace voxconv {
 

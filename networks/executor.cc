@@ -1,10 +1,10 @@
-#include "networks/executor.h"
+#include "voxconv/networks/executor.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "networks/input_check.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/networks/input_check.h"
 
 namespace voxconv {
 

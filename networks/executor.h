@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/registry.h"
-#include "core/sparse_tensor.h"
-#include "core/workspace.h"
-#include "networks/compiled_network.h"
-#include "networks/execution.h"
-#include "networks/graph.h"
-#include "networks/map_store.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/core/workspace.h"
+#include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/execution.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/map_store.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
-#include "networks/feature_store.h"
+#include "voxconv/networks/feature_store.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/tensor.h"
-#include "networks/compiled_network.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/networks/compiled_network.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
-#include "networks/fold_batch_norm.h"
+#include "voxconv/networks/fold_batch_norm.h"
 
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "networks/batch_norm.h"
+#include "voxconv/networks/batch_norm.h"
 
 namespace voxconv {
 

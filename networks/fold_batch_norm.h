@@ -2,7 +2,7 @@
 #define VOXCONV_NETWORKS_FOLD_BATCH_NORM_H_
 
 #include "absl/status/statusor.h"
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 #include <algorithm>
 

@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/geometry.h"
-#include "core/tensor_ops.h"
-#include "core/types.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "networks/graph_builder.h"
+#include "voxconv/networks/graph_builder.h"
 
 #include <utility>
 

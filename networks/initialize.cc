@@ -1,11 +1,11 @@
-#include "networks/initialize.h"
+#include "voxconv/networks/initialize.h"
 
 #include <cmath>
 #include <vector>
 
-#include "core/check.h"
-#include "core/fnv.h"
-#include "core/random.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,7 +1,7 @@
-#include "networks/input_check.h"
+#include "voxconv/networks/input_check.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

@@ -2,9 +2,9 @@
 #define VOXCONV_NETWORKS_INPUT_CHECK_H_
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "core/sparse_tensor.h"
-#include "networks/compiled_network.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/networks/compiled_network.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
-#include "networks/map_plan.h"
+#include "voxconv/networks/map_plan.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 namespace {

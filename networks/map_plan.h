@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/dataflow.h"
-#include "core/geometry.h"
-#include "networks/graph.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

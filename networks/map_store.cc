@@ -1,10 +1,10 @@
-#include "networks/map_store.h"
+#include "voxconv/networks/map_store.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "core/map_ops.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

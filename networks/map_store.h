@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/mapping.h"
-#include "networks/compiled_network.h"
-#include "networks/report.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/report.h"
 
 namespace voxconv {
 

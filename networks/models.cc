@@ -1,4 +1,4 @@
-#include "networks/models.h"
+#include "voxconv/networks/models.h"
 
 #include <array>
 #include <cmath>
@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "core/machine_memory.h"
-#include "core/status_macros.h"
-#include "networks/classifiers.h"
-#include "networks/graph_builder.h"
-#include "networks/scale_channels.h"
+#include "voxconv/core/machine_memory.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/networks/classifiers.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/scale_channels.h"
 
 namespace voxconv {
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "networks/graph.h"
-#include "networks/graph_builder.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/graph_builder.h"
 
 namespace voxconv {
 

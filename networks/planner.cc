@@ -1,11 +1,11 @@
-#include "networks/planner.h"
+#include "voxconv/networks/planner.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "networks/reference_network.h"
+#include "voxconv/networks/reference_network.h"
 
 #include <algorithm>
 #include <map>
@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/geometry.h"
-#include "reference_cpu/kernel_map.h"
-#include "reference_cpu/layers.h"
-#include "reference_cpu/pooling.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/reference_cpu/pooling.h"
 
 namespace voxconv {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/geometry.h"
-#include "core/types.h"
-#include "networks/graph.h"
-#include "reference_cpu/geometry.h"
-#include "reference_cpu/kernel_map.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/types.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
 
 namespace voxconv {
 

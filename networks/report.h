@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/profile.h"
+#include "voxconv/core/profile.h"
 
 namespace voxconv {
 

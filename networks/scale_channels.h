@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

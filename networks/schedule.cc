@@ -1,4 +1,4 @@
-#include "networks/schedule.h"
+#include "voxconv/networks/schedule.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
-#include "networks/tuning.h"
+#include "voxconv/networks/tuning.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "networks/planner.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv {
 namespace {

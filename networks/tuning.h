@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,8 +1,8 @@
-#include "reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/convolution.h"
 
 #include <cstddef>
 
-#include "reference_cpu/require.h"
+#include "voxconv/reference_cpu/require.h"
 
 namespace voxconv::reference {
 namespace {

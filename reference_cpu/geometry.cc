@@ -1,11 +1,11 @@
-#include "reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/geometry.h"
 
 #include <limits>
 #include <ostream>
 #include <set>
 #include <stdexcept>
 
-#include "reference_cpu/require.h"
+#include "voxconv/reference_cpu/require.h"
 
 namespace voxconv::reference {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/kernel_map.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "reference_cpu/require.h"
+#include "voxconv/reference_cpu/require.h"
 
 namespace voxconv::reference {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/geometry.h"
 
 namespace voxconv::reference {
 

@@ -1,11 +1,11 @@
-#include "reference_cpu/layers.h"
+#include "voxconv/reference_cpu/layers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 
-#include "reference_cpu/require.h"
+#include "voxconv/reference_cpu/require.h"
 
 namespace voxconv::reference {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference_cpu/fp64_array.h"
+#include "voxconv/reference_cpu/fp64_array.h"
 
 namespace voxconv::reference {
 

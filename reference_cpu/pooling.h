@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference_cpu/fp64_array.h"
-#include "reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/fp64_array.h"
+#include "voxconv/reference_cpu/kernel_map.h"
 
 namespace voxconv::reference {
 

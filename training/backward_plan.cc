@@ -1,4 +1,4 @@
-#include "training/backward_plan.h"
+#include "voxconv/training/backward_plan.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "training/checkpoint.h"
+#include "voxconv/training/checkpoint.h"
 
 #include <utility>
 #include <vector>
@@ -6,10 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
-#include "io/json_file.h"
-#include "io/output_file.h"
-#include "io/safetensors.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/json_file.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/io/safetensors.h"
 
 namespace voxconv {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "networks/graph.h"
-#include "training/trainer.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/training/trainer.h"
 
 namespace voxconv {
 

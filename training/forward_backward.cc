@@ -1,9 +1,9 @@
-#include "training/forward_backward.h"
+#include "voxconv/training/forward_backward.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/convolution.h"
+#include "voxconv/core/convolution.h"
 
 namespace voxconv {
 namespace {

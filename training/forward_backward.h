@@ -9,14 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/sparse_tensor.h"
-#include "core/tensor_ops.h"
-#include "core/training_ops.h"
-#include "core/workspace.h"
-#include "networks/compiled_network.h"
-#include "networks/map_store.h"
-#include "training/backward_plan.h"
-#include "training/parameter_store.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/training_ops.h"
+#include "voxconv/core/workspace.h"
+#include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/map_store.h"
+#include "voxconv/training/backward_plan.h"
+#include "voxconv/training/parameter_store.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
-#include "training/optimizer.h"
+#include "voxconv/training/optimizer.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/training_checks.h"
+#include "voxconv/core/training_checks.h"
 
 namespace voxconv {
 namespace {

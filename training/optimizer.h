@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/training_ops.h"
-#include "training/parameter_store.h"
+#include "voxconv/core/training_ops.h"
+#include "voxconv/training/parameter_store.h"
 
 namespace voxconv {
 

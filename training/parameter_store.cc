@@ -1,9 +1,9 @@
-#include "training/parameter_store.h"
+#include "voxconv/training/parameter_store.h"
 
 #include <algorithm>
 
-#include "core/check.h"
-#include "core/tensor_ops.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/tensor.h"
-#include "core/training_ops.h"
-#include "networks/graph.h"
+#include "voxconv/core/tensor.h"
+#include "voxconv/core/training_ops.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "training/rate_schedule.h"
+#include "voxconv/training/rate_schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "training/reference_gradients.h"
+#include "voxconv/training/reference_gradients.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "networks/reference_network.h"
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/geometry.h"
-#include "reference_cpu/kernel_map.h"
-#include "reference_cpu/layers.h"
-#include "reference_cpu/pooling.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/reference_cpu/pooling.h"
 
 namespace voxconv {
 namespace {

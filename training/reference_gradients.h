@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/types.h"
-#include "networks/graph.h"
+#include "voxconv/core/types.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv {
 

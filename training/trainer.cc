@@ -1,4 +1,4 @@
-#include "training/trainer.h"
+#include "voxconv/training/trainer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "networks/input_check.h"
-#include "training/forward_backward.h"
+#include "voxconv/networks/input_check.h"
+#include "voxconv/training/forward_backward.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "tune/candidates.h"
+#include "voxconv/tune/candidates.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "measure/json_reader.h"
+#include "voxconv/measure/json_reader.h"
 
 namespace voxconv::tune {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::tune {
 

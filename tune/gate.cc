@@ -1,4 +1,4 @@
-#include "tune/gate.h"
+#include "voxconv/tune/gate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "verify/bounds.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/verify/bounds.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::tune {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/dataflow.h"
-#include "core/mapping.h"
-#include "core/workspace.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/workspace.h"
 
 namespace voxconv::tune {
 

@@ -1,4 +1,4 @@
-#include "tune/index_tuner.h"
+#include "voxconv/tune/index_tuner.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
-#include "verify/gate.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::tune {
 namespace {

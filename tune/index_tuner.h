@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "networks/tuning.h"
-#include "tune/search.h"
-#include "tune/shape_tuner.h"
+#include "voxconv/networks/tuning.h"
+#include "voxconv/tune/search.h"
+#include "voxconv/tune/shape_tuner.h"
 
 namespace voxconv::tune {
 

@@ -1,13 +1,13 @@
-#include "tune/network_work.h"
+#include "voxconv/tune/network_work.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "measure/network_frame.h"
-#include "measure/statistics.h"
-#include "networks/tuning.h"
-#include "verify/gate.h"
-#include "verify/network_bound.h"
+#include "voxconv/measure/network_frame.h"
+#include "voxconv/measure/statistics.h"
+#include "voxconv/networks/tuning.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace voxconv::tune {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "networks/executor.h"
-#include "networks/planner.h"
-#include "tune/race.h"
-#include "tune/search.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/planner.h"
+#include "voxconv/tune/race.h"
+#include "voxconv/tune/search.h"
 
 namespace voxconv::tune {
 

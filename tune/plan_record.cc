@@ -1,4 +1,4 @@
-#include "tune/plan_record.h"
+#include "voxconv/tune/plan_record.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "networks/tuning.h"
+#include "voxconv/networks/tuning.h"
 
 namespace voxconv::tune {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "measure/plan_file.h"
-#include "tune/network_work.h"
-#include "tune/search.h"
+#include "voxconv/measure/plan_file.h"
+#include "voxconv/tune/network_work.h"
+#include "voxconv/tune/search.h"
 
 namespace voxconv::tune {
 

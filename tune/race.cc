@@ -1,12 +1,12 @@
-#include "tune/race.h"
+#include "voxconv/tune/race.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
-#include "measure/statistics.h"
-#include "measure/timer.h"
+#include "voxconv/core/check.h"
+#include "voxconv/measure/statistics.h"
+#include "voxconv/measure/timer.h"
 
 namespace voxconv::tune {
 namespace {

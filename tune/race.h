@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv::tune {
 

@@ -1,4 +1,4 @@
-#include "tune/search.h"
+#include "voxconv/tune/search.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "networks/tuning.h"
-#include "tune/index_tuner.h"
+#include "voxconv/networks/tuning.h"
+#include "voxconv/tune/index_tuner.h"
 
 namespace voxconv::tune {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/coordinate_set.h"
-#include "core/registry.h"
-#include "networks/graph.h"
-#include "networks/planner.h"
-#include "tune/candidates.h"
-#include "tune/race.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/planner.h"
+#include "voxconv/tune/candidates.h"
+#include "voxconv/tune/race.h"
 
 namespace voxconv::tune {
 

@@ -1,12 +1,12 @@
-#include "tune/shape_tuner.h"
+#include "voxconv/tune/shape_tuner.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "core/map_ops.h"
-#include "verify/gate.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::tune {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/kernel_map.h"
-#include "networks/tuning.h"
-#include "tune/gate.h"
-#include "tune/search.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/networks/tuning.h"
+#include "voxconv/tune/gate.h"
+#include "voxconv/tune/search.h"
 
 namespace voxconv::tune {
 

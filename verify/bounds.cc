@@ -1,11 +1,11 @@
-#include "verify/bounds.h"
+#include "voxconv/verify/bounds.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/half.h"
+#include "voxconv/core/half.h"
 
 namespace voxconv::verify {
 namespace {

@@ -35,7 +35,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv::verify {
 

@@ -9,11 +9,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "networks/models.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
-#include "verify/oracle.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/oracle.h"
 
 namespace voxconv::verify {
 namespace {

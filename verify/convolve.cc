@@ -1,4 +1,4 @@
-#include "verify/convolve.h"
+#include "voxconv/verify/convolve.h"
 
 namespace voxconv::verify {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/convolution.h"
-#include "verify/oracle.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/verify/oracle.h"
 
 namespace voxconv::verify {
 

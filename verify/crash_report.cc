@@ -1,4 +1,4 @@
-#include "verify/crash_report.h"
+#include "voxconv/verify/crash_report.h"
 
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
-#include "verify/exact.h"
+#include "voxconv/verify/exact.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "verify/convolve.h"
+#include "voxconv/verify/convolve.h"
 
 namespace voxconv::verify {
 namespace {

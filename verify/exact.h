@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "verify/matrix.h"
-#include "verify/problem.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 

@@ -1,13 +1,13 @@
-#include "verify/gate.h"
+#include "voxconv/verify/gate.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
-#include "reference_cpu/layers.h"
-#include "verify/convolve.h"
-#include "verify/matrix.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

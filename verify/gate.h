@@ -10,12 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/convolution.h"
-#include "core/mapping.h"
-#include "reference_cpu/fp64_array.h"
-#include "reference_cpu/kernel_map.h"
-#include "verify/oracle.h"
-#include "verify/problem.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/reference_cpu/fp64_array.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/verify/oracle.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 

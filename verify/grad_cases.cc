@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "verify/convolve.h"
-#include "verify/exact.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
-#include "verify/oracle.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/exact.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/oracle.h"
 
 namespace voxconv::verify {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "verify/exact.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/verify/exact.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "core/map_ops.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/matrix.h"
+#include "voxconv/verify/matrix.h"
 
 #include <fnmatch.h>
 
@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "core/fnv.h"
-#include "core/map_ops.h"
-#include "core/random.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv::verify {
 namespace {

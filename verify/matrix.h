@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "verify/problem.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 

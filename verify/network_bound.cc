@@ -1,11 +1,11 @@
-#include "verify/network_bound.h"
+#include "voxconv/verify/network_bound.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include "verify/bounds.h"
+#include "voxconv/verify/bounds.h"
 
 namespace voxconv::verify {
 namespace {

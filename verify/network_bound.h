@@ -2,7 +2,7 @@
 #ifndef VOXCONV_VERIFY_NETWORK_BOUND_H_
 #define VOXCONV_VERIFY_NETWORK_BOUND_H_
 
-#include "networks/graph.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv::verify {
 

@@ -1,4 +1,4 @@
-#include "verify/network_cases.h"
+#include "voxconv/verify/network_cases.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "builtin/backends.h"
-#include "io/voxelize.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "networks/reference_network.h"
-#include "reference_cpu/layers.h"
-#include "verify/gate.h"
-#include "verify/network_layers.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/network_layers.h"
 
 namespace voxconv::verify {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "io/voxelize.h"
-#include "networks/planner.h"
-#include "verify/matrix.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/networks/planner.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 

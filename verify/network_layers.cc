@@ -1,4 +1,4 @@
-#include "verify/network_layers.h"
+#include "voxconv/verify/network_layers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/tensor_ops.h"
-#include "networks/compiled_network.h"
-#include "networks/fold_batch_norm.h"
-#include "reference_cpu/layers.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/fold_batch_norm.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/convolution.h"
-#include "core/mapping.h"
-#include "networks/graph.h"
-#include "networks/reference_network.h"
-#include "verify/oracle.h"
-#include "verify/problem.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/verify/oracle.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 

@@ -1,10 +1,10 @@
-#include "verify/oracle.h"
+#include "voxconv/verify/oracle.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "verify/bounds.h"
+#include "voxconv/verify/bounds.h"
 
 namespace voxconv::verify {
 namespace {

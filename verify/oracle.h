@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/dataflow.h"
-#include "core/types.h"
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/kernel_map.h"
-#include "verify/bounds.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/types.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/verify/bounds.h"
 
 namespace voxconv::verify {
 

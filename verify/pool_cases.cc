@@ -1,9 +1,9 @@
 // Pooling and unpooling against the oracle.
 #include "absl/strings/str_cat.h"
-#include "core/tensor_ops.h"
-#include "reference_cpu/layers.h"
-#include "reference_cpu/pooling.h"
-#include "verify/matrix.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/reference_cpu/pooling.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -1,13 +1,13 @@
-#include "verify/problem.h"
+#include "voxconv/verify/problem.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <set>
 
-#include "core/coordinate_key.h"
-#include "core/random.h"
-#include "networks/reference_network.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/random.h"
+#include "voxconv/networks/reference_network.h"
 
 namespace voxconv::verify {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/coordinate_set.h"
-#include "core/geometry.h"
-#include "reference_cpu/kernel_map.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
 
 namespace voxconv::verify {
 

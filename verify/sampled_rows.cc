@@ -1,12 +1,12 @@
-#include "verify/sampled_rows.h"
+#include "voxconv/verify/sampled_rows.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "reference_cpu/layers.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/reference_cpu/layers.h"
 
 namespace voxconv::verify {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "verify/oracle.h"
+#include "voxconv/verify/oracle.h"
 
 namespace voxconv::verify {
 

@@ -1,11 +1,11 @@
-#include "verify/selection.h"
+#include "voxconv/verify/selection.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::verify {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::verify {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "verify/exact.h"
-#include "verify/matrix.h"
+#include "voxconv/verify/exact.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "verify/exact.h"
-#include "verify/matrix.h"
+#include "voxconv/verify/exact.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::verify {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 

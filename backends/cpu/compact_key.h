@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/numeric/bits.h"
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

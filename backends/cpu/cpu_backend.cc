@@ -1,4 +1,4 @@
-#include "backends/cpu/cpu_backend.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_map_ops.h"
-#include "backends/cpu/cpu_tensor_ops.h"
-#include "backends/cpu/cpu_training_ops.h"
 #include "tbb/info.h"
+#include "voxconv/backends/cpu/cpu_map_ops.h"
+#include "voxconv/backends/cpu/cpu_tensor_ops.h"
+#include "voxconv/backends/cpu/cpu_training_ops.h"
 
 namespace voxconv {
 namespace {

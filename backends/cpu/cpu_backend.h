@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
 #include "tbb/task_arena.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "backends/cpu/cpu_batch_norm.h"
+#include "voxconv/backends/cpu/cpu_batch_norm.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "backends/cpu/column_sums.h"
-#include "core/training_checks.h"
+#include "voxconv/backends/cpu/column_sums.h"
+#include "voxconv/core/training_checks.h"
 
 namespace voxconv {
 namespace {

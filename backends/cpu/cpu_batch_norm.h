@@ -3,7 +3,7 @@
 #define VOXCONV_BACKENDS_CPU_CPU_BATCH_NORM_H_
 
 #include "absl/status/status.h"
-#include "core/training_ops.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 

@@ -1,12 +1,12 @@
-#include "backends/cpu/cpu_map_ops.h"
+#include "voxconv/backends/cpu/cpu_map_ops.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/map_table.h"
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/map_table.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
-#include "backends/cpu/cpu_optimizer.h"
+#include "voxconv/backends/cpu/cpu_optimizer.h"
 
 #include <cmath>
 
-#include "backends/cpu/column_sums.h"
-#include "core/training_checks.h"
-#include "core/training_step.h"
+#include "voxconv/backends/cpu/column_sums.h"
+#include "voxconv/core/training_checks.h"
+#include "voxconv/core/training_step.h"
 
 namespace voxconv {
 namespace {

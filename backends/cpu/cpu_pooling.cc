@@ -1,10 +1,10 @@
-#include "backends/cpu/cpu_pooling.h"
+#include "voxconv/backends/cpu/cpu_pooling.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "backends/cpu/parallel.h"
-#include "core/tensor_checks.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/tensor_ops.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 

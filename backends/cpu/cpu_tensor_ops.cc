@@ -1,12 +1,12 @@
-#include "backends/cpu/cpu_tensor_ops.h"
+#include "voxconv/backends/cpu/cpu_tensor_ops.h"
 
 #include <algorithm>
 
-#include "backends/cpu/cpu_pooling.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/sgemm.h"
-#include "backends/cpu/weight_gradient.h"
-#include "core/tensor_checks.h"
+#include "voxconv/backends/cpu/cpu_pooling.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/backends/cpu/weight_gradient.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {

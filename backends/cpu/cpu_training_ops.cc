@@ -1,16 +1,16 @@
-#include "backends/cpu/cpu_training_ops.h"
+#include "voxconv/backends/cpu/cpu_training_ops.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "backends/cpu/column_sums.h"
-#include "backends/cpu/cpu_batch_norm.h"
-#include "backends/cpu/cpu_loss.h"
-#include "backends/cpu/cpu_optimizer.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/sgemm.h"
-#include "core/training_checks.h"
-#include "core/training_step.h"
+#include "voxconv/backends/cpu/column_sums.h"
+#include "voxconv/backends/cpu/cpu_batch_norm.h"
+#include "voxconv/backends/cpu/cpu_loss.h"
+#include "voxconv/backends/cpu/cpu_optimizer.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/core/training_checks.h"
+#include "voxconv/core/training_step.h"
 
 namespace voxconv {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/training_ops.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 

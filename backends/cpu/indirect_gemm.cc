@@ -1,17 +1,17 @@
-#include "backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/indirect_gemm.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/parallel.h"
-#include "core/integer.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/integer.h"
 
 // Scalable vectors cannot be members of the accumulators' arrays; SSSE3 and the AVX-512 subsets
 // would only repeat the code of their neighbours.
 #define HWY_DISABLED_TARGETS \
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/indirect_gemm.cc"
+#define HWY_TARGET_INCLUDE "voxconv/backends/cpu/indirect_gemm.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway asks.
 #include "hwy/highway.h"

@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "core/backend.h"
 #include "hwy/cache_control.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

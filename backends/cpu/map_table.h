@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/pair_collector.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 namespace {

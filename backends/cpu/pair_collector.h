@@ -8,8 +8,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/kernel_map.h"
-#include "core/mapping.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

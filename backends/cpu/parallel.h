@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cpu/cpu_backend.h"
 #include "tbb/parallel_for.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "backends/cpu/radix_sort.h"
+#include "voxconv/backends/cpu/radix_sort.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/numeric/bits.h"
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 namespace {

@@ -1,11 +1,11 @@
-#include "backends/cpu/sgemm.h"
+#include "voxconv/backends/cpu/sgemm.h"
 
 #include <cblas.h>
 
 #include <algorithm>
 #include <mutex>
 
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 namespace {

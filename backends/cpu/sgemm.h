@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

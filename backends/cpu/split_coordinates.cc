@@ -1,6 +1,6 @@
-#include "backends/cpu/split_coordinates.h"
+#include "voxconv/backends/cpu/split_coordinates.h"
 
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 

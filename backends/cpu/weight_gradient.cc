@@ -1,9 +1,9 @@
-#include "backends/cpu/weight_gradient.h"
+#include "voxconv/backends/cpu/weight_gradient.h"
 
 #include <algorithm>
 
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/sgemm.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
 
 namespace voxconv {
 namespace {

@@ -3,8 +3,8 @@
 #define VOXCONV_BACKENDS_CPU_WEIGHT_GRADIENT_H_
 
 #include "absl/status/status.h"
-#include "core/kernel_map.h"
-#include "core/tensor.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/tensor.h"
 
 namespace voxconv {
 

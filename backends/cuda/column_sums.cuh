@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
 
 namespace voxconv {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/coordinate_rows.h"
+#include "voxconv/core/coordinate_rows.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_check.h"
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_map_ops.h"
-#include "backends/cuda/cuda_recording.h"
-#include "backends/cuda/cuda_stream.h"
-#include "backends/cuda/cuda_tensor_ops.h"
-#include "backends/cuda/cuda_training_ops.h"
-#include "backends/cuda/probe_device.h"
 #include "nvtx3/nvToolsExt.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_map_ops.h"
+#include "voxconv/backends/cuda/cuda_recording.h"
+#include "voxconv/backends/cuda/cuda_stream.h"
+#include "voxconv/backends/cuda/cuda_tensor_ops.h"
+#include "voxconv/backends/cuda/cuda_training_ops.h"
+#include "voxconv/backends/cuda/probe_device.h"
 
 namespace voxconv {
 namespace {

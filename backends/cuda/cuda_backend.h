@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/cuda/host_memory.h"
-#include "core/backend.h"
+#include "voxconv/backends/cuda/host_memory.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

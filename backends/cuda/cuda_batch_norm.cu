@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "backends/cuda/column_sums.cuh"
-#include "backends/cuda/cuda_batch_norm.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/training_checks.h"
+#include "voxconv/backends/cuda/column_sums.cuh"
+#include "voxconv/backends/cuda/cuda_batch_norm.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/training_checks.h"
 
 namespace voxconv {
 namespace {

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_check.h"
-#include "backends/cuda/cuda_stream.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_stream.h"
 
 namespace voxconv {
 namespace {

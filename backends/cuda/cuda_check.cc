@@ -1,4 +1,4 @@
-#include "backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_check.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_check.h"
-#include "core/status_macros.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_check.h"
-#include "core/backend.h"
-#include "core/integer.h"
-#include "core/status_macros.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 

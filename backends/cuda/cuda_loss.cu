@@ -5,10 +5,10 @@
 #include <cub/block/block_reduce.cuh>
 #include <limits>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_loss.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/training_checks.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_loss.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/training_checks.h"
 
 namespace voxconv {
 namespace {

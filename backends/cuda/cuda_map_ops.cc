@@ -1,11 +1,11 @@
-#include "backends/cuda/cuda_map_ops.h"
+#include "voxconv/backends/cuda/cuda_map_ops.h"
 
 #include <utility>
 
-#include "backends/cuda/map_conversions.h"
-#include "backends/cuda/map_table.h"
-#include "backends/cuda/row_masks.h"
-#include "core/status_macros.h"
+#include "voxconv/backends/cuda/map_conversions.h"
+#include "voxconv/backends/cuda/map_table.h"
+#include "voxconv/backends/cuda/row_masks.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

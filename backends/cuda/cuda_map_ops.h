@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/map_ops.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 

@@ -3,11 +3,11 @@
 #include <new>
 #include <type_traits>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_optimizer.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/training_checks.h"
-#include "core/training_step.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_optimizer.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/training_checks.h"
+#include "voxconv/core/training_step.h"
 
 namespace voxconv {
 namespace {

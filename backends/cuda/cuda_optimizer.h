@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/training_ops.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 

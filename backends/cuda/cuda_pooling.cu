@@ -1,7 +1,7 @@
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_pooling.h"
-#include "backends/cuda/device_tensor.h"
-#include "backends/cuda/map_table.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_pooling.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/map_table.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
-#include "backends/cuda/cuda_recording.h"
+#include "voxconv/backends/cuda/cuda_recording.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/cuda_check.h"
-#include "backends/cuda/cuda_stream.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_stream.h"
 
 namespace voxconv {
 

@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "backends/cuda/block_cache.h"
-#include "backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/block_cache.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
 
 namespace voxconv {
 

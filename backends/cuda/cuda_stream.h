@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/block_cache.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_check.h"
-#include "backends/cuda/cuda_recording.h"
-#include "backends/cuda/launch_batch.h"
+#include "voxconv/backends/cuda/block_cache.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_recording.h"
+#include "voxconv/backends/cuda/launch_batch.h"
 
 namespace voxconv {
 

@@ -1,15 +1,15 @@
 #include <utility>
 
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_pooling.h"
-#include "backends/cuda/cuda_tensor_ops.h"
-#include "backends/cuda/device_tensor.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "backends/cuda/narrow_linear.h"
-#include "backends/cuda/transpose_weights.h"
-#include "backends/cuda/weight_gradient.h"
-#include "core/tensor_checks.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_pooling.h"
+#include "voxconv/backends/cuda/cuda_tensor_ops.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/backends/cuda/narrow_linear.h"
+#include "voxconv/backends/cuda/transpose_weights.h"
+#include "voxconv/backends/cuda/weight_gradient.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/tensor_ops.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "absl/status/status.h"
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 

@@ -2,8 +2,8 @@
 #include <cub/device/device_scan.cuh>
 #include <cuda/std/functional>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
 
 namespace voxconv {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

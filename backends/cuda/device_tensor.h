@@ -11,9 +11,9 @@
 #include <initializer_list>
 
 #include "absl/status/status.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_vector.h"
-#include "core/types.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_pooling.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/tensor_checks.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_pooling.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {

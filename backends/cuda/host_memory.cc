@@ -1,11 +1,11 @@
-#include "backends/cuda/host_memory.h"
+#include "voxconv/backends/cuda/host_memory.h"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 
-#include "backends/cuda/cuda_check.h"
-#include "core/check.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/buffer.h"
+#include "voxconv/core/buffer.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
-#include "backends/cuda/launch_batch.h"
+#include "voxconv/backends/cuda/launch_batch.h"
 
 #include <cstddef>
 #include <utility>
 
-#include "backends/cuda/cuda_check.h"
-#include "core/check.h"
+#include "voxconv/backends/cuda/cuda_check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 namespace {

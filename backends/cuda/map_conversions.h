@@ -4,8 +4,8 @@
 #define VOXCONV_BACKENDS_CUDA_MAP_CONVERSIONS_H_
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/kernel_map.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/kernel_map.h"
 
 namespace voxconv {
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "backends/cuda/narrow_linear.h"
-#include "backends/cuda/tensor_core.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/backends/cuda/narrow_linear.h"
+#include "voxconv/backends/cuda/tensor_core.cuh"
 
 namespace voxconv {
 namespace {

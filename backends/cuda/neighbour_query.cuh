@@ -9,12 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "core/check.h"
-#include "core/coordinate_key.h"
-#include "core/kernel_map.h"
-#include "core/mapping.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
 // From canonical pairs to tables, and maps with inputs and outputs exchanged.
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/map_conversions.h"
-#include "backends/cuda/map_table.h"
-#include "core/map_ops.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/map_conversions.h"
+#include "voxconv/backends/cuda/map_table.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

@@ -1,6 +1,6 @@
 #include <cuda_runtime.h>
 
-#include "backends/cuda/probe_device.h"
+#include "voxconv/backends/cuda/probe_device.h"
 
 namespace voxconv {
 namespace {

@@ -1,6 +1,6 @@
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/split_coordinates.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/split_coordinates.h"
 
 namespace voxconv {
 namespace {

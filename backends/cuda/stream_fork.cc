@@ -1,6 +1,6 @@
-#include "backends/cuda/stream_fork.h"
+#include "voxconv/backends/cuda/stream_fork.h"
 
-#include "backends/cuda/cuda_check.h"
+#include "voxconv/backends/cuda/cuda_check.h"
 
 namespace voxconv {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "backends/cuda/cuda_backend.h"
-#include "core/backend.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

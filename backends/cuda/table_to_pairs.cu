@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/map_conversions.h"
-#include "backends/cuda/row_masks.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/map_conversions.h"
+#include "voxconv/backends/cuda/row_masks.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
-#include "backends/cuda/tensor_map.h"
+#include "voxconv/backends/cuda/tensor_map.h"
 
 #include <cuda_runtime_api.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/transpose_weights.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/transpose_weights.h"
 
 namespace voxconv {
 namespace {

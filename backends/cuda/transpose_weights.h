@@ -3,8 +3,8 @@
 #define VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "core/tensor.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/tensor.h"
 
 namespace voxconv {
 

@@ -2,11 +2,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "backends/cuda/weight_gradient.h"
-#include "core/tensor_ops.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/weight_gradient.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "dataflows/direct/direct.h"
+#include "voxconv/dataflows/direct/direct.h"
 
 #include <utility>
 

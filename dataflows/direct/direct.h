@@ -3,9 +3,9 @@
 #ifndef VOXCONV_DATAFLOWS_DIRECT_DIRECT_H_
 #define VOXCONV_DATAFLOWS_DIRECT_DIRECT_H_
 
-#include "core/dataflow.h"
-#include "core/options.h"
-#include "core/plugin.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

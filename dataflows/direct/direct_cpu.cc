@@ -4,11 +4,11 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/parallel.h"
-#include "core/backend_support.h"
-#include "core/integer.h"
-#include "dataflows/direct/direct.h"
-#include "dataflows/direct/register.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/dataflows/direct/direct.h"
+#include "voxconv/dataflows/direct/register.h"
 
 namespace voxconv {
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/backend_support.h"
-#include "dataflows/direct/direct.h"
-#include "dataflows/direct/register.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/direct/direct.h"
+#include "voxconv/dataflows/direct/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "dataflows/fetch_on_demand/fetch_on_demand.h"
+#include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 
 #include <string>
 #include <utility>

@@ -4,10 +4,10 @@
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FETCH_ON_DEMAND_H_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FETCH_ON_DEMAND_H_
 
-#include "core/dataflow.h"
-#include "core/options.h"
-#include "core/plugin.h"
-#include "dataflows/fetch_on_demand/schedule.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/indirect_gemm.h"
-#include "backends/cpu/parallel.h"
-#include "core/backend_support.h"
-#include "dataflows/fetch_on_demand/fetch_on_demand.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/fetch_on_demand/schedule.h"
+#include "voxconv/backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 namespace {

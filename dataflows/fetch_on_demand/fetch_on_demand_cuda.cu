@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/backend_support.h"
-#include "dataflows/fetch_on_demand/fetch_on_demand.h"
-#include "dataflows/fetch_on_demand/fgms_cuda.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/fetch_on_demand/schedule.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
+#include "voxconv/dataflows/fetch_on_demand/fgms_cuda.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "core/types.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

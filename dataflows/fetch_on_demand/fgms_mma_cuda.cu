@@ -3,11 +3,11 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_vector.h"
-#include "backends/cuda/device_tensor.h"
-#include "backends/cuda/tensor_core.cuh"
-#include "dataflows/fetch_on_demand/fgms_tile.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/tensor_core.cuh"
+#include "voxconv/dataflows/fetch_on_demand/fgms_tile.cuh"
 
 // What only the kernel uses, which is empty for older devices.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -5,9 +5,9 @@
 
 #include <type_traits>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "dataflows/fetch_on_demand/fgms_tile.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/dataflows/fetch_on_demand/fgms_tile.cuh"
 
 namespace voxconv {
 namespace {

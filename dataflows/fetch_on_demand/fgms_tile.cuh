@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "dataflows/fetch_on_demand/fgms_cuda.h"
+#include "voxconv/dataflows/fetch_on_demand/fgms_cuda.h"
 
 namespace voxconv {
 

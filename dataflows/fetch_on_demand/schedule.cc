@@ -1,4 +1,4 @@
-#include "dataflows/fetch_on_demand/schedule.h"
+#include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
-#include "backends/cuda/cuda_vector.h"
-#include "dataflows/gather_gemm_scatter/map_rows_cuda.h"
-#include "dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/dataflows/gather_gemm_scatter/map_rows_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
-#include "dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
+#include "voxconv/dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
 
 namespace voxconv {
 namespace {

@@ -7,14 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/options.h"
-#include "core/plugin.h"
-#include "core/status_macros.h"
-#include "dataflows/gather_gemm_scatter/grouping.h"
-#include "dataflows/gather_gemm_scatter/plan.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
-#include "dataflows/gather_gemm_scatter/schedule.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/dataflows/gather_gemm_scatter/grouping.h"
+#include "voxconv/dataflows/gather_gemm_scatter/plan.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
 

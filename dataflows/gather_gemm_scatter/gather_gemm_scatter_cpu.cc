@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/sgemm.h"
-#include "core/backend_support.h"
-#include "dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
-#include "dataflows/gather_gemm_scatter/map_rows_cpu.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
-#include "dataflows/gather_gemm_scatter/register.h"
-#include "dataflows/gather_gemm_scatter/sum_rows_cpu.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
+#include "voxconv/dataflows/gather_gemm_scatter/map_rows_cpu.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/dataflows/gather_gemm_scatter/sum_rows_cpu.h"
 
 namespace voxconv {
 namespace {

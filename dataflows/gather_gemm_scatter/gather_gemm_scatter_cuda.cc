@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_vector.h"
-#include "backends/cuda/stream_fork.h"
-#include "core/backend_support.h"
-#include "dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
-#include "dataflows/gather_gemm_scatter/move_cuda.h"
-#include "dataflows/gather_gemm_scatter/plan_cuda.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
-#include "dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/backends/cuda/stream_fork.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
+#include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/plan_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
 
 namespace voxconv {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
 
 namespace voxconv {
 

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/backend.h"
-#include "core/types.h"
-#include "dataflows/gather_gemm_scatter/schedule.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/types.h"
+#include "voxconv/dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
 

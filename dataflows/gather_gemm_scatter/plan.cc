@@ -1,4 +1,4 @@
-#include "dataflows/gather_gemm_scatter/plan.h"
+#include "voxconv/dataflows/gather_gemm_scatter/plan.h"
 
 #include <algorithm>
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/dataflow.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
-#include "dataflows/gather_gemm_scatter/schedule.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "dataflows/gather_gemm_scatter/plan_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/plan_cuda.h"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_vector.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
 
 namespace voxconv {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backend.h"
-#include "dataflows/gather_gemm_scatter/move_cuda.h"
-#include "dataflows/gather_gemm_scatter/plan.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/plan.h"
 
 namespace voxconv {
 

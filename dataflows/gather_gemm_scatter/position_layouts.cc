@@ -1,4 +1,4 @@
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
 
 #include <vector>
 

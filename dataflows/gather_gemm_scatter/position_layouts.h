@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/dataflow.h"
-#include "core/kernel_map.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/kernel_map.h"
 
 namespace voxconv {
 

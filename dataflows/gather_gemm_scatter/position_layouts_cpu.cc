@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backends/cpu/map_table.h"
-#include "backends/cpu/parallel.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/backends/cpu/map_table.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/map_table.h"
-#include "backends/cuda/row_masks.h"
-#include "dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/map_table.h"
+#include "voxconv/backends/cuda/row_masks.h"
+#include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
 
 namespace voxconv {
 namespace {

@@ -1,9 +1,9 @@
 #include <cstring>
 
-#include "backends/cuda/cuda_vector.h"
-#include "backends/cuda/device_tensor.h"
-#include "dataflows/gather_gemm_scatter/map_rows_cuda.h"
-#include "dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/dataflows/gather_gemm_scatter/map_rows_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
-#include "dataflows/gather_gemm_scatter/schedule.h"
+#include "voxconv/dataflows/gather_gemm_scatter/schedule.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 namespace {

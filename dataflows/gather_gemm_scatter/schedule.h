@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "dataflows/gather_gemm_scatter/grouping.h"
+#include "voxconv/dataflows/gather_gemm_scatter/grouping.h"
 
 namespace voxconv {
 

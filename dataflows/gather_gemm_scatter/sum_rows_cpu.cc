@@ -1,7 +1,7 @@
-#include "dataflows/gather_gemm_scatter/sum_rows_cpu.h"
+#include "voxconv/dataflows/gather_gemm_scatter/sum_rows_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "dataflows/gather_gemm_scatter/sum_rows_cpu.cc"
+#define HWY_TARGET_INCLUDE "voxconv/dataflows/gather_gemm_scatter/sum_rows_cpu.cc"
 // Compiles this file once for every instruction set.
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"

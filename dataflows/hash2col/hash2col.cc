@@ -1,10 +1,10 @@
-#include "dataflows/hash2col/hash2col.h"
+#include "voxconv/dataflows/hash2col/hash2col.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/integer.h"
+#include "voxconv/core/integer.h"
 
 namespace voxconv {
 

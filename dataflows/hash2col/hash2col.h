@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/options.h"
-#include "core/plugin.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

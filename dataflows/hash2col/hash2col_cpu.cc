@@ -3,11 +3,11 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/sgemm.h"
-#include "core/backend_support.h"
-#include "dataflows/hash2col/hash2col.h"
-#include "dataflows/hash2col/register.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/hash2col/hash2col.h"
+#include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
 namespace {

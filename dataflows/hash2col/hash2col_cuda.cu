@@ -2,12 +2,12 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/cuda_vector.h"
-#include "core/backend_support.h"
-#include "dataflows/hash2col/hash2col.h"
-#include "dataflows/hash2col/register.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/hash2col/hash2col.h"
+#include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
 namespace {

@@ -2,7 +2,7 @@
 #define VOXCONV_DATAFLOWS_HASH2COL_REGISTER_H_
 
 #include "absl/status/status.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

@@ -11,11 +11,11 @@
 
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "backends/cuda/tensor_core.cuh"
-#include "dataflows/implicit_gemm/block_shape.h"
-#include "dataflows/implicit_gemm/tile_offsets.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/backends/cuda/tensor_core.cuh"
+#include "voxconv/dataflows/implicit_gemm/block_shape.h"
+#include "voxconv/dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
 

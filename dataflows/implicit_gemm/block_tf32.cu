@@ -1,5 +1,5 @@
-#include "dataflows/implicit_gemm/block_kernel.cuh"
-#include "dataflows/implicit_gemm/instances.h"
+#include "voxconv/dataflows/implicit_gemm/block_kernel.cuh"
+#include "voxconv/dataflows/implicit_gemm/instances.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
 // Orders of output rows with few distinct keys: one stable counting sort.
 #include <algorithm>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "dataflows/implicit_gemm/bucket_order.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/dataflows/implicit_gemm/bucket_order.h"
 
 namespace voxconv {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "core/backend.h"
-#include "dataflows/implicit_gemm/mask_order.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/dataflows/implicit_gemm/mask_order.h"
 
 namespace voxconv {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "core/integer.h"
-#include "dataflows/implicit_gemm/block_shape.h"
-#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/dataflows/implicit_gemm/block_shape.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
 
 namespace voxconv {
 namespace {

@@ -1,8 +1,8 @@
 // Output-stationary implicit GEMM on the CUDA cores: every dtype in IEEE f32 arithmetic, on every
 // device. A block owns 64 output rows in mask order and 64 output channels, a thread 4 x 4 of them.
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "dataflows/implicit_gemm/tile_offsets.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
 namespace {

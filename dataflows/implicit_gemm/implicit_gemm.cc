@@ -1,4 +1,4 @@
-#include "dataflows/implicit_gemm/implicit_gemm.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm.h"
 
 #include <algorithm>
 #include <string>

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "core/dataflow.h"
-#include "core/options.h"
-#include "core/plugin.h"
-#include "dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
 
 namespace voxconv {
 

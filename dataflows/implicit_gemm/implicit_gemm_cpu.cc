@@ -7,13 +7,13 @@
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "backends/cpu/indirect_gemm.h"
-#include "backends/cpu/parallel.h"
-#include "core/backend_support.h"
-#include "core/integer.h"
-#include "dataflows/implicit_gemm/implicit_gemm.h"
-#include "dataflows/implicit_gemm/mask_sorted.h"
-#include "dataflows/implicit_gemm/register.h"
+#include "voxconv/backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {

@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_vector.h"
-#include "core/backend_support.h"
-#include "core/integer.h"
-#include "core/version.h"
-#include "dataflows/implicit_gemm/implicit_gemm.h"
-#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
-#include "dataflows/implicit_gemm/instances.h"
-#include "dataflows/implicit_gemm/mask_sorted.h"
-#include "dataflows/implicit_gemm/register.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/core/version.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "voxconv/dataflows/implicit_gemm/instances.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,7 +1,7 @@
 // What goes on around the kernels that multiply: padded copies, the sum of partial sums, counts.
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "dataflows/implicit_gemm/tile_offsets.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/types.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

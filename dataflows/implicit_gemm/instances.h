@@ -3,7 +3,7 @@
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_
 
-#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
 
 namespace voxconv {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backends/cuda/device_tensor.h"
-#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
-#include "dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/integer.h"
+#include "voxconv/core/integer.h"
 
 namespace voxconv {
 namespace {

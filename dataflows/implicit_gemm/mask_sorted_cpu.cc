@@ -2,9 +2,9 @@
 #include <numeric>
 #include <utility>
 
-#include "backends/cpu/parallel.h"
-#include "dataflows/implicit_gemm/mask_sorted.h"
-#include "dataflows/implicit_gemm/rarest_order.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
 namespace voxconv {
 namespace {

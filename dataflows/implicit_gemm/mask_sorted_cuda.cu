@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/row_masks.h"
-#include "dataflows/implicit_gemm/bucket_order.h"
-#include "dataflows/implicit_gemm/mask_sorted.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/row_masks.h"
+#include "voxconv/dataflows/implicit_gemm/bucket_order.h"
+#include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "dataflows/implicit_gemm/rarest_order.h"
+#include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/numeric/bits.h"
-#include "dataflows/implicit_gemm/mask_order.h"
+#include "voxconv/dataflows/implicit_gemm/mask_order.h"
 
 namespace voxconv {
 namespace {

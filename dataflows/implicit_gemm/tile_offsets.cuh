@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "backends/cuda/tensor_core.cuh"
-#include "dataflows/implicit_gemm/kernel_args.cuh"
+#include "voxconv/backends/cuda/tensor_core.cuh"
+#include "voxconv/dataflows/implicit_gemm/kernel_args.cuh"
 
 namespace voxconv {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "dataflows/implicit_gemm/warp_tile.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/dataflows/implicit_gemm/warp_tile.cuh"
 
 namespace voxconv {
 

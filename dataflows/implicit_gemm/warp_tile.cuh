@@ -20,8 +20,8 @@
 
 #include <cstdint>
 
-#include "backends/cuda/tensor_core.cuh"
-#include "dataflows/implicit_gemm/tile_offsets.cuh"
+#include "voxconv/backends/cuda/tensor_core.cuh"
+#include "voxconv/dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
 

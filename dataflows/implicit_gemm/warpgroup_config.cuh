@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "backends/cuda/async_barrier.cuh"
-#include "backends/cuda/tensor_core.cuh"
-#include "backends/cuda/warpgroup_mma.cuh"
-#include "dataflows/implicit_gemm/tile_offsets.cuh"
+#include "voxconv/backends/cuda/async_barrier.cuh"
+#include "voxconv/backends/cuda/tensor_core.cuh"
+#include "voxconv/backends/cuda/warpgroup_mma.cuh"
+#include "voxconv/dataflows/implicit_gemm/tile_offsets.cuh"
 
 namespace voxconv {
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "dataflows/implicit_gemm/warpgroup_config.cuh"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/dataflows/implicit_gemm/warpgroup_config.cuh"
 
 namespace voxconv {
 

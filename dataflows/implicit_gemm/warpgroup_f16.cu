@@ -1,5 +1,5 @@
-#include "dataflows/implicit_gemm/instances.h"
-#include "dataflows/implicit_gemm/warpgroup_kernel.cuh"
+#include "voxconv/dataflows/implicit_gemm/instances.h"
+#include "voxconv/dataflows/implicit_gemm/warpgroup_kernel.cuh"
 
 namespace voxconv {
 

@@ -13,11 +13,11 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/grid_dependency.cuh"
-#include "backends/cuda/tensor_map.h"
-#include "dataflows/implicit_gemm/warpgroup_config.cuh"
-#include "dataflows/implicit_gemm/warpgroup_copier.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/backends/cuda/tensor_map.h"
+#include "voxconv/dataflows/implicit_gemm/warpgroup_config.cuh"
+#include "voxconv/dataflows/implicit_gemm/warpgroup_copier.cuh"
 
 namespace voxconv {
 

@@ -6,14 +6,14 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_tensor.h"
-#include "core/backend_support.h"
-#include "core/dataflow.h"
-#include "core/integer.h"
-#include "core/kernel_map.h"
-#include "core/plugin_api.h"
-#include "core/types.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/plugin_api.h"
+#include "voxconv/core/types.h"
 
 namespace {
 

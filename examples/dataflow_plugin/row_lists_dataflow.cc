@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/parallel.h"
-#include "core/backend_support.h"
-#include "core/dataflow.h"
-#include "core/plugin_api.h"
-#include "core/status_macros.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/plugin_api.h"
+#include "voxconv/core/status_macros.h"
 
 namespace {
 

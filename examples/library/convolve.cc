@@ -9,16 +9,16 @@
 
 #include "absl/strings/str_format.h"
 #include "arguments.h"
-#include "builtin/backends.h"
-#include "builtin/plugins.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "core/sparse_tensor.h"
-#include "core/status_macros.h"
-#include "io/load_input.h"
-#include "reference_cpu/convolution.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/sparse_tensor.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace example {
 namespace {

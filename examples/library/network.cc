@@ -8,17 +8,17 @@
 
 #include "absl/strings/str_format.h"
 #include "arguments.h"
-#include "builtin/backends.h"
-#include "builtin/plugins.h"
-#include "core/registry.h"
-#include "core/status_macros.h"
-#include "io/load_input.h"
-#include "networks/executor.h"
-#include "networks/graph_builder.h"
-#include "networks/initialize.h"
-#include "networks/reference_network.h"
-#include "verify/gate.h"
-#include "verify/network_bound.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace example {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/pair_collector.h"
-#include "core/mapping.h"
-#include "core/plugin_api.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/plugin_api.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "experiments/runner/cells.h"
+#include "voxconv/experiments/runner/cells.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "io/scenes.h"
+#include "voxconv/io/scenes.h"
 
 namespace voxconv::experiment {
 namespace {

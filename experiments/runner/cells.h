@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "experiments/runner/definition.h"
-#include "measure/result_line.h"
+#include "voxconv/experiments/runner/definition.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::experiment {
 

@@ -1,4 +1,4 @@
-#include "experiments/runner/definition.h"
+#include "voxconv/experiments/runner/definition.h"
 
 #include <algorithm>
 #include <set>
@@ -9,12 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "core/parse.h"
-#include "experiments/runner/published.h"
-#include "measure/defaults.h"
-#include "measure/json_file.h"
-#include "measure/json_reader.h"
-#include "networks/models.h"
+#include "voxconv/core/parse.h"
+#include "voxconv/experiments/runner/published.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/measure/json_file.h"
+#include "voxconv/measure/json_reader.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::experiment {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/registry.h"
-#include "io/load_input.h"
-#include "measure/ab/work.h"
-#include "measure/preset.h"
-#include "measure/result_line.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::experiment {
 

@@ -6,10 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/status_macros.h"
-#include "experiments/runner/definition.h"
-#include "io/file_bytes.h"
-#include "measure/data_files.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/experiments/runner/definition.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/measure/data_files.h"
 
 namespace voxconv::experiment {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/runner/hardware.h"
+#include "voxconv/experiments/runner/hardware.h"
 
 #include <array>
 #include <cstdlib>
@@ -12,9 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "core/status_macros.h"
-#include "core/version.h"
-#include "experiments/runner/subprocess.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/core/version.h"
+#include "voxconv/experiments/runner/subprocess.h"
 #if VOXCONV_HAVE_CUDA
 #include "cuda_profiler_api.h"
 #endif

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "measure/paired.h"
-#include "measure/result_line.h"
+#include "voxconv/measure/paired.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::experiment {
 

@@ -1,14 +1,14 @@
-#include "experiments/runner/network_look.h"
+#include "voxconv/experiments/runner/network_look.h"
 
 #include <memory>
 #include <utility>
 
-#include "io/voxelize.h"
-#include "measure/checked_maps.h"
-#include "measure/network_frame.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/checked_maps.h"
+#include "voxconv/measure/network_frame.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::experiment {
 

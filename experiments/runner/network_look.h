@@ -3,9 +3,9 @@
 #define VOXCONV_EXPERIMENTS_RUNNER_NETWORK_LOOK_H_
 
 #include "absl/status/statusor.h"
-#include "measure/ab/work.h"
-#include "measure/preset.h"
-#include "measure/result_line.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::experiment {
 

@@ -1,4 +1,4 @@
-#include "experiments/runner/published.h"
+#include "voxconv/experiments/runner/published.h"
 
 #include <algorithm>
 #include <set>

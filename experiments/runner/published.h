@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
-#include "experiments/runner/definition.h"
-#include "measure/json_reader.h"
+#include "voxconv/core/types.h"
+#include "voxconv/experiments/runner/definition.h"
+#include "voxconv/measure/json_reader.h"
 
 namespace voxconv::experiment {
 

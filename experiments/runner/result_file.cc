@@ -1,12 +1,12 @@
-#include "experiments/runner/result_file.h"
+#include "voxconv/experiments/runner/result_file.h"
 
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/fnv.h"
-#include "core/status_macros.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::experiment {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "measure/result_line.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::experiment {
 

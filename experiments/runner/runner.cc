@@ -1,4 +1,4 @@
-#include "experiments/runner/runner.h"
+#include "voxconv/experiments/runner/runner.h"
 
 #include <algorithm>
 #include <map>
@@ -9,17 +9,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "backends/cpu/cpu_backend.h"
-#include "core/parse.h"
-#include "experiments/runner/network_look.h"
-#include "experiments/runner/published.h"
-#include "experiments/runner/result_file.h"
-#include "measure/ab/trial.h"
-#include "measure/build_info.h"
-#include "measure/input_class.h"
-#include "measure/interrupt.h"
-#include "measure/machine_load.h"
-#include "measure/timer.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/parse.h"
+#include "voxconv/experiments/runner/network_look.h"
+#include "voxconv/experiments/runner/published.h"
+#include "voxconv/experiments/runner/result_file.h"
+#include "voxconv/measure/ab/trial.h"
+#include "voxconv/measure/build_info.h"
+#include "voxconv/measure/input_class.h"
+#include "voxconv/measure/interrupt.h"
+#include "voxconv/measure/machine_load.h"
+#include "voxconv/measure/timer.h"
 
 namespace voxconv::experiment {
 namespace {

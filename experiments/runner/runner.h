@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/registry.h"
-#include "experiments/runner/cells.h"
-#include "experiments/runner/definition.h"
-#include "experiments/runner/hardware.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/experiments/runner/cells.h"
+#include "voxconv/experiments/runner/definition.h"
+#include "voxconv/experiments/runner/hardware.h"
 
 namespace voxconv::experiment {
 

@@ -1,4 +1,4 @@
-#include "experiments/runner/subprocess.h"
+#include "voxconv/experiments/runner/subprocess.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "measure/interrupt.h"
+#include "voxconv/measure/interrupt.h"
 
 namespace voxconv::experiment {
 

@@ -4,10 +4,10 @@
 #include <cub/block/block_scan.cuh>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "mapping/grid/cell_order.h"
-#include "mapping/grid/grid_cuda.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/mapping/grid/cell_order.h"
+#include "voxconv/mapping/grid/grid_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -1,8 +1,8 @@
-#include "mapping/grid/cell_order.h"
+#include "voxconv/mapping/grid/cell_order.h"
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
-#include "core/integer.h"
+#include "voxconv/core/integer.h"
 
 namespace voxconv {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/mapping.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "mapping/grid/cell_order_cpu.h"
+#include "voxconv/mapping/grid/cell_order_cpu.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/grid/cell_order.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/grid/cell_order.h"
 
 namespace voxconv {
 

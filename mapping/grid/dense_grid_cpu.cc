@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/pair_collector.h"
-#include "backends/cpu/parallel.h"
-#include "mapping/grid/cell_order_cpu.h"
-#include "mapping/grid/grid_cpu.h"
-#include "mapping/grid/zero_pages_cpu.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/mapping/grid/cell_order_cpu.h"
+#include "voxconv/mapping/grid/grid_cpu.h"
+#include "voxconv/mapping/grid/zero_pages_cpu.h"
 
 namespace voxconv {
 namespace {

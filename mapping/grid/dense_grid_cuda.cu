@@ -1,11 +1,11 @@
 // TorchSparse's collision-free grid (Section 4.2.1): the row of every cell, or -1.
 #include <utility>
 
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "mapping/grid/cell_order.h"
-#include "mapping/grid/grid_cuda.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/mapping/grid/cell_order.h"
+#include "voxconv/mapping/grid/grid_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "mapping/grid/grid_mapping.h"
+#include "voxconv/mapping/grid/grid_mapping.h"
 
 #include <string>
 #include <utility>

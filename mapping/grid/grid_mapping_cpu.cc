@@ -1,10 +1,10 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/split_coordinates.h"
-#include "mapping/grid/grid_cpu.h"
-#include "mapping/grid/grid_mapping.h"
-#include "mapping/grid/register.h"
+#include "voxconv/backends/cpu/split_coordinates.h"
+#include "voxconv/mapping/grid/grid_cpu.h"
+#include "voxconv/mapping/grid/grid_mapping.h"
+#include "voxconv/mapping/grid/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,10 +1,10 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/split_coordinates.h"
-#include "mapping/grid/grid_cuda.h"
-#include "mapping/grid/grid_mapping.h"
-#include "mapping/grid/register.h"
+#include "voxconv/backends/cuda/split_coordinates.h"
+#include "voxconv/mapping/grid/grid_cuda.h"
+#include "voxconv/mapping/grid/grid_mapping.h"
+#include "voxconv/mapping/grid/register.h"
 
 namespace voxconv {
 namespace {

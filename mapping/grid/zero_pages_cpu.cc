@@ -1,4 +1,4 @@
-#include "mapping/grid/zero_pages_cpu.h"
+#include "voxconv/mapping/grid/zero_pages_cpu.h"
 
 #include <sys/mman.h>
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
-#include "mapping/hash/hash_table_cpu.h"
-#include "mapping/hash/key_mix.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
+#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "core/coordinate_key.h"
-#include "mapping/hash/hash_table_cuda.h"
-#include "mapping/hash/key_mix.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

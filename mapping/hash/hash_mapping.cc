@@ -1,9 +1,9 @@
-#include "mapping/hash/hash_mapping.h"
+#include "voxconv/mapping/hash/hash_mapping.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "mapping/hash/hash_table_cpu.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
 
 namespace voxconv {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/coordinate_rows.h"
-#include "core/mapping.h"
-#include "core/options.h"
-#include "core/plugin.h"
+#include "voxconv/core/coordinate_rows.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/split_coordinates.h"
-#include "mapping/hash/hash_mapping.h"
-#include "mapping/hash/hash_table_cuda.h"
-#include "mapping/hash/register.h"
+#include "voxconv/backends/cuda/split_coordinates.h"
+#include "voxconv/mapping/hash/hash_mapping.h"
+#include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/register.h"
 
 namespace voxconv {
 namespace {

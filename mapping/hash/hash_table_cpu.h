@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/coordinate_rows.h"
-#include "core/mapping.h"
+#include "voxconv/core/coordinate_rows.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "core/coordinate_rows.h"
-#include "core/mapping.h"
+#include "voxconv/core/coordinate_rows.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -3,7 +3,7 @@
 // Open3D hashes an int64 by one multiplication (FNV-1a) and takes the low bits of it, which for a
 // packed key depend on z alone: every column of voxels would share a bucket. The keys are therefore
 // mixed beforehand; MixKey is one-to-one, so equal stays equal and different different.
-#include "mapping/hash/hash_table_cpu.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
 
 #if VOXCONV_HAVE_OPEN3D
 
@@ -16,11 +16,11 @@
 
 #include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
-#include "mapping/hash/key_mix.h"
 #include "open3d/core/Tensor.h"
 #include "open3d/core/hashmap/HashMap.h"
 #include "open3d/utility/Logging.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/numeric/bits.h"
-#include "backends/cpu/parallel.h"
-#include "core/coordinate_key.h"
-#include "mapping/hash/hash_table_cpu.h"
-#include "mapping/hash/key_mix.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
+#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

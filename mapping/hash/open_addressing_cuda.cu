@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/numeric/bits.h"
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "core/coordinate_key.h"
-#include "mapping/hash/hash_table_cuda.h"
-#include "mapping/hash/key_mix.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <mutex>
 
-#include "backends/cpu/pair_collector.h"
-#include "mapping/hash/hash_table_cpu.h"
-#include "mapping/hash/query_keys_cpu.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
+#include "voxconv/mapping/hash/query_keys_cpu.h"
 
 namespace voxconv {
 namespace {

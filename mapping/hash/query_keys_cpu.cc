@@ -1,9 +1,9 @@
-#include "mapping/hash/query_keys_cpu.h"
+#include "voxconv/mapping/hash/query_keys_cpu.h"
 
 #include <utility>
 
-#include "backends/cpu/parallel.h"
-#include "core/coordinate_key.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

@@ -2,8 +2,8 @@
 #include <new>
 #include <unordered_map>
 
-#include "core/coordinate_key.h"
-#include "mapping/hash/hash_table_cpu.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/hash/hash_table_cpu.h"
 
 namespace voxconv {
 namespace {

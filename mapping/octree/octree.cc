@@ -1,9 +1,9 @@
-#include "mapping/octree/octree.h"
+#include "voxconv/mapping/octree/octree.h"
 
 #include <algorithm>
 
 #include "absl/numeric/bits.h"
-#include "core/integer.h"
+#include "voxconv/core/integer.h"
 
 namespace voxconv {
 

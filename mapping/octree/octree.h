@@ -13,9 +13,9 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "core/buffer.h"
-#include "core/coordinate_key.h"
-#include "core/coordinate_set.h"
+#include "voxconv/core/buffer.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/coordinate_set.h"
 
 namespace voxconv {
 

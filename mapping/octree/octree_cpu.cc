@@ -1,14 +1,14 @@
-#include "mapping/octree/octree_cpu.h"
+#include "voxconv/mapping/octree/octree_cpu.h"
 
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "absl/numeric/bits.h"
-#include "backends/cpu/pair_collector.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/radix_sort.h"
-#include "core/integer.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/radix_sort.h"
+#include "voxconv/core/integer.h"
 
 namespace voxconv {
 namespace {

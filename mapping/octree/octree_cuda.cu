@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "mapping/octree/octree_cuda.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/mapping/octree/octree_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -3,8 +3,8 @@
 #define VOXCONV_MAPPING_OCTREE_OCTREE_CUDA_H_
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/octree/octree.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/octree/octree.h"
 
 namespace voxconv {
 

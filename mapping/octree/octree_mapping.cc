@@ -1,4 +1,4 @@
-#include "mapping/octree/octree_mapping.h"
+#include "voxconv/mapping/octree/octree_mapping.h"
 
 #include <utility>
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "core/options.h"
-#include "core/plugin.h"
-#include "mapping/octree/octree.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/mapping/octree/octree.h"
 
 namespace voxconv {
 

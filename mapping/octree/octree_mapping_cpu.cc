@@ -1,9 +1,9 @@
 #include <memory>
 #include <utility>
 
-#include "mapping/octree/octree_cpu.h"
-#include "mapping/octree/octree_mapping.h"
-#include "mapping/octree/register.h"
+#include "voxconv/mapping/octree/octree_cpu.h"
+#include "voxconv/mapping/octree/octree_mapping.h"
+#include "voxconv/mapping/octree/register.h"
 
 namespace voxconv {
 namespace {

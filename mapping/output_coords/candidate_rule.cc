@@ -1,10 +1,10 @@
-#include "mapping/output_coords/candidate_rule.h"
+#include "voxconv/mapping/output_coords/candidate_rule.h"
 
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "backends/cpu/compact_key.h"
-#include "core/mapping.h"
+#include "voxconv/backends/cpu/compact_key.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

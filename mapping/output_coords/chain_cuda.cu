@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_launch.h"
-#include "mapping/output_coords/expansion_level_cuda.h"
-#include "mapping/output_coords/output_coords_cuda.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/mapping/output_coords/expansion_level_cuda.h"
+#include "voxconv/mapping/output_coords/output_coords_cuda.h"
 
 namespace voxconv {
 namespace {

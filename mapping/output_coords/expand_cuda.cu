@@ -6,7 +6,7 @@
 // those bricks alone that have outputs, in order.
 #include <vector>
 
-#include "mapping/output_coords/unique_rows_cuda.cuh"
+#include "voxconv/mapping/output_coords/unique_rows_cuda.cuh"
 
 namespace voxconv {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/coordinate_key.h"
-#include "core/mapping.h"
-#include "mapping/output_coords/candidate_rule.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/output_coords/candidate_rule.h"
 
 namespace voxconv {
 

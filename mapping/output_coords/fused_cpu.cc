@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/parallel.h"
-#include "mapping/output_coords/output_coords_cpu.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/mapping/output_coords/output_coords_cpu.h"
 
 namespace voxconv {
 namespace {

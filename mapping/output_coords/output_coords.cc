@@ -1,4 +1,4 @@
-#include "mapping/output_coords/output_coords.h"
+#include "voxconv/mapping/output_coords/output_coords.h"
 
 #include "absl/strings/str_cat.h"
 

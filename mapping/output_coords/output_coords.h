@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "core/mapping.h"
-#include "core/options.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
 
 namespace voxconv {
 

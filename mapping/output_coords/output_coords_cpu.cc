@@ -1,12 +1,12 @@
-#include "mapping/output_coords/output_coords_cpu.h"
+#include "voxconv/mapping/output_coords/output_coords_cpu.h"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "mapping/output_coords/output_coords.h"
-#include "mapping/output_coords/register.h"
+#include "voxconv/mapping/output_coords/output_coords.h"
+#include "voxconv/mapping/output_coords/register.h"
 
 namespace voxconv {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/output_coords/candidate_rule.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/output_coords/candidate_rule.h"
 
 namespace voxconv {
 

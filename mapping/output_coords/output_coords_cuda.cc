@@ -1,11 +1,11 @@
-#include "mapping/output_coords/output_coords_cuda.h"
+#include "voxconv/mapping/output_coords/output_coords_cuda.h"
 
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "mapping/output_coords/output_coords.h"
-#include "mapping/output_coords/register.h"
+#include "voxconv/mapping/output_coords/output_coords.h"
+#include "voxconv/mapping/output_coords/register.h"
 
 namespace voxconv {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/mapping.h"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

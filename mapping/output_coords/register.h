@@ -2,7 +2,7 @@
 #define VOXCONV_MAPPING_OUTPUT_COORDS_REGISTER_H_
 
 #include "absl/status/status.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

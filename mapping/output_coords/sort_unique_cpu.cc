@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "backends/cpu/parallel.h"
-#include "mapping/output_coords/output_coords_cpu.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/mapping/output_coords/output_coords_cpu.h"
 
 namespace voxconv {
 namespace {

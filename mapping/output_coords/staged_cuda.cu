@@ -2,7 +2,7 @@
 // memory from one to the next.
 #include <cub/device/device_select.cuh>
 
-#include "mapping/output_coords/unique_rows_cuda.cuh"
+#include "voxconv/mapping/output_coords/unique_rows_cuda.cuh"
 
 namespace voxconv {
 namespace {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/radix_sort.h"
-#include "mapping/output_coords/output_coords_cpu.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/radix_sort.h"
+#include "voxconv/mapping/output_coords/output_coords_cpu.h"
 
 namespace voxconv {
 namespace {

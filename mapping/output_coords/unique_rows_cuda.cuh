@@ -10,8 +10,8 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "absl/numeric/bits.h"
-#include "backends/cuda/cuda_launch.h"
-#include "mapping/output_coords/expansion_level_cuda.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/mapping/output_coords/expansion_level_cuda.h"
 
 namespace voxconv {
 namespace unique_rows {

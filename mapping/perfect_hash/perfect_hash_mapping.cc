@@ -1,4 +1,4 @@
-#include "mapping/perfect_hash/perfect_hash_mapping.h"
+#include "voxconv/mapping/perfect_hash/perfect_hash_mapping.h"
 
 #include <utility>
 

@@ -2,10 +2,10 @@
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 
-#include "core/mapping.h"
-#include "core/options.h"
-#include "core/plugin.h"
-#include "mapping/perfect_hash/psh_builder_cpu.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
+#include "voxconv/mapping/perfect_hash/psh_builder_cpu.h"
 
 namespace voxconv {
 

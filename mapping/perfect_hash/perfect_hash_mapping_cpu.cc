@@ -2,10 +2,10 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cpu/pair_collector.h"
-#include "mapping/perfect_hash/perfect_hash_mapping.h"
-#include "mapping/perfect_hash/psh_cpu.h"
-#include "mapping/perfect_hash/register.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/mapping/perfect_hash/perfect_hash_mapping.h"
+#include "voxconv/mapping/perfect_hash/psh_cpu.h"
+#include "voxconv/mapping/perfect_hash/register.h"
 
 namespace voxconv {
 namespace {

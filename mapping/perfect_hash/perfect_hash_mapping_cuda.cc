@@ -1,9 +1,9 @@
 #include <memory>
 #include <utility>
 
-#include "mapping/perfect_hash/perfect_hash_mapping.h"
-#include "mapping/perfect_hash/psh_cuda.h"
-#include "mapping/perfect_hash/register.h"
+#include "voxconv/mapping/perfect_hash/perfect_hash_mapping.h"
+#include "voxconv/mapping/perfect_hash/psh_cuda.h"
+#include "voxconv/mapping/perfect_hash/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "mapping/perfect_hash/psh_builder_cpu.h"
+#include "voxconv/mapping/perfect_hash/psh_builder_cpu.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "mapping/perfect_hash/psh_view.h"
+#include "voxconv/mapping/perfect_hash/psh_view.h"
 
 namespace voxconv {
 

@@ -10,9 +10,9 @@
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_launch.h"
-#include "core/coordinate_key.h"
-#include "mapping/perfect_hash/psh_cuda.h"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/mapping/perfect_hash/psh_cuda.h"
 
 namespace voxconv {
 namespace {

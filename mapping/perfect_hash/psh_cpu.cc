@@ -1,11 +1,11 @@
-#include "mapping/perfect_hash/psh_cpu.h"
+#include "voxconv/mapping/perfect_hash/psh_cpu.h"
 
 #include <algorithm>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/parallel.h"
 
 namespace voxconv {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/coordinate_set.h"
-#include "mapping/perfect_hash/psh_builder_cpu.h"
-#include "mapping/perfect_hash/psh_view.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/mapping/perfect_hash/psh_builder_cpu.h"
+#include "voxconv/mapping/perfect_hash/psh_view.h"
 
 namespace voxconv {
 

@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "mapping/perfect_hash/psh_cpu.h"
-#include "mapping/perfect_hash/psh_cuda.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/mapping/perfect_hash/psh_cpu.h"
+#include "voxconv/mapping/perfect_hash/psh_cuda.h"
 
 namespace voxconv {
 namespace {

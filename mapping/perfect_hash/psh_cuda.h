@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/perfect_hash/psh_builder_cpu.h"
-#include "mapping/perfect_hash/psh_view.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/perfect_hash/psh_builder_cpu.h"
+#include "voxconv/mapping/perfect_hash/psh_view.h"
 
 namespace voxconv {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/types.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

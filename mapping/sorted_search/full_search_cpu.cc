@@ -1,12 +1,12 @@
-#include "mapping/sorted_search/full_search_cpu.h"
+#include "voxconv/mapping/sorted_search/full_search_cpu.h"
 
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/pair_collector.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/radix_sort.h"
+#include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/radix_sort.h"
 
 namespace voxconv {
 namespace {

@@ -3,8 +3,8 @@
 #define VOXCONV_MAPPING_SORTED_SEARCH_FULL_SEARCH_CPU_H_
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/sorted_search/segment_search_cpu.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/sorted_search/segment_search_cpu.h"
 
 namespace voxconv {
 

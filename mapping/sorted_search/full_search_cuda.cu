@@ -2,11 +2,11 @@
 #include <bit>
 #include <utility>
 
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "mapping/sorted_search/sorted_keys_view.cuh"
-#include "mapping/sorted_search/sorted_search_cuda.h"
-#include "mapping/sorted_search/table_writer.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_view.cuh"
+#include "voxconv/mapping/sorted_search/sorted_search_cuda.h"
+#include "voxconv/mapping/sorted_search/table_writer.cuh"
 
 namespace voxconv {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/coordinate_key.h"
-#include "core/types.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/types.h"
 
 namespace voxconv {
 

@@ -1,9 +1,9 @@
-#include "mapping/sorted_search/segment_search_cpu.h"
+#include "voxconv/mapping/sorted_search/segment_search_cpu.h"
 
 #include <array>
 #include <vector>
 
-#include "backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/pair_collector.h"
 
 namespace voxconv {
 namespace {

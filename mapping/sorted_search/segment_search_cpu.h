@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/sorted_search/sorted_keys_cpu.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cpu.h"
 
 namespace voxconv {
 

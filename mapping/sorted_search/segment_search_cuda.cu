@@ -2,12 +2,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "mapping/sorted_search/sorted_keys_view.cuh"
-#include "mapping/sorted_search/sorted_search_cuda.h"
-#include "mapping/sorted_search/table_writer.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/mapping/sorted_search/sorted_keys_view.cuh"
+#include "voxconv/mapping/sorted_search/sorted_search_cuda.h"
+#include "voxconv/mapping/sorted_search/table_writer.cuh"
 
 namespace voxconv {
 namespace {

@@ -1,11 +1,11 @@
-#include "mapping/sorted_search/sorted_keys_cpu.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cpu.h"
 
 #include <numeric>
 #include <utility>
 
-#include "backends/cpu/compact_key.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/radix_sort.h"
+#include "voxconv/backends/cpu/compact_key.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/radix_sort.h"
 
 namespace voxconv {
 namespace {

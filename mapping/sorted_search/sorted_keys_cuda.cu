@@ -5,10 +5,10 @@
 #include <cub/block/block_store.cuh>
 #include <utility>
 
-#include "backends/cuda/coordinate_rows.cuh"
-#include "backends/cuda/cuda_launch.h"
-#include "backends/cuda/device_primitives.h"
-#include "mapping/sorted_search/sorted_keys_cuda.h"
+#include "voxconv/backends/cuda/coordinate_rows.cuh"
+#include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/coordinate_set.h"
-#include "mapping/sorted_search/search_key.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/mapping/sorted_search/search_key.h"
 
 namespace voxconv {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "mapping/sorted_search/sorted_keys_cuda.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cuda.h"
 
 namespace voxconv {
 

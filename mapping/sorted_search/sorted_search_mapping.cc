@@ -1,4 +1,4 @@
-#include "mapping/sorted_search/sorted_search_mapping.h"
+#include "voxconv/mapping/sorted_search/sorted_search_mapping.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "mapping/sorted_search/segment_search_cpu.h"
+#include "voxconv/mapping/sorted_search/segment_search_cpu.h"
 
 namespace voxconv {
 namespace {

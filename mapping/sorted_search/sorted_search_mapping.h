@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "core/options.h"
-#include "core/plugin.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/plugin.h"
 
 namespace voxconv {
 

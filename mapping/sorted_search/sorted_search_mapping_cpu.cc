@@ -1,12 +1,12 @@
 #include <memory>
 #include <utility>
 
-#include "mapping/sorted_search/full_search_cpu.h"
-#include "mapping/sorted_search/register.h"
-#include "mapping/sorted_search/segment_search_cpu.h"
-#include "mapping/sorted_search/sorted_keys_cpu.h"
-#include "mapping/sorted_search/sorted_search_mapping.h"
-#include "mapping/sorted_search/z_walk_cpu.h"
+#include "voxconv/mapping/sorted_search/full_search_cpu.h"
+#include "voxconv/mapping/sorted_search/register.h"
+#include "voxconv/mapping/sorted_search/segment_search_cpu.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cpu.h"
+#include "voxconv/mapping/sorted_search/sorted_search_mapping.h"
+#include "voxconv/mapping/sorted_search/z_walk_cpu.h"
 
 namespace voxconv {
 namespace {

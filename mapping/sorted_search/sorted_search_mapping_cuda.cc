@@ -1,10 +1,10 @@
 #include <memory>
 #include <utility>
 
-#include "mapping/sorted_search/register.h"
-#include "mapping/sorted_search/sorted_keys_cuda.h"
-#include "mapping/sorted_search/sorted_search_cuda.h"
-#include "mapping/sorted_search/sorted_search_mapping.h"
+#include "voxconv/mapping/sorted_search/register.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cuda.h"
+#include "voxconv/mapping/sorted_search/sorted_search_cuda.h"
+#include "voxconv/mapping/sorted_search/sorted_search_mapping.h"
 
 namespace voxconv {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "backends/cuda/neighbour_query.cuh"
-#include "core/mapping.h"
+#include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/core/mapping.h"
 
 namespace voxconv {
 

@@ -1,11 +1,11 @@
-#include "mapping/sorted_search/z_walk_cpu.h"
+#include "voxconv/mapping/sorted_search/z_walk_cpu.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/pair_collector.h"
+#include "voxconv/backends/cpu/pair_collector.h"
 
 namespace voxconv {
 namespace {

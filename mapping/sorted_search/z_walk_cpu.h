@@ -3,9 +3,9 @@
 #define VOXCONV_MAPPING_SORTED_SEARCH_Z_WALK_CPU_H_
 
 #include "absl/status/statusor.h"
-#include "core/mapping.h"
-#include "mapping/sorted_search/segment_search_cpu.h"
-#include "mapping/sorted_search/sorted_keys_cpu.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/mapping/sorted_search/segment_search_cpu.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cpu.h"
 
 namespace voxconv {
 

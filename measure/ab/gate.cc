@@ -1,6 +1,6 @@
-#include "measure/ab/gate.h"
+#include "voxconv/measure/ab/gate.h"
 
-#include "verify/gate.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::ab {
 

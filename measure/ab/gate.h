@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "measure/ab/work.h"
-#include "verify/gate.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::ab {
 

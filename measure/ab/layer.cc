@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "measure/ab/work.h"
-#include "measure/layer_work.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
-#include "verify/sampled_rows.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/layer_work.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/sampled_rows.h"
 
 namespace voxconv::ab {
 namespace {

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
-#include "measure/ab/work.h"
-#include "measure/layer_work.h"
-#include "verify/gate.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/layer_work.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::ab {
 namespace {

@@ -3,16 +3,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "io/voxelize.h"
-#include "measure/ab/gate.h"
-#include "measure/ab/work.h"
-#include "measure/checked_maps.h"
-#include "measure/defaults.h"
-#include "measure/network_frame.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "verify/network_bound.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/ab/gate.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/checked_maps.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/measure/network_frame.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace voxconv::ab {
 namespace {

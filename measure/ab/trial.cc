@@ -1,12 +1,12 @@
-#include "measure/ab/trial.h"
+#include "voxconv/measure/ab/trial.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_backend.h"
-#include "measure/interrupt.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/measure/interrupt.h"
 
 namespace voxconv::ab {
 

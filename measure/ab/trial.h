@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "measure/ab/gate.h"
-#include "measure/ab/work.h"
-#include "measure/paired.h"
-#include "measure/result_line.h"
+#include "voxconv/measure/ab/gate.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/paired.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::ab {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/geometry.h"
-#include "core/registry.h"
-#include "io/voxelize.h"
-#include "measure/paired.h"
-#include "measure/preset.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/paired.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::ab {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "measure/bench/scenario.h"
-#include "measure/preset.h"
+#include "voxconv/measure/bench/scenario.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::bench {
 

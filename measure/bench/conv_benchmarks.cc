@@ -1,10 +1,10 @@
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/sgemm.h"
 #include "benchmark/benchmark.h"
-#include "measure/bench/benchmarks.h"
-#include "measure/timer.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
+#include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/timer.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::bench {
 namespace {

@@ -2,10 +2,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/parallel.h"
 #include "benchmark/benchmark.h"
-#include "measure/bench/benchmarks.h"
-#include "measure/timer.h"
+#include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/timer.h"
 
 namespace voxconv::bench {
 namespace {

@@ -1,15 +1,15 @@
-#include "measure/bench/device_benchmarks.h"
+#include "voxconv/measure/bench/device_benchmarks.h"
 
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "core/map_ops.h"
-#include "core/tensor_ops.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::bench {
 namespace {

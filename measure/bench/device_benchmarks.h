@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "core/types.h"
-#include "measure/bench/benchmarks.h"
-#include "measure/bench/device_scenario.h"
+#include "voxconv/core/types.h"
+#include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/bench/device_scenario.h"
 
 namespace voxconv::bench {
 

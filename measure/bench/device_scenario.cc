@@ -1,14 +1,14 @@
-#include "measure/bench/device_scenario.h"
+#include "voxconv/measure/bench/device_scenario.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "builtin/backends.h"
-#include "io/voxelize.h"
-#include "verify/bounds.h"
-#include "verify/convolve.h"
-#include "verify/gate.h"
-#include "verify/matrix.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/verify/bounds.h"
+#include "voxconv/verify/convolve.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::bench {
 namespace {

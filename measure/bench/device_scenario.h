@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "measure/bench/scenario.h"
-#include "measure/defaults.h"
-#include "reference_cpu/kernel_map.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/measure/bench/scenario.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/reference_cpu/kernel_map.h"
 
 namespace voxconv::bench {
 

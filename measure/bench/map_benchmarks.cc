@@ -1,8 +1,8 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "measure/bench/benchmarks.h"
-#include "measure/timer.h"
-#include "verify/gate.h"
+#include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/timer.h"
+#include "voxconv/verify/gate.h"
 
 namespace voxconv::bench {
 namespace {

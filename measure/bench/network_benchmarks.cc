@@ -3,16 +3,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "builtin/backends.h"
-#include "io/voxelize.h"
-#include "measure/bench/benchmarks.h"
-#include "measure/defaults.h"
-#include "measure/network_frame.h"
-#include "measure/preset.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "verify/gate.h"
-#include "verify/network_bound.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/measure/network_frame.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/verify/gate.h"
+#include "voxconv/verify/network_bound.h"
 
 namespace voxconv::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "measure/bench/run_benchmarks.h"
+#include "voxconv/measure/bench/run_benchmarks.h"
 
 #include <memory>
 #include <sstream>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "benchmark/benchmark.h"
-#include "measure/bench/benchmarks.h"
+#include "voxconv/measure/bench/benchmarks.h"
 
 namespace voxconv::bench {
 namespace {

@@ -1,15 +1,15 @@
-#include "measure/bench/scenario.h"
+#include "voxconv/measure/bench/scenario.h"
 
 #include <array>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "builtin/backends.h"
-#include "io/voxelize.h"
-#include "measure/defaults.h"
-#include "measure/statistics.h"
-#include "measure/timer.h"
-#include "verify/matrix.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/measure/statistics.h"
+#include "voxconv/measure/timer.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::bench {
 

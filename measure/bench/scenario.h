@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "builtin/backends.h"
-#include "core/convolution.h"
-#include "core/registry.h"
-#include "io/load_input.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/io/load_input.h"
 
 namespace voxconv::bench {
 

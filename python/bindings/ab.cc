@@ -9,14 +9,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
-#include "builtin/backends.h"
-#include "core/status_macros.h"
-#include "io/load_input.h"
-#include "measure/ab/trial.h"
-#include "measure/ab/work.h"
-#include "measure/preset.h"
 #include "sparse_tensor.h"
 #include "verify.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/measure/ab/trial.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::python {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "core/coordinate_key.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv::python {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/geometry.h"
-#include "core/types.h"
-#include "io/load_input.h"
 #include "status.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/types.h"
+#include "voxconv/io/load_input.h"
 
 namespace voxconv::python {
 

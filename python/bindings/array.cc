@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "arguments.h"
-#include "io/npy.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv::python {
 namespace {

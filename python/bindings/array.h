@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
 #include "engine.h"
+#include "voxconv/core/tensor.h"
 
 namespace voxconv::python {
 

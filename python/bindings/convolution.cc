@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "core/status_macros.h"
 #include "kernel_map.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::python {
 namespace {

@@ -6,13 +6,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "backends/cpu/cpu_backend.h"
-#include "builtin/backends.h"
-#include "builtin/plugins.h"
-#include "core/status_macros.h"
-#include "core/version.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/core/version.h"
 #if VOXCONV_HAVE_CUDA
-#include "backends/cuda/cuda_backend.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
 #endif
 
 namespace voxconv::python {

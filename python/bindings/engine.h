@@ -15,10 +15,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/backend.h"
-#include "core/registry.h"
-#include "core/workspace.h"
 #include "status.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/workspace.h"
 
 namespace voxconv::python {
 

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
-#include "core/status_macros.h"
-#include "io/load_input.h"
-#include "io/scenes.h"
 #include "sparse_tensor.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/scenes.h"
 
 namespace voxconv::python {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
-#include "io/kernel_map_file.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/kernel_map_file.h"
 
 namespace voxconv::python {
 namespace {

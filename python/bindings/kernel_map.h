@@ -8,8 +8,8 @@
 #include <string>
 
 #include "arguments.h"
-#include "core/kernel_map.h"
 #include "sparse_tensor.h"
+#include "voxconv/core/kernel_map.h"
 
 namespace voxconv::python {
 

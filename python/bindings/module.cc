@@ -4,7 +4,6 @@
 
 #include "arguments.h"
 #include "convolution.h"
-#include "core/version.h"
 #include "engine.h"
 #include "input.h"
 #include "kernel_map.h"
@@ -13,6 +12,7 @@
 #include "pooling.h"
 #include "sparse_tensor.h"
 #include "verify.h"
+#include "voxconv/core/version.h"
 
 NB_MODULE(_voxconv, module) {
   using namespace voxconv::python;  // NOLINT(google-build-using-namespace): the module's own parts

@@ -12,13 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
-#include "core/status_macros.h"
-#include "io/npy.h"
-#include "measure/defaults.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
 #include "sparse_tensor.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::python {
 namespace {

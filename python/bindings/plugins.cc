@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
-#include "core/plugin_loader.h"
 #include "engine.h"
+#include "voxconv/core/plugin_loader.h"
 
 namespace voxconv::python {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
-#include "core/tensor_ops.h"
 #include "kernel_map.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv::python {
 namespace {

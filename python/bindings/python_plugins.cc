@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "array.h"
-#include "core/backend_support.h"
-#include "core/map_ops.h"
-#include "core/status_macros.h"
 #include "engine.h"
 #include "plugins.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::python {
 namespace {

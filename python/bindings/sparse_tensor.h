@@ -7,8 +7,8 @@
 #include <string>
 
 #include "array.h"
-#include "core/sparse_tensor.h"
 #include "engine.h"
+#include "voxconv/core/sparse_tensor.h"
 
 namespace voxconv::python {
 

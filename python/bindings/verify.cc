@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "builtin/backends.h"
 #include "engine.h"
-#include "verify/matrix.h"
-#include "verify/selection.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/selection.h"
 
 namespace voxconv::python {
 namespace {

@@ -19,9 +19,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/session.h"
-#include "io/npy.h"
 #include "tests/support/session.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv::testing {
 

@@ -5,15 +5,15 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "cli/input_options.h"
-#include "io/load_input.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "networks/reference_network.h"
-#include "reference_cpu/layers.h"
 #include "tests/support/session.h"
-#include "verify/problem.h"
+#include "voxconv/cli/input_options.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::testing {
 namespace {

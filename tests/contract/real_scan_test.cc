@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "io/load_input.h"
 #include "tests/support/session.h"
+#include "voxconv/io/load_input.h"
 
 namespace voxconv::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/support/session.h"
-#include "verify/matrix.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::testing {
 namespace {

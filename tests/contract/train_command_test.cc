@@ -16,8 +16,8 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "io/json_file.h"
-#include "io/npy.h"
+#include "voxconv/io/json_file.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv {
 namespace {

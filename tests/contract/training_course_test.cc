@@ -3,12 +3,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "networks/models.h"
-#include "reference_cpu/layers.h"
 #include "tests/support/session.h"
 #include "tests/support/training_networks.h"
-#include "training/reference_gradients.h"
-#include "training/trainer.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/training/reference_gradients.h"
+#include "voxconv/training/trainer.h"
 
 namespace voxconv {
 namespace {

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "builtin/backends.h"
-#include "core/backend_support.h"
 #include "tests/support/brute_force_plugins.h"
-#include "verify/crash_report.h"
-#include "verify/matrix.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/verify/crash_report.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::testing {
 namespace {

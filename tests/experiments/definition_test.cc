@@ -1,13 +1,13 @@
 // Experiment files: what they may say, and the one line that tells what is wrong.
-#include "experiments/runner/definition.h"
+#include "voxconv/experiments/runner/definition.h"
 
 #include <string>
 
-#include "cli/session.h"
-#include "experiments/runner/cells.h"
-#include "experiments/runner/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/experiments/runner/cells.h"
+#include "voxconv/experiments/runner/runner.h"
 
 namespace voxconv::experiment {
 namespace {

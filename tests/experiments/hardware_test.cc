@@ -1,5 +1,5 @@
 // What is read from Nsight Compute, and what is said where it is missing or fails.
-#include "experiments/runner/hardware.h"
+#include "voxconv/experiments/runner/hardware.h"
 
 #include <cstdlib>
 #include <string>

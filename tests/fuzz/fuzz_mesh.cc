@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "io/read_point_cloud.h"
-#include "io/voxelize.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/io/voxelize.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of its own size, so that a read past the end is found.

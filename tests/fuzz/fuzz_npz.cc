@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "io/npy.h"
-#include "io/read_point_cloud.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/read_point_cloud.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "core/options.h"
+#include "voxconv/core/options.h"
 
 namespace {
 

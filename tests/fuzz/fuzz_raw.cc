@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "io/read_point_cloud.h"
-#include "io/voxelize.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/io/voxelize.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "io/scene_spec.h"
-#include "io/scenes.h"
+#include "voxconv/io/scene_spec.h"
+#include "voxconv/io/scenes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);

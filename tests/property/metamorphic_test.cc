@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/coordinate_key.h"
 #include "tests/support/session.h"
-#include "verify/matrix.h"
-#include "verify/problem.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::testing {
 namespace {

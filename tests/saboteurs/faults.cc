@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/half.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/half.h"
 
 namespace voxconv::testing {
 namespace {

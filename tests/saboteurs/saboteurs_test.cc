@@ -18,10 +18,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "builtin/backends.h"
 #include "tests/saboteurs/faults.h"
 #include "tests/support/session.h"
-#include "verify/matrix.h"
+#include "voxconv/builtin/backends.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::testing {
 namespace {

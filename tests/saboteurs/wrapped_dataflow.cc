@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend_support.h"
-#include "core/convolution.h"
 #include "tests/saboteurs/wrapped_family.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/convolution.h"
 
 namespace voxconv::testing {
 namespace {

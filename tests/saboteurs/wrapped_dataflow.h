@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::testing {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::testing {
 

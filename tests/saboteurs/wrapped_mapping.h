@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/registry.h"
 #include "tests/saboteurs/pairs.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::testing {
 

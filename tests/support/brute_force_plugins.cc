@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend_support.h"
+#include "voxconv/core/backend_support.h"
 
 namespace voxconv {
 namespace {

@@ -4,7 +4,7 @@
 #define VOXCONV_TESTS_SUPPORT_BRUTE_FORCE_PLUGINS_H_
 
 #include "absl/status/status.h"
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

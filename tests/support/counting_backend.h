@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "backends/cpu/cpu_backend.h"
-#include "core/registry.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

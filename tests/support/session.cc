@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "builtin/plugins.h"
+#include "voxconv/builtin/plugins.h"
 
 namespace voxconv::testing {
 

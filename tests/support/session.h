@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/convolution.h"
-#include "core/registry.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv::testing {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "networks/graph_builder.h"
-#include "networks/initialize.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/initialize.h"
 
 namespace voxconv {
 

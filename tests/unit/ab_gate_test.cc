@@ -3,12 +3,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "cli/session.h"
-#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "measure/ab/gate.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/measure/ab/gate.h"
 
 namespace voxconv::ab {
 namespace {

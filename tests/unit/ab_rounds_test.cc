@@ -1,8 +1,8 @@
-#include "cli/ab_rounds.h"
+#include "voxconv/cli/ab_rounds.h"
 
-#include "cli/self_command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/cli/self_command.h"
 
 namespace voxconv::cli {
 namespace {

@@ -7,19 +7,19 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "cli/session.h"
-#include "core/map_check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "measure/ab/trial.h"
-#include "measure/ab/work.h"
 #include "tests/saboteurs/pairs.h"
 #include "tests/saboteurs/wrapped_dataflow.h"
 #include "tests/saboteurs/wrapped_mapping.h"
 #include "tests/support/session.h"
-#include "verify/problem.h"
-#include "verify/sampled_rows.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/core/map_check.h"
+#include "voxconv/measure/ab/trial.h"
+#include "voxconv/measure/ab/work.h"
+#include "voxconv/verify/problem.h"
+#include "voxconv/verify/sampled_rows.h"
 
 namespace voxconv::ab {
 namespace {

@@ -1,6 +1,6 @@
 // `voxconv conv --convention` against each engine's own definition, written out here as a sum over
 // its own kernel indices on its own coordinate columns.
-#include "io/convention.h"
+#include "voxconv/io/convention.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
-#include "io/npy.h"
-#include "verify/matrix.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::cli {
 namespace {

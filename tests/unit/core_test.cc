@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/coordinate_key.h"
-#include "core/coordinate_set.h"
-#include "core/fnv.h"
-#include "core/geometry.h"
-#include "core/options.h"
-#include "core/random.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/options.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv {
 namespace {

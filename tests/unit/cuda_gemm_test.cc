@@ -1,13 +1,13 @@
-#include "backends/cuda/cuda_gemm.h"
+#include "voxconv/backends/cuda/cuda_gemm.h"
 
 #include <cmath>
 #include <random>
 #include <vector>
 
-#include "core/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/core/tensor.h"
 
 namespace voxconv {
 namespace {

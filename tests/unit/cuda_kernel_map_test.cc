@@ -3,13 +3,13 @@
 #include <memory>
 #include <vector>
 
-#include "core/kernel_map.h"
-#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "table_cases.h"
 #include "unit_cpu.h"
 #include "unit_cuda.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

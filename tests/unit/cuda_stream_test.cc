@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cuda/split_coordinates.h"
-#include "core/backend.h"
-#include "core/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/backends/cuda/split_coordinates.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

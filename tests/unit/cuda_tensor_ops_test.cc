@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/tensor_ops.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 namespace {

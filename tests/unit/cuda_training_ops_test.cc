@@ -1,6 +1,6 @@
 // The gradients of dense operators on CUDA against the CPU's.
-#include "core/tensor_ops.h"
 #include "cuda_training_test_util.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 namespace {

@@ -11,10 +11,10 @@
 #include <random>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/training_ops.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 

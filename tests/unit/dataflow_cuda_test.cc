@@ -4,15 +4,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cuda/stream_fork.h"
 #include "dataflow_test_util.h"
-#include "dataflows/direct/register.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/gather_gemm_scatter/register.h"
-#include "dataflows/hash2col/register.h"
-#include "dataflows/implicit_gemm/register.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/backends/cuda/stream_fork.h"
+#include "voxconv/dataflows/direct/register.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/dataflows/hash2col/register.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,6 +1,6 @@
 #include "dataflow_test_util.h"
-#include "dataflows/direct/register.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/direct/register.h"
 
 namespace voxconv {
 namespace {

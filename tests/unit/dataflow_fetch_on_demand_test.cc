@@ -1,8 +1,8 @@
 #include "dataflow_test_util.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/fetch_on_demand/schedule.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
 namespace {

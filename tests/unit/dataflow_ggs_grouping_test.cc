@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataflows/gather_gemm_scatter/grouping.h"
-#include "dataflows/gather_gemm_scatter/schedule.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/gather_gemm_scatter/grouping.h"
+#include "voxconv/dataflows/gather_gemm_scatter/schedule.h"
 
 namespace voxconv {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
-#include "dataflows/gather_gemm_scatter/register.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
 
 namespace voxconv {
 namespace {

@@ -6,16 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "core/convolution.h"
 #include "dataflow_test_util.h"
-#include "dataflows/direct/register.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/gather_gemm_scatter/register.h"
-#include "dataflows/hash2col/register.h"
-#include "dataflows/implicit_gemm/register.h"
 #include "gtest/gtest.h"
-#include "reference_cpu/convolution.h"
 #include "unit_cpu.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/dataflows/direct/register.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/dataflows/hash2col/register.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
+#include "voxconv/reference_cpu/convolution.h"
 
 namespace voxconv {
 namespace {

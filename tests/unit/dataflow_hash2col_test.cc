@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
-#include "dataflows/hash2col/register.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,6 +1,6 @@
 #include "dataflow_test_util.h"
-#include "dataflows/implicit_gemm/register.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {

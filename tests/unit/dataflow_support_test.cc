@@ -1,13 +1,13 @@
 // What all dataflows refuse alike.
-#include "core/convolution.h"
-#include "dataflows/direct/register.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/gather_gemm_scatter/register.h"
-#include "dataflows/hash2col/register.h"
-#include "dataflows/implicit_gemm/register.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/dataflows/direct/register.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/dataflows/hash2col/register.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {

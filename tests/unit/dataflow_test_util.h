@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/convolution.h"
-#include "core/dataflow.h"
-#include "core/registry.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/dataflow.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

@@ -2,10 +2,10 @@
 #include <set>
 #include <tuple>
 
-#include "backends/cuda/cuda_backend.h"
-#include "dataflows/implicit_gemm/block_shape.h"
-#include "dataflows/implicit_gemm/implicit_gemm_kernels.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/dataflows/implicit_gemm/block_shape.h"
+#include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
 
 namespace voxconv {
 namespace {

@@ -1,12 +1,12 @@
-#include "backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/indirect_gemm.h"
 
 #include <cmath>
 #include <random>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 
 namespace voxconv {
 namespace {

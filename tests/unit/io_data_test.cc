@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/load_input.h"
-#include "io/read_point_cloud.h"
 #include "io_test_util.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/read_point_cloud.h"
 
 namespace voxconv {
 namespace {

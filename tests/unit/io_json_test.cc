@@ -1,7 +1,7 @@
 #include <string>
 
-#include "io/json_file.h"
 #include "io_test_util.h"
+#include "voxconv/io/json_file.h"
 
 namespace voxconv {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "io/load_input.h"
 #include "io_test_util.h"
+#include "voxconv/io/load_input.h"
 
 namespace voxconv {
 namespace {

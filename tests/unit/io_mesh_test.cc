@@ -5,11 +5,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "io/load_input.h"
-#include "io/mesh_file.h"
-#include "io/read_point_cloud.h"
-#include "io/sample_mesh.h"
 #include "io_test_util.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/mesh_file.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/io/sample_mesh.h"
 
 namespace voxconv {
 namespace {

@@ -2,10 +2,10 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "core/half.h"
-#include "io/npy.h"
-#include "io/read_point_cloud.h"
 #include "io_test_util.h"
+#include "voxconv/core/half.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/read_point_cloud.h"
 
 namespace voxconv {
 namespace {

@@ -1,8 +1,8 @@
 // PCD, XYZ and PTS files.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "io/read_point_cloud.h"
 #include "io_test_util.h"
+#include "voxconv/io/read_point_cloud.h"
 
 namespace voxconv {
 namespace {

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <limits>
 
-#include "io/load_input.h"
-#include "io/npy.h"
-#include "io/read_point_cloud.h"
-#include "io/read_raw.h"
 #include "io_test_util.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/io/read_raw.h"
 
 namespace voxconv {
 namespace {

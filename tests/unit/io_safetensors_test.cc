@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "io/safetensors.h"
+#include "voxconv/io/safetensors.h"
 
 namespace voxconv {
 namespace {

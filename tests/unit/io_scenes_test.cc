@@ -1,11 +1,11 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/random.h"
-#include "io/load_input.h"
-#include "io/scenes.h"
-#include "io/sin_cos.h"
 #include "io_test_util.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/load_input.h"
+#include "voxconv/io/scenes.h"
+#include "voxconv/io/sin_cos.h"
 
 namespace voxconv {
 namespace {

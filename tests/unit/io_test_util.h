@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/fnv.h"
-#include "io/voxelize.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/io/voxelize.h"
 
 namespace voxconv {
 

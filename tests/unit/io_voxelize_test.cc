@@ -5,9 +5,9 @@
 #include <map>
 #include <unordered_set>
 
-#include "core/random.h"
-#include "io/voxelize.h"
 #include "io_test_util.h"
+#include "voxconv/core/random.h"
+#include "voxconv/io/voxelize.h"
 
 namespace voxconv {
 

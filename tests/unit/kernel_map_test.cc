@@ -1,15 +1,15 @@
 // Kernel maps, what Validate finds in wrong ones, and the CPU's operations on them.
-#include "core/kernel_map.h"
+#include "voxconv/core/kernel_map.h"
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/core/map_ops.h"
 
 namespace voxconv {
 namespace {

@@ -12,21 +12,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/convolution.h"
-#include "dataflows/direct/register.h"
-#include "dataflows/fetch_on_demand/register.h"
-#include "dataflows/gather_gemm_scatter/register.h"
-#include "dataflows/hash2col/register.h"
-#include "dataflows/implicit_gemm/register.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "mapping/grid/register.h"
-#include "mapping/hash/register.h"
-#include "mapping/octree/register.h"
-#include "mapping/output_coords/register.h"
-#include "mapping/perfect_hash/register.h"
-#include "mapping/sorted_search/register.h"
 #include "unit_cuda.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/dataflows/direct/register.h"
+#include "voxconv/dataflows/fetch_on_demand/register.h"
+#include "voxconv/dataflows/gather_gemm_scatter/register.h"
+#include "voxconv/dataflows/hash2col/register.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
+#include "voxconv/mapping/grid/register.h"
+#include "voxconv/mapping/hash/register.h"
+#include "voxconv/mapping/octree/register.h"
+#include "voxconv/mapping/output_coords/register.h"
+#include "voxconv/mapping/perfect_hash/register.h"
+#include "voxconv/mapping/sorted_search/register.h"
 
 namespace voxconv {
 namespace {

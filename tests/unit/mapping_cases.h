@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/coordinate_key.h"
-#include "core/coordinate_set.h"
-#include "core/geometry.h"
-#include "core/kernel_map.h"
-#include "core/mapping.h"
-#include "core/registry.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/geometry.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/mapping.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 

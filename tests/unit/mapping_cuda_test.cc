@@ -1,13 +1,13 @@
 // What `voxconv verify` does not see of mappings and output coordinates on CUDA: many rows, kernels
 // of more offsets than one launch takes, chains of levels, refusals.
 #include "gmock/gmock.h"
-#include "mapping/grid/register.h"
-#include "mapping/hash/register.h"
-#include "mapping/octree/register.h"
-#include "mapping/output_coords/register.h"
-#include "mapping/perfect_hash/register.h"
 #include "mapping_cases.h"
 #include "unit_cuda.h"
+#include "voxconv/mapping/grid/register.h"
+#include "voxconv/mapping/hash/register.h"
+#include "voxconv/mapping/octree/register.h"
+#include "voxconv/mapping/output_coords/register.h"
+#include "voxconv/mapping/perfect_hash/register.h"
 
 namespace voxconv {
 namespace {

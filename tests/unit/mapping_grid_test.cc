@@ -1,8 +1,8 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "mapping/grid/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/grid/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "mapping/hash/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/hash/register.h"
 
 namespace voxconv {
 namespace {

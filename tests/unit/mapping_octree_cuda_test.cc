@@ -1,10 +1,10 @@
 // What `voxconv verify` does not see of the octree on CUDA: that the tree is the CPU's.
 #include <cstring>
 
-#include "mapping/octree/octree_cpu.h"
-#include "mapping/octree/octree_cuda.h"
 #include "mapping_cases.h"
 #include "unit_cuda.h"
+#include "voxconv/mapping/octree/octree_cpu.h"
+#include "voxconv/mapping/octree/octree_cuda.h"
 
 namespace voxconv {
 namespace {

@@ -1,7 +1,7 @@
 #include "gmock/gmock.h"
-#include "mapping/octree/octree_cpu.h"
-#include "mapping/octree/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/octree/octree_cpu.h"
+#include "voxconv/mapping/octree/register.h"
 
 namespace voxconv {
 namespace {

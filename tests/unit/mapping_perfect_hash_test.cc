@@ -1,7 +1,7 @@
 #include "gmock/gmock.h"
-#include "mapping/perfect_hash/psh_cpu.h"
-#include "mapping/perfect_hash/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/perfect_hash/psh_cpu.h"
+#include "voxconv/mapping/perfect_hash/register.h"
 
 namespace voxconv {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/coordinate_set.h"
 #include "gtest/gtest.h"
-#include "mapping/sorted_search/register.h"
-#include "mapping/sorted_search/sorted_keys_cuda.h"
-#include "mapping/sorted_search/sorted_search_cuda.h"
 #include "unit_cuda.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/mapping/sorted_search/register.h"
+#include "voxconv/mapping/sorted_search/sorted_keys_cuda.h"
+#include "voxconv/mapping/sorted_search/sorted_search_cuda.h"
 
 namespace voxconv {
 namespace {

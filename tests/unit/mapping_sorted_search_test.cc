@@ -1,6 +1,6 @@
 #include "gmock/gmock.h"
-#include "mapping/sorted_search/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/sorted_search/register.h"
 
 namespace voxconv {
 namespace {

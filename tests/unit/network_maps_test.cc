@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "networks/graph_builder.h"
 #include "networks_test_util.h"
+#include "voxconv/networks/graph_builder.h"
 
 namespace voxconv {
 namespace {

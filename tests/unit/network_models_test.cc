@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/fnv.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/fold_batch_norm.h"
-#include "networks/graph_builder.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "networks/planner.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/networks/fold_batch_norm.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/graph_builder.h"
 #include "networks_test_util.h"
+#include "voxconv/networks/graph_builder.h"
 
 namespace voxconv {
 namespace {

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
 #include "gtest/gtest.h"
-#include "networks/executor.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "networks/reference_network.h"
-#include "reference_cpu/layers.h"
 #include "tests/support/brute_force_plugins.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/reference_network.h"
+#include "voxconv/reference_cpu/layers.h"
 
 namespace voxconv {
 

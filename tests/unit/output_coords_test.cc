@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "mapping/output_coords/register.h"
 #include "mapping_cases.h"
+#include "voxconv/mapping/output_coords/register.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "measure/paired.h"
+#include "voxconv/measure/paired.h"
 
 #include <csignal>
 #include <string>
@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "measure/interrupt.h"
+#include "voxconv/measure/interrupt.h"
 
 namespace voxconv::measure {
 namespace {

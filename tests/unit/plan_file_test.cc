@@ -1,4 +1,4 @@
-#include "measure/plan_file.h"
+#include "voxconv/measure/plan_file.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

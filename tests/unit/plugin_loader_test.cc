@@ -1,4 +1,4 @@
-#include "core/plugin_loader.h"
+#include "voxconv/core/plugin_loader.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/file_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/core/file_hash.h"
 
 namespace voxconv {
 namespace {

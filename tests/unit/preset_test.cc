@@ -1,4 +1,4 @@
-#include "measure/preset.h"
+#include "voxconv/measure/preset.h"
 
 #include <array>
 #include <cstdlib>
@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "cli/session.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "measure/defaults.h"
-#include "networks/models.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::measure {
 namespace {

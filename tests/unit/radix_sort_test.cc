@@ -1,4 +1,4 @@
-#include "backends/cpu/radix_sort.h"
+#include "voxconv/backends/cpu/radix_sort.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,10 +6,10 @@
 #include <random>
 #include <vector>
 
-#include "backends/cpu/compact_key.h"
-#include "backends/cpu/cpu_backend.h"
-#include "core/coordinate_key.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cpu/compact_key.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv {
 namespace {

@@ -1,13 +1,13 @@
 // The order of rows by their rarest offsets (mask_order.h) on the host.
-#include "dataflows/implicit_gemm/rarest_order.h"
+#include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
 
-#include "dataflows/implicit_gemm/mask_order.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/implicit_gemm/mask_order.h"
 
 namespace voxconv {
 namespace {

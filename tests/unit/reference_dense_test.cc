@@ -16,10 +16,10 @@
 #include <tuple>
 #include <vector>
 
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/geometry.h"
-#include "reference_cpu/kernel_map.h"
-#include "reference_cpu/layers.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/layers.h"
 
 namespace voxconv::reference {
 namespace {

@@ -1,5 +1,5 @@
 // The oracle's gradients of whole networks, by central differences.
-#include "training/reference_gradients.h"
+#include "voxconv/training/reference_gradients.h"
 
 #include <cmath>
 #include <vector>

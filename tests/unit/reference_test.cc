@@ -9,11 +9,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "reference_cpu/convolution.h"
-#include "reference_cpu/geometry.h"
-#include "reference_cpu/kernel_map.h"
-#include "reference_cpu/layers.h"
-#include "reference_cpu/pooling.h"
+#include "voxconv/reference_cpu/convolution.h"
+#include "voxconv/reference_cpu/geometry.h"
+#include "voxconv/reference_cpu/kernel_map.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/reference_cpu/pooling.h"
 
 namespace voxconv::reference {
 namespace {

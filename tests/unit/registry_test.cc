@@ -1,4 +1,4 @@
-#include "core/registry.h"
+#include "voxconv/core/registry.h"
 
 #include <memory>
 #include <stdexcept>

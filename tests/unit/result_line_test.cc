@@ -1,4 +1,4 @@
-#include "measure/result_line.h"
+#include "voxconv/measure/result_line.h"
 
 #include <cstdio>
 #include <fstream>
@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/file_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "io/load_input.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/file_hash.h"
+#include "voxconv/io/load_input.h"
 
 namespace voxconv::measure {
 namespace {

@@ -1,10 +1,10 @@
-#include "core/sparse_tensor.h"
+#include "voxconv/core/sparse_tensor.h"
 
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 
 namespace voxconv {
 namespace {

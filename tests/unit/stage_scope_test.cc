@@ -1,9 +1,9 @@
 #include <memory>
 #include <optional>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/backend.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 namespace {

@@ -1,4 +1,4 @@
-#include "measure/statistics.h"
+#include "voxconv/measure/statistics.h"
 
 #include <cmath>
 #include <limits>

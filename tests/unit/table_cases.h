@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernel_map.h"
 #include "gtest/gtest.h"
+#include "voxconv/core/kernel_map.h"
 
 namespace voxconv {
 

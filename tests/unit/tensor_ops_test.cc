@@ -1,4 +1,4 @@
-#include "core/tensor_ops.h"
+#include "voxconv/core/tensor_ops.h"
 
 #include <cmath>
 #include <limits>
@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/map_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "reference_cpu/convolution.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/reference_cpu/convolution.h"
 
 namespace voxconv {
 namespace {

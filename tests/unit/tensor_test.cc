@@ -1,4 +1,4 @@
-#include "core/tensor.h"
+#include "voxconv/core/tensor.h"
 
 #include <string>
 #include <vector>

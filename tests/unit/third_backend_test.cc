@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "builtin/plugins.h"
-#include "core/convolution.h"
-#include "core/registry.h"
 #include "gtest/gtest.h"
 #include "mapping_cases.h"
 #include "tests/support/counting_backend.h"
 #include "unit_cpu.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/registry.h"
 
 namespace voxconv {
 namespace {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "reference_cpu/layers.h"
 #include "tests/support/session.h"
 #include "tests/support/training_networks.h"
-#include "training/reference_gradients.h"
-#include "training/trainer.h"
 #include "unit_cuda.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/training/reference_gradients.h"
+#include "voxconv/training/trainer.h"
 
 namespace voxconv {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "io/npy.h"
 #include "tests/support/session.h"
-#include "training/data/augment.h"
-#include "training/data/dataset.h"
-#include "training/data/loader.h"
-#include "training/data/scan_sets.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/training/data/augment.h"
+#include "voxconv/training/data/dataset.h"
+#include "voxconv/training/data/loader.h"
+#include "voxconv/training/data/scan_sets.h"
 
 namespace voxconv {
 namespace {

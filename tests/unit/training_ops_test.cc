@@ -1,5 +1,5 @@
 // The CPU's operators of training, against sums in f64 and central differences.
-#include "core/training_ops.h"
+#include "voxconv/core/training_ops.h"
 
 #include <cmath>
 #include <functional>
@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 
 namespace voxconv {
 namespace {

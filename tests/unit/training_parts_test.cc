@@ -6,10 +6,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/training_networks.h"
-#include "training/backward_plan.h"
-#include "training/parameter_store.h"
-#include "training/rate_schedule.h"
 #include "unit_cpu.h"
+#include "voxconv/training/backward_plan.h"
+#include "voxconv/training/parameter_store.h"
+#include "voxconv/training/rate_schedule.h"
 
 namespace voxconv {
 namespace {

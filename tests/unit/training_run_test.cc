@@ -1,5 +1,5 @@
 // Checkpoints, whole trainings, and their ends.
-#include "training/run/training_run.h"
+#include "voxconv/training/run/training_run.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,15 +9,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "io/file_bytes.h"
-#include "io/json_file.h"
-#include "io/npy.h"
-#include "io/output_file.h"
-#include "networks/classifiers.h"
-#include "networks/initialize.h"
 #include "tests/support/session.h"
-#include "training/checkpoint.h"
-#include "training/run/confusion.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/json_file.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/networks/classifiers.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/training/checkpoint.h"
+#include "voxconv/training/run/confusion.h"
 
 namespace voxconv {
 namespace {

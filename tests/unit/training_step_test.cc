@@ -3,11 +3,11 @@
 #include <limits>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/training_ops.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/executor.h"
-#include "reference_cpu/layers.h"
 #include "tests/support/session.h"
 #include "tests/support/training_networks.h"
-#include "training/reference_gradients.h"
-#include "training/trainer.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/training/reference_gradients.h"
+#include "voxconv/training/trainer.h"
 
 namespace voxconv {
 namespace {

@@ -5,19 +5,19 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "backends/cpu/cpu_backend.h"
-#include "cli/session.h"
-#include "core/convolution.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/graph_builder.h"
-#include "networks/initialize.h"
-#include "tune/candidates.h"
-#include "tune/network_work.h"
-#include "tune/plan_record.h"
-#include "tune/race.h"
-#include "tune/search.h"
-#include "tune/shape_tuner.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/tune/candidates.h"
+#include "voxconv/tune/network_work.h"
+#include "voxconv/tune/plan_record.h"
+#include "voxconv/tune/race.h"
+#include "voxconv/tune/search.h"
+#include "voxconv/tune/shape_tuner.h"
 
 namespace voxconv::tune {
 namespace {

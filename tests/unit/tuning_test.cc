@@ -1,9 +1,9 @@
-#include "networks/tuning.h"
+#include "voxconv/networks/tuning.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/models.h"
-#include "networks/planner.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/networks/planner.h"
 
 namespace voxconv {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/backend.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/cuda_backend.h"
-#include "core/backend.h"
 #include "gtest/gtest.h"
+#include "voxconv/backends/cuda/cuda_backend.h"
+#include "voxconv/core/backend.h"
 
 namespace voxconv {
 

@@ -9,11 +9,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "reference_cpu/layers.h"
-#include "verify/bounds.h"
-#include "verify/matrix.h"
-#include "verify/oracle.h"
-#include "verify/problem.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/bounds.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/oracle.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 namespace {

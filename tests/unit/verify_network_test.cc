@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/cpu_backend.h"
-#include "cli/session.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "networks/initialize.h"
-#include "networks/models.h"
-#include "reference_cpu/layers.h"
 #include "tests/saboteurs/faults.h"
 #include "tests/saboteurs/wrapped_dataflow.h"
-#include "verify/matrix.h"
-#include "verify/network_bound.h"
-#include "verify/network_layers.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/verify/matrix.h"
+#include "voxconv/verify/network_bound.h"
+#include "voxconv/verify/network_layers.h"
 
 namespace voxconv::verify {
 namespace {

@@ -1,10 +1,10 @@
-#include "training/data/augment.h"
+#include "voxconv/training/data/augment.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/random.h"
+#include "voxconv/core/random.h"
 
 namespace voxconv {
 namespace {

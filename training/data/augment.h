@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "training/data/labelled_cloud.h"
+#include "voxconv/training/data/labelled_cloud.h"
 
 namespace voxconv {
 

@@ -1,14 +1,14 @@
-#include "training/data/dataset.h"
+#include "voxconv/training/data/dataset.h"
 
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/status_macros.h"
-#include "io/npy.h"
-#include "training/data/scan_sets.h"
-#include "training/data/voxel_models.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/training/data/scan_sets.h"
+#include "voxconv/training/data/voxel_models.h"
 
 namespace voxconv {
 

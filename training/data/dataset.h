@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "training/data/labelled_cloud.h"
+#include "voxconv/training/data/labelled_cloud.h"
 
 namespace voxconv {
 

@@ -1,12 +1,12 @@
-#include "training/data/labelled_cloud.h"
+#include "voxconv/training/data/labelled_cloud.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
 
-#include "core/check.h"
-#include "core/status_macros.h"
+#include "voxconv/core/check.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/types.h"
-#include "io/point_cloud.h"
-#include "io/voxelize.h"
+#include "voxconv/core/types.h"
+#include "voxconv/io/point_cloud.h"
+#include "voxconv/io/voxelize.h"
 
 namespace voxconv {
 

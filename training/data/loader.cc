@@ -1,12 +1,12 @@
-#include "training/data/loader.h"
+#include "voxconv/training/data/loader.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "core/fnv.h"
-#include "core/random.h"
-#include "core/status_macros.h"
+#include "voxconv/core/fnv.h"
+#include "voxconv/core/random.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

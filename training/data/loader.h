@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "training/data/augment.h"
-#include "training/data/dataset.h"
-#include "training/data/labelled_cloud.h"
+#include "voxconv/training/data/augment.h"
+#include "voxconv/training/data/dataset.h"
+#include "voxconv/training/data/labelled_cloud.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "training/data/scan_sets.h"
+#include "voxconv/training/data/scan_sets.h"
 
 #include <algorithm>
 #include <array>
@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "io/npy.h"
-#include "io/read_point_cloud.h"
-#include "training/data/voxel_models.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/npy.h"
+#include "voxconv/io/read_point_cloud.h"
+#include "voxconv/training/data/voxel_models.h"
 
 namespace voxconv {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "training/data/dataset.h"
+#include "voxconv/training/data/dataset.h"
 
 namespace voxconv {
 

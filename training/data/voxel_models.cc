@@ -1,11 +1,11 @@
-#include "training/data/voxel_models.h"
+#include "voxconv/training/data/voxel_models.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/npy.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv {
 namespace {

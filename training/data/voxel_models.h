@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "training/data/dataset.h"
+#include "voxconv/training/data/dataset.h"
 
 namespace voxconv {
 

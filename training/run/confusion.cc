@@ -1,11 +1,11 @@
-#include "training/run/confusion.h"
+#include "voxconv/training/run/confusion.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "core/check.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 

@@ -1,4 +1,4 @@
-#include "training/run/training_run.h"
+#include "voxconv/training/run/training_run.h"
 
 #include <chrono>
 #include <cmath>
@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/status_macros.h"
-#include "io/file_bytes.h"
-#include "io/json_file.h"
-#include "io/output_file.h"
-#include "networks/executor.h"
-#include "training/checkpoint.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/io/json_file.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/training/checkpoint.h"
 
 namespace voxconv {
 namespace {

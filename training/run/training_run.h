@@ -8,14 +8,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/backend.h"
-#include "core/registry.h"
-#include "networks/graph.h"
-#include "training/data/dataset.h"
-#include "training/data/loader.h"
-#include "training/rate_schedule.h"
-#include "training/run/confusion.h"
-#include "training/trainer.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/training/data/dataset.h"
+#include "voxconv/training/data/loader.h"
+#include "voxconv/training/rate_schedule.h"
+#include "voxconv/training/run/confusion.h"
+#include "voxconv/training/trainer.h"
 
 namespace voxconv {
 

@@ -7,12 +7,12 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/convolution.h"
-#include "core/map_ops.h"
-#include "core/plugin_loader.h"
-#include "core/registry.h"
-#include "core/status_macros.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/plugin_loader.h"
+#include "voxconv/core/registry.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv {
 namespace {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/plugin_api.h"
+#include "voxconv/core/plugin_api.h"
 
 namespace {
 
