@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backends compiled into this program, by kind.
 #ifndef VOXCONV_BUILTIN_BACKENDS_H_
 #define VOXCONV_BUILTIN_BACKENDS_H_

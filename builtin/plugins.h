@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugins compiled into this program, and those that it loads.
 #ifndef VOXCONV_BUILTIN_PLUGINS_H_
 #define VOXCONV_BUILTIN_PLUGINS_H_

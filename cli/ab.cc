@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv ab`: two configurations on the same work, verified first, then interleaved.
 #include <iostream>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv ab --rounds N`: the same comparison in several processes.
 #ifndef VOXCONV_CLI_AB_ROUNDS_H_
 #define VOXCONV_CLI_AB_ROUNDS_H_

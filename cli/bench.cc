@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv bench`: Google Benchmark over everything that is registered.
 #include <algorithm>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands of the `voxconv` program.
 #ifndef VOXCONV_CLI_COMMAND_H_
 #define VOXCONV_CLI_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv conv: one layer on arrays, to hold voxconv against another engine.
 #include <algorithm>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv experiment`: a paper's table or figure, or a user's own comparison, from a file.
 #include <fnmatch.h>
 

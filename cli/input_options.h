@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a command names its point cloud: a file or a scene, and how it is voxelised.
 #ifndef VOXCONV_CLI_INPUT_OPTIONS_H_
 #define VOXCONV_CLI_INPUT_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a command does not write a file that it reads.
 #ifndef VOXCONV_CLI_OUTPUT_PATH_H_
 #define VOXCONV_CLI_OUTPUT_PATH_H_

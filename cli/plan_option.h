@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a command names a tuned plan: `run --plan FILE`, `ab --a plan:FILE`.
 #ifndef VOXCONV_CLI_PLAN_OPTION_H_
 #define VOXCONV_CLI_PLAN_OPTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv report`: result files of experiments as pages with plots, by a Python program.
 #include <filesystem>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv run: a network on a point cloud.
 #include <algorithm>
 #include <iostream>

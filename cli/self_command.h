@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands that run this program again, once for each round.
 #ifndef VOXCONV_CLI_SELF_COMMAND_H_
 #define VOXCONV_CLI_SELF_COMMAND_H_

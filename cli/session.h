@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all commands share: parsing the command line, plugins, backend.
 #ifndef VOXCONV_CLI_SESSION_H_
 #define VOXCONV_CLI_SESSION_H_

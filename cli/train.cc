@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv train and voxconv eval: a network on a labelled data set.
 #include <algorithm>
 #include <chrono>

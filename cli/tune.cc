@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv tune`: the fastest mapping and dataflow of every layer, as a plan file.
 #include <algorithm>
 #include <iostream>

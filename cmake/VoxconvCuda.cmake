@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Decides whether the CUDA backend is built: VOXCONV_HAVE_CUDA, VOXCONV_CUDA_VERSION. The language
 # is enabled only where there is something to compile with it.
 #

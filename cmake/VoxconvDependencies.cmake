@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every third-party package, found in one place. All of them install from
 # Debian 12 and Ubuntu 24.04 packages (see scripts/install_dependencies).
 find_package(Threads REQUIRED)

@@ -1,5 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 # Headers to include/voxconv/<folder>, static libraries, and the package that
-# find_package(voxconv) reads: targets voxconv::core, voxconv::backend_cpu, ...
+# find_package(voxconv) reads: targets voxconv::voxconv, voxconv::core, voxconv::backend_cpu, ...
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -7,7 +8,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/voxconv)
 
 get_property(libraries GLOBAL PROPERTY VOXCONV_LIBRARIES)
 get_property(folders GLOBAL PROPERTY VOXCONV_FOLDERS)
-install(TARGETS ${libraries} voxconv_plugin_sdk EXPORT voxconvTargets
+install(TARGETS ${libraries} voxconv_library voxconv_plugin_sdk EXPORT voxconvTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT voxconvTargets NAMESPACE voxconv:: DESTINATION ${package_dir})
 
@@ -16,6 +17,7 @@ foreach(folder IN LISTS folders)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/voxconv/${parent}
           FILES_MATCHING PATTERN *.h)
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/library/voxconv.h DESTINATION include/voxconv)
 if(VOXCONV_HAVE_CUDA)  # what the CUDA backend's headers include and plugins' kernels use
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/backends/cuda DESTINATION include/voxconv/backends
           FILES_MATCHING PATTERN *.cuh)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Plugins in shared libraries, and programs that load them. The same file serves this source tree
 # and the installed package.
 #

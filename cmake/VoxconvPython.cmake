@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Decides whether the Python package's extension is built: VOXCONV_HAVE_PYTHON, and the imported
 # functions of nanobind.
 #

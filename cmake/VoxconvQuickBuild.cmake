@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What keeps the time of a whole build short: headers that most sources include are compiled once
 # for the libraries, once for those libraries that read and write text, and once for the tests, and
 # several sources of a library are compiled together. Neither changes what a source may rely on:

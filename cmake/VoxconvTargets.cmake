@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Targets whose include directories enforce the dependency direction.
 #
 # A source file may include "voxconv/core/x.h" only if its target links voxconv_core: each library

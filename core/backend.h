@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where memory lives and where work is queued. Code above a backend never assumes host memory.
 #ifndef VOXCONV_CORE_BACKEND_H_
 #define VOXCONV_CORE_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Refusals that several dataflows share, so that all use the same words.
 #ifndef VOXCONV_CORE_BACKEND_SUPPORT_H_
 #define VOXCONV_CORE_BACKEND_SUPPORT_H_

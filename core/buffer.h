@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owned memory of a backend.
 #ifndef VOXCONV_CORE_BUFFER_H_
 #define VOXCONV_CORE_BUFFER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_CORE_CHECK_H_
 #define VOXCONV_CORE_CHECK_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One convolution from its coordinates to its output: output coordinates, index, kernel map,
 // prepared map, dataflow.
 #ifndef VOXCONV_CORE_CONVOLUTION_H_

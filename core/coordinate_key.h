@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed 64-bit key of a voxel: occupied bit, 9 bits batch, 3 x 18 bits biased x, y, z.
 //
 // Keys are unsigned. They have the lexicographic order of (batch, x, y, z). key(q + d) equals

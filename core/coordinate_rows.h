@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two layouts in which a mapping can read coordinates: the rows of the set, or four arrays.
 #ifndef VOXCONV_CORE_COORDINATE_ROWS_H_
 #define VOXCONV_CORE_COORDINATE_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The voxels of a tensor.
 #ifndef VOXCONV_CORE_COORDINATE_SET_H_
 #define VOXCONV_CORE_COORDINATE_SET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dataflow plugins: how features are multiplied once the kernel map is known.
 #ifndef VOXCONV_CORE_DATAFLOW_H_
 #define VOXCONV_CORE_DATAFLOW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash of a file's bytes, which tells one build of a program or a plugin from another.
 #ifndef VOXCONV_CORE_FILE_HASH_H_
 #define VOXCONV_CORE_FILE_HASH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash FNV-1a of 64 bits. It has the same value on every machine and in every run; std::hash
 // and absl::Hash do not promise that. For names and keys of results. Does not resist attacks.
 #ifndef VOXCONV_CORE_FNV_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution geometries. All coordinate arithmetic, and the order of the kernel offsets, are
 // defined here.
 #ifndef VOXCONV_CORE_GEOMETRY_H_

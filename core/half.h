@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions of the 16-bit storage types on the host. Values are bits in uint16_t, because the
 // supported compilers have no common type for them.
 #ifndef VOXCONV_CORE_HALF_H_

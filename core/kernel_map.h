@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract between mappings and dataflows: which input row meets which output row under which
 // kernel offset.
 #ifndef VOXCONV_CORE_KERNEL_MAP_H_

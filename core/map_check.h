@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds a kernel map against the definition that core/geometry.h gives, on all rows.
 #ifndef VOXCONV_CORE_MAP_CHECK_H_
 #define VOXCONV_CORE_MAP_CHECK_H_

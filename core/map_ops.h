@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes of a kernel map's form and direction. Each backend implements them once.
 #ifndef VOXCONV_CORE_MAP_OPS_H_
 #define VOXCONV_CORE_MAP_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mapping plugins: which voxels neighbour which.
 #ifndef VOXCONV_CORE_MAPPING_H_
 #define VOXCONV_CORE_MAPPING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed options of a plugin, written and read as one string:
 //   sorted_search:variant=double_traversed,block=256
 #ifndef VOXCONV_CORE_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads values per axis from text.
 #ifndef VOXCONV_CORE_PARSE_H_
 #define VOXCONV_CORE_PARSE_H_

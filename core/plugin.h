@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a plugin describes itself.
 #ifndef VOXCONV_CORE_PLUGIN_H_
 #define VOXCONV_CORE_PLUGIN_H_

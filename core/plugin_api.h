@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plugin in a shared library exports. A plugin writes one line,
 //
 //   VOXCONV_PLUGIN(binary_tree, voxconv::RegisterBinaryTree)

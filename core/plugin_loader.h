@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins from shared libraries.
 #ifndef VOXCONV_CORE_PLUGIN_LOADER_H_
 #define VOXCONV_CORE_PLUGIN_LOADER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of a run went, and what it moved.
 #ifndef VOXCONV_CORE_PROFILE_H_
 #define VOXCONV_CORE_PROFILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seeded random numbers that are the same on every platform. The standard fixes the sequence of
 // mt19937_64, but not those of its distributions, so that these are not used here.
 #ifndef VOXCONV_CORE_RANDOM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the factory of a plugin by family, name and backend.
 #ifndef VOXCONV_CORE_REGISTRY_H_
 #define VOXCONV_CORE_REGISTRY_H_

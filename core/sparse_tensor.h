@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Voxels and their features as one object.
 #ifndef VOXCONV_CORE_SPARSE_TENSOR_H_
 #define VOXCONV_CORE_SPARSE_TENSOR_H_

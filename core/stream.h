@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queues of work, work beside them, and work that is recorded.
 #ifndef VOXCONV_CORE_STREAM_H_
 #define VOXCONV_CORE_STREAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feature matrices.
 #ifndef VOXCONV_CORE_TENSOR_H_
 #define VOXCONV_CORE_TENSOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks of TensorOps' arguments. Every implementation calls them, so that all refuse the same
 // arguments in the same words. They return kInvalidArgument. Each message names the operator, the
 // argument, its value and what is allowed. O(1). They queue no work.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dense operators of network layers. Each backend implements them once.
 //
 // All tensors are row-major and contiguous, in the backend's memory. All tensors of a call have the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks of TrainingOps' arguments, for the same purpose and in the same words as
 // core/tensor_checks.h.
 #ifndef VOXCONV_CORE_TRAINING_CHECKS_H_

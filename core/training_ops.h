@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators that only training needs: gradients of dense operators, losses, and steps of
 // optimisers. Each backend that can train implements them once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of a training step for one element, which every backend shares.
 #ifndef VOXCONV_CORE_TRAINING_STEP_H_
 #define VOXCONV_CORE_TRAINING_STEP_H_

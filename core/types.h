@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small types that every interface uses.
 #ifndef VOXCONV_CORE_TYPES_H_
 #define VOXCONV_CORE_TYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scratch memory of a dataflow. A plan books it, and it is granted before a run.
 #ifndef VOXCONV_CORE_WORKSPACE_H_
 #define VOXCONV_CORE_WORKSPACE_H_

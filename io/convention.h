@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How other engines write coordinates, weights and kernel offsets. Always named by the user;
 // nothing is guessed from shapes.
 //

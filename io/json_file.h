@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses JSON that people and other programs write. Errors give the place.
 #ifndef VOXCONV_IO_JSON_FILE_H_
 #define VOXCONV_IO_JSON_FILE_H_

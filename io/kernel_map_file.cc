@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/io/kernel_map_file.h"
 
 #include "absl/strings/match.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saved kernel maps: a map and its problem in one .npz file, so that dataflows can be replayed on
 // exactly the same pairs.
 //

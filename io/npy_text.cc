@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of text in .npy files: UCS-4 characters, padded with zeros to the length of the longest.
 #include <cstring>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The .npz half of io/npy.h: a zip archive of .npy members, through libzip.
 #include <zip.h>
 

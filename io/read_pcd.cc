@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PCD half of io/point_file.h.
 #include <algorithm>
 #include <bit>

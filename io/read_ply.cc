@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PLY half of io/mesh_file.h.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/io/read_point_cloud.h"
 
 #include <filesystem>

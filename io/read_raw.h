@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_IO_READ_RAW_H_
 #define VOXCONV_IO_READ_RAW_H_
 

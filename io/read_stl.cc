@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The STL half of io/mesh_file.h.
 #include <cstdint>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named arrays in the safetensors format: eight bytes of length, a JSON header, and the arrays one
 // after the other. It holds no code, and other frameworks read it.
 // https://huggingface.co/docs/safetensors

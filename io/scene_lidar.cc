@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A spinning LiDAR on a car's roof, ray-cast through a street. Shaped after an HDL-64E: 64 beams
 // from +2 to -24.8 degrees, about 2000 firings a revolution, ranges to 80 m, a few millimetres to
 // centimetres of range noise, a few percent of shots without return.

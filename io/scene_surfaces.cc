@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenes sampled on surfaces: objects with normals, and a furnished room.
 #include <array>
 #include <cmath>

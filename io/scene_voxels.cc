@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenes made of voxels: density and neighbour counts are set apart from each other.
 #include <algorithm>
 #include <cmath>

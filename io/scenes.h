@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_IO_SCENES_H_
 #define VOXCONV_IO_SCENES_H_
 

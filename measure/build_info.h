@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this program was built from.
 #ifndef VOXCONV_MEASURE_BUILD_INFO_H_
 #define VOXCONV_MEASURE_BUILD_INFO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mappings whose maps are held against their definition before anything reads rows by them.
 #ifndef VOXCONV_MEASURE_CHECKED_MAPS_H_
 #define VOXCONV_MEASURE_CHECKED_MAPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the program finds the data files that it reads at run time.
 #ifndef VOXCONV_MEASURE_DATA_FILES_H_
 #define VOXCONV_MEASURE_DATA_FILES_H_

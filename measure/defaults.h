@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugins that commands take if the user names none. They stand in the data file defaults.json
 // beside the presets, so that the code does not name plugins.
 #ifndef VOXCONV_MEASURE_DEFAULTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classes of inputs for which tuning finds the same plan.
 #ifndef VOXCONV_MEASURE_INPUT_CLASS_H_
 #define VOXCONV_MEASURE_INPUT_CLASS_H_

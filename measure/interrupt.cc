@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/measure/interrupt.h"
 
 #include "voxconv/core/check.h"

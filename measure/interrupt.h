@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_MEASURE_INTERRUPT_H_
 #define VOXCONV_MEASURE_INTERRUPT_H_
 

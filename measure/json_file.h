@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON reader, under the names that measuring uses.
 #ifndef VOXCONV_MEASURE_JSON_FILE_H_
 #define VOXCONV_MEASURE_JSON_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads values from JSON that people write, and checks them.
 #ifndef VOXCONV_MEASURE_JSON_READER_H_
 #define VOXCONV_MEASURE_JSON_READER_H_

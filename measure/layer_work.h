@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One convolution layer as work that any configuration can do.
 #ifndef VOXCONV_MEASURE_LAYER_WORK_H_
 #define VOXCONV_MEASURE_LAYER_WORK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What else the machine did while something was timed.
 #ifndef VOXCONV_MEASURE_MACHINE_LOAD_H_
 #define VOXCONV_MEASURE_MACHINE_LOAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of whole networks: timed, compared and described.
 #ifndef VOXCONV_MEASURE_NETWORK_FRAME_H_
 #define VOXCONV_MEASURE_NETWORK_FRAME_H_

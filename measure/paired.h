@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interleaved runs of two configurations on the same work, and their comparison.
 #ifndef VOXCONV_MEASURE_PAIRED_H_
 #define VOXCONV_MEASURE_PAIRED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuned plans on disk: which mapping and dataflow each layer of a network takes, for which device,
 // network, dtype and class of inputs that was measured, and the times behind it.
 #ifndef VOXCONV_MEASURE_PLAN_FILE_H_

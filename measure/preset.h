@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named configurations, which are data files, and the texts by which commands select one.
 #ifndef VOXCONV_MEASURE_PRESET_H_
 #define VOXCONV_MEASURE_PRESET_H_

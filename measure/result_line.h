@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results as lines of JSON, with all that is needed to trust them later.
 #ifndef VOXCONV_MEASURE_RESULT_LINE_H_
 #define VOXCONV_MEASURE_RESULT_LINE_H_

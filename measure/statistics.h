@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Medians, percentiles, and the paired bootstrap that gives every printed ratio its interval.
 #ifndef VOXCONV_MEASURE_STATISTICS_H_
 #define VOXCONV_MEASURE_STATISTICS_H_

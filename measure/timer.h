@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wall time.
 #ifndef VOXCONV_MEASURE_TIMER_H_
 #define VOXCONV_MEASURE_TIMER_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DSOURCE_DIR= -DOUT= -DCOMPILER= -DBUILD_TYPE= -P write_build_info.cmake
 # Writes the definition of GetBuildInfo() to OUT, and leaves OUT alone if nothing changed.
 set(commit unknown)

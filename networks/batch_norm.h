@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_NETWORKS_BATCH_NORM_H_
 #define VOXCONV_NETWORKS_BATCH_NORM_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Networks that give one result for each batch sample. As networks/models.h.
 #ifndef VOXCONV_NETWORKS_CLASSIFIERS_H_
 #define VOXCONV_NETWORKS_CLASSIFIERS_H_

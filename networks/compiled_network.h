@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph made ready to run on one backend. Its plugins are chosen and support their layers. Its
 // parameters are uploaded, its maps are planned, and the lifetimes of its tensors are known.
 #ifndef VOXCONV_NETWORKS_COMPILED_NETWORK_H_

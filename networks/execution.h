@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of a compiled network.
 #ifndef VOXCONV_NETWORKS_EXECUTION_H_
 #define VOXCONV_NETWORKS_EXECUTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a network on a backend.
 #ifndef VOXCONV_NETWORKS_EXECUTOR_H_
 #define VOXCONV_NETWORKS_EXECUTOR_H_

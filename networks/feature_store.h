@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The feature tensors of a run.
 #ifndef VOXCONV_NETWORKS_FEATURE_STORE_H_
 #define VOXCONV_NETWORKS_FEATURE_STORE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network as data. It says what the layers are, not how they run.
 #ifndef VOXCONV_NETWORKS_GRAPH_H_
 #define VOXCONV_NETWORKS_GRAPH_H_

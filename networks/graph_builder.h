@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a NetworkGraph layer by layer.
 #ifndef VOXCONV_NETWORKS_GRAPH_BUILDER_H_
 #define VOXCONV_NETWORKS_GRAPH_BUILDER_H_

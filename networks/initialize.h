@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seeded parameters, for runs without trained weights.
 #ifndef VOXCONV_NETWORKS_INITIALIZE_H_
 #define VOXCONV_NETWORKS_INITIALIZE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/networks/input_check.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_NETWORKS_INPUT_CHECK_H_
 #define VOXCONV_NETWORKS_INPUT_CHECK_H_
 

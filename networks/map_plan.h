@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel maps a network needs, which layers share them and when they can be freed. Worked out
 // once, before any coordinate is known.
 #ifndef VOXCONV_NETWORKS_MAP_PLAN_H_

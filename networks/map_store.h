@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The coordinates, indices and kernel maps of a run.
 #ifndef VOXCONV_NETWORKS_MAP_STORE_H_
 #define VOXCONV_NETWORKS_MAP_STORE_H_

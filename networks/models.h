@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The papers' networks. Their parameters have no values until InitializeParameters or
 // NetworkGraph::SetParameter gives them some.
 #ifndef VOXCONV_NETWORKS_MODELS_H_

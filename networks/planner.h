@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which mapping and dataflow each layer runs with. Callers name plugins by their specs
 // (core/registry.h). Networks know no plugin.
 #ifndef VOXCONV_NETWORKS_PLANNER_H_

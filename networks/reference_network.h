@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole networks on the fp64 oracle.
 #ifndef VOXCONV_NETWORKS_REFERENCE_NETWORK_H_
 #define VOXCONV_NETWORKS_REFERENCE_NETWORK_H_

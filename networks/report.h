@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run did, layer by layer.
 #ifndef VOXCONV_NETWORKS_REPORT_H_
 #define VOXCONV_NETWORKS_REPORT_H_

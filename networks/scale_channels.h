@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channel counts of models of other widths.
 #ifndef VOXCONV_NETWORKS_SCALE_CHANNELS_H_
 #define VOXCONV_NETWORKS_SCALE_CHANNELS_H_

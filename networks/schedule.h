@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In which order the layers of a network run, which of them run inside others, and when tensors can
 // be freed. Worked out once, before any coordinate is known.
 #ifndef VOXCONV_NETWORKS_SCHEDULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From measured times to one choice per layer. It knows which layers share a kernel map, and what
 // it is worth to share an index, a map or a layout. It measures nothing itself.
 #ifndef VOXCONV_NETWORKS_TUNING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_REFERENCE_CPU_KERNEL_MAP_H_
 #define VOXCONV_REFERENCE_CPU_KERNEL_MAP_H_
 

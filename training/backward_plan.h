@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training step keeps of its forward pass, and until when. Worked out once, before any
 // coordinate is known.
 #ifndef VOXCONV_TRAINING_BACKWARD_PLAN_H_

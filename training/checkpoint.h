@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files from which a training goes on.
 #ifndef VOXCONV_TRAINING_CHECKPOINT_H_
 #define VOXCONV_TRAINING_CHECKPOINT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward and the backward pass of one training step.
 #ifndef VOXCONV_TRAINING_FORWARD_BACKWARD_H_
 #define VOXCONV_TRAINING_FORWARD_BACKWARD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How parameters change in a step.
 #ifndef VOXCONV_TRAINING_OPTIMIZER_H_
 #define VOXCONV_TRAINING_OPTIMIZER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/training/parameter_store.h"
 
 #include <algorithm>

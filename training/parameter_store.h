@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of a network that is trained, and their gradients.
 #ifndef VOXCONV_TRAINING_PARAMETER_STORE_H_
 #define VOXCONV_TRAINING_PARAMETER_STORE_H_

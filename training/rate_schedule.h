@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the learning rate changes over the steps of a training.
 #ifndef VOXCONV_TRAINING_RATE_SCHEDULE_H_
 #define VOXCONV_TRAINING_RATE_SCHEDULE_H_

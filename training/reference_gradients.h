@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle of training: loss and gradients of whole networks in fp64.
 #ifndef VOXCONV_TRAINING_REFERENCE_GRADIENTS_H_
 #define VOXCONV_TRAINING_REFERENCE_GRADIENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a network, step by step.
 #ifndef VOXCONV_TRAINING_TRAINER_H_
 #define VOXCONV_TRAINING_TRAINER_H_

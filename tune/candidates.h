@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugins and options that a search tries.
 #ifndef VOXCONV_TUNE_CANDIDATES_H_
 #define VOXCONV_TUNE_CANDIDATES_H_

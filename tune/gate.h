@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks of numbers that a candidate must pass before it is timed.
 #ifndef VOXCONV_TUNE_GATE_H_
 #define VOXCONV_TUNE_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times the mapping candidates over one coordinate set, and the dataflow candidates of its layers.
 #ifndef VOXCONV_TUNE_INDEX_TUNER_H_
 #define VOXCONV_TUNE_INDEX_TUNER_H_

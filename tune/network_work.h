@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times whole networks, to find the threshold of the heuristic planner, and to compare a tuned plan
 // with others.
 #ifndef VOXCONV_TUNE_NETWORK_WORK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The result of a search as a plan file and as a table.
 #ifndef VOXCONV_TUNE_PLAN_RECORD_H_
 #define VOXCONV_TUNE_PLAN_RECORD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times several ways to do the same work. Their runs are interleaved.
 #ifndef VOXCONV_TUNE_RACE_H_
 #define VOXCONV_TUNE_RACE_H_

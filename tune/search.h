@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured search. For every layer of a network on one input, it finds the mapping and the dataflow
 // that make it fastest. Candidates are checked before they are timed.
 #ifndef VOXCONV_TUNE_SEARCH_H_

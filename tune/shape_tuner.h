@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks and times the dataflow candidates of one shape.
 #ifndef VOXCONV_TUNE_SHAPE_TUNER_H_
 #define VOXCONV_TUNE_SHAPE_TUNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far an honest kernel may be from the exact sum, element by element. Derived, not tuned.
 //
 // All operands are representable in the case's precision, and the reference multiplies the same

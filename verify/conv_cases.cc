@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions against the fp64 oracle, and bitwise equality over repeats and threads.
 #include <algorithm>
 #include <cstring>

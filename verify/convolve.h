@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one way in which gates run a convolution.
 #ifndef VOXCONV_VERIFY_CONVOLVE_H_
 #define VOXCONV_VERIFY_CONVOLVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A covering array over channels, kernels, samples and threads: every number of channels from 1 to
 // 260 as input and as output, and every pair of kernel, number of samples and number of threads.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which case was running when the program died.
 #ifndef VOXCONV_VERIFY_CRASH_REPORT_H_
 #define VOXCONV_VERIFY_CRASH_REPORT_H_

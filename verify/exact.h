@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of small whole numbers. Every dtype represents their sums exactly, in any order of
 // summation. A dataflow must therefore agree with the reference bit by bit.
 #ifndef VOXCONV_VERIFY_EXACT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that a mapping or dataflow must pass before it is timed, and bounds on the difference
 // of two runs.
 #ifndef VOXCONV_VERIFY_GATE_H_

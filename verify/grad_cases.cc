@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients against those of the fp64 oracle, and the adjoint identities
 // <dy, conv(x)> = <input_grad(dy), x> = <weight_grad(x, dy), w>.
 #include <algorithm>

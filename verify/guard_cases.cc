@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a dataflow must leave alone: its input, its weights, its map and the memory around them; and
 // what it must not depend on: what its workspace and its output held before. With its counters.
 #include <algorithm>

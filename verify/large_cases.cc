@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Problems that are larger than every tile, thread and block: 2^16 + 1 voxels.
 #include <map>
 #include <memory>

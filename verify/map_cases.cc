@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output coordinates, kernel maps and their layouts: exact or wrong.
 #include <algorithm>
 #include <memory>

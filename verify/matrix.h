@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verify matrix: every combination of what is registered, each checked against the reference.
 #ifndef VOXCONV_VERIFY_MATRIX_H_
 #define VOXCONV_VERIFY_MATRIX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the outputs of whole networks may be apart.
 #ifndef VOXCONV_VERIFY_NETWORK_BOUND_H_
 #define VOXCONV_VERIFY_NETWORK_BOUND_H_

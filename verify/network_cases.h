@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole networks on a given cloud: every mapping with every dataflow.
 #ifndef VOXCONV_VERIFY_NETWORK_CASES_H_
 #define VOXCONV_VERIFY_NETWORK_CASES_H_

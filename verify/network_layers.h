@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks each layer of a network, and the network as a whole, against the fp64 reference.
 #ifndef VOXCONV_VERIFY_NETWORK_LAYERS_H_
 #define VOXCONV_VERIFY_NETWORK_LAYERS_H_

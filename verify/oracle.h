@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact output of a convolution. Operands are rounded first, and the sums are fp64.
 #ifndef VOXCONV_VERIFY_ORACLE_H_
 #define VOXCONV_VERIFY_ORACLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling and unpooling against the oracle.
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/tensor_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The coordinates and geometries of the verify matrix, with the oracle's answers.
 #ifndef VOXCONV_VERIFY_PROBLEM_H_
 #define VOXCONV_VERIFY_PROBLEM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a large output, held against the exact sums.
 #ifndef VOXCONV_VERIFY_SAMPLED_ROWS_H_
 #define VOXCONV_VERIFY_SAMPLED_ROWS_H_

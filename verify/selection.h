@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which plugins' cases the verify matrix runs, as users write it.
 #ifndef VOXCONV_VERIFY_SELECTION_H_
 #define VOXCONV_VERIFY_SELECTION_H_

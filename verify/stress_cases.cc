@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many runs of one convolution: with the threads of either backend, at other addresses each time,
 // and with other work beside it.
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classes of values: past the range of f16, near the ends of each dtype's range, denormal, signed
 // zeros, and NaN and infinity in single rows, which must stay in the outputs that use these rows.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over the rows of a matrix whose order does not depend on the number of threads.
 #ifndef VOXCONV_BACKENDS_CPU_COLUMN_SUMS_H_
 #define VOXCONV_BACKENDS_CPU_COLUMN_SUMS_H_

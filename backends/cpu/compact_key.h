@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of fewer bits than core/coordinate_key.h's, for sorting.
 #ifndef VOXCONV_BACKENDS_CPU_COMPACT_KEY_H_
 #define VOXCONV_BACKENDS_CPU_COMPACT_KEY_H_

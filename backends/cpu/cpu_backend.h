@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU backend: host memory from a pool with a limit, oneTBB threads, steady-clock stage times.
 #ifndef VOXCONV_BACKENDS_CPU_CPU_BACKEND_H_
 #define VOXCONV_BACKENDS_CPU_CPU_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch norm in training on the CPU. core/training_ops.h says what the functions do.
 #ifndef VOXCONV_BACKENDS_CPU_CPU_BATCH_NORM_H_
 #define VOXCONV_BACKENDS_CPU_CPU_BATCH_NORM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cpu/cpu_loss.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses on the CPU. core/training_ops.h says what the functions do.
 #ifndef VOXCONV_BACKENDS_CPU_CPU_LOSS_H_
 #define VOXCONV_BACKENDS_CPU_CPU_LOSS_H_

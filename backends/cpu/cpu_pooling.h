@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling over a kernel map on the CPU backend's threads; the parts of core/tensor_ops.h that need
 // more than one loop.
 #ifndef VOXCONV_BACKENDS_CPU_CPU_POOLING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_BACKENDS_CPU_CPU_TRAINING_OPS_H_
 #define VOXCONV_BACKENDS_CPU_CPU_TRAINING_OPS_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on rows that lie anywhere: the CPU's micro-kernel for sparse convolution.
 //
 // Input rows are read where they are, through indices, as a GPU kernel that fetches on demand

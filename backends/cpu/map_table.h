@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables with an entry for each row and kernel offset.
 #ifndef VOXCONV_BACKENDS_CPU_MAP_TABLE_H_
 #define VOXCONV_BACKENDS_CPU_MAP_TABLE_H_

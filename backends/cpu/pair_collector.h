@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a mapping's lookups to a kernel map in canonical form.
 #ifndef VOXCONV_BACKENDS_CPU_PAIR_COLLECTOR_H_
 #define VOXCONV_BACKENDS_CPU_PAIR_COLLECTOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel loops on the CPU backend's threads.
 #ifndef VOXCONV_BACKENDS_CPU_PARALLEL_H_
 #define VOXCONV_BACKENDS_CPU_PARALLEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Least-significant-digit radix sort of 64-bit keys.
 #ifndef VOXCONV_BACKENDS_CPU_RADIX_SORT_H_
 #define VOXCONV_BACKENDS_CPU_RADIX_SORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense single-precision matrix products.
 #ifndef VOXCONV_BACKENDS_CPU_SGEMM_H_
 #define VOXCONV_BACKENDS_CPU_SGEMM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight gradient that serves every dataflow on the CPU (TensorOps::WeightGradient).
 #ifndef VOXCONV_BACKENDS_CPU_WEIGHT_GRADIENT_H_
 #define VOXCONV_BACKENDS_CPU_WEIGHT_GRADIENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers in shared memory that count threads, copies and bytes (mbarrier), and copies of whole
 // tiles by the tensor memory accelerator (TMA). Each function is one PTX instruction. They need
 // compute capability 9.0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Freed memory of one stream, kept for what is allocated there next.
 #ifndef VOXCONV_BACKENDS_CUDA_BLOCK_CACHE_H_
 #define VOXCONV_BACKENDS_CUDA_BLOCK_CACHE_H_

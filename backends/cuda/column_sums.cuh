@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over the rows of a matrix whose order is fixed. A thread adds a short run of rows in f32,
 // and runs in f64. Chunks of rows are added in f64 by a second kernel. Only .cu files include this
 // header.

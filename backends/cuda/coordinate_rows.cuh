@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads rows of a coordinate set in either layout. Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_COORDINATE_ROWS_CUH_
 #define VOXCONV_BACKENDS_CUDA_COORDINATE_ROWS_CUH_

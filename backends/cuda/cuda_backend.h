@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: one device, explicit streams, and stream-ordered memory from a pool. Stage
 // times come from events. Each stage is an NVTX range.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_BACKEND_H_

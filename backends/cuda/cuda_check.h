@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every CUDA and cuBLAS call is checked; a failure becomes a status with file, line and call.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_CHECK_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_CHECK_H_

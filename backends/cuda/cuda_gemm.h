@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense matrix products by cuBLASLt.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_GEMM_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_GEMM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel launches and CUB calls, checked. For .cu files.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_LAUNCH_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_LAUNCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax cross-entropy in three kernels, because a row's gradient needs the weight of all rows:
 // the labels' weights first, then losses and gradients, then the sums. Partial sums are f64, and
 // their number and order depend on the shape alone.

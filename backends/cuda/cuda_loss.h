@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses on CUDA. core/training_ops.h says what the functions do.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_LOSS_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_LOSS_H_

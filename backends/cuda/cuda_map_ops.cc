@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/cuda_map_ops.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_pooling.h"
 #include "voxconv/backends/cuda/device_tensor.h"

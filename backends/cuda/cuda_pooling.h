@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling on the CUDA backend; the parts of core/tensor_ops.h and core/training_ops.h that need
 // more than one kernel.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_POOLING_H_

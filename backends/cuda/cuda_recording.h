@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work recorded as a CUDA graph, and its memory.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_RECORDING_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_RECORDING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streams of the CUDA backend, and the memory that is freed on them.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_STREAM_H_

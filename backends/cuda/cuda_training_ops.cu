@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/column_sums.cuh"
 #include "voxconv/backends/cuda/cuda_batch_norm.h"
 #include "voxconv/backends/cuda/cuda_gemm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves of 2, 4, 8 or 16 bytes at a time.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_VECTOR_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_VECTOR_H_

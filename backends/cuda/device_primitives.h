@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorts and scans of device arrays by CUB, compiled once for all who need them.
 #ifndef VOXCONV_BACKENDS_CUDA_DEVICE_PRIMITIVES_H_
 #define VOXCONV_BACKENDS_CUDA_DEVICE_PRIMITIVES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of feature matrices in device code: loads and stores of up to 16 bytes, and arithmetic
 // in f32 whatever the stored type. For .cu files.
 #ifndef VOXCONV_BACKENDS_CUDA_DEVICE_TENSOR_H_

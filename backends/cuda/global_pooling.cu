@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling over whole batch samples: chunks of rows in f64 first, then the chunks in order. And its
 // gradient.
 #include <algorithm>

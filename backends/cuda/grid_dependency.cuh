@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels whose blocks start while the kernel before still runs (programmatic dependent launch,
 // from compute capability 9.0 on). Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_GRID_DEPENDENCY_CUH_

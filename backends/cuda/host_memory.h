@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page-locked host memory.
 #ifndef VOXCONV_BACKENDS_CUDA_HOST_MEMORY_H_
 #define VOXCONV_BACKENDS_CUDA_HOST_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/launch_batch.h"
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that go to the device together, as one CUDA graph.
 #ifndef VOXCONV_BACKENDS_CUDA_LAUNCH_BATCH_H_
 #define VOXCONV_BACKENDS_CUDA_LAUNCH_BATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps that CudaMapOps is made of; internal to this folder. Maps and results are in device
 // memory. Work is queued on the context's stream. kResourceExhausted without memory.
 #ifndef VOXCONV_BACKENDS_CUDA_MAP_CONVERSIONS_H_

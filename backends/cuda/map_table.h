@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables with an entry for each row and kernel offset, in device memory, and how pairs are written
 // into them.
 #ifndef VOXCONV_BACKENDS_CUDA_MAP_TABLE_H_

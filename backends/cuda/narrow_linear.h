@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = x W + bias for few output channels, such as a segmentation head's.
 #ifndef VOXCONV_BACKENDS_CUDA_NARROW_LINEAR_H_
 #define VOXCONV_BACKENDS_CUDA_NARROW_LINEAR_H_

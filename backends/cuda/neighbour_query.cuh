@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The map query of mappings that look up one input row for each output row and kernel offset. The
 // mapping brings the lookup itself. Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_NEIGHBOUR_QUERY_CUH_

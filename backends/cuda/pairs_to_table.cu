@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From canonical pairs to tables, and maps with inputs and outputs exchanged.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
 #include "voxconv/backends/cuda/probe_device.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_BACKENDS_CUDA_PROBE_DEVICE_H_
 #define VOXCONV_BACKENDS_CUDA_PROBE_DEVICE_H_
 

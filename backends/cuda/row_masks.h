@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel offsets each row of a table has, as bits.
 #ifndef VOXCONV_BACKENDS_CUDA_ROW_MASKS_H_
 #define VOXCONV_BACKENDS_CUDA_ROW_MASKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coordinates as four arrays.
 #ifndef VOXCONV_BACKENDS_CUDA_SPLIT_COORDINATES_H_
 #define VOXCONV_BACKENDS_CUDA_SPLIT_COORDINATES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/stream_fork.h"
 
 #include "voxconv/backends/cuda/cuda_check.h"

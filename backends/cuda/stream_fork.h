@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Independent work on several streams at once.
 #ifndef VOXCONV_BACKENDS_CUDA_STREAM_FORK_H_
 #define VOXCONV_BACKENDS_CUDA_STREAM_FORK_H_

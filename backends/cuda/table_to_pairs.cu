@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting and listing the pairs of a table. Both go by row masks, a bit an entry: a warp takes a
 // tile of 32 rows, a lane each, and a ballot over one bit gives the tile's rows of one offset, in
 // order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous copies to shared memory and tensor-core products. Each function is one PTX
 // instruction. Copies and products exist from compute capability 8.0 on.
 #ifndef VOXCONV_BACKENDS_CUDA_TENSOR_CORE_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptions of arrays for the tensor memory accelerator (compute capability 9.0 and later).
 #ifndef VOXCONV_BACKENDS_CUDA_TENSOR_MAP_H_
 #define VOXCONV_BACKENDS_CUDA_TENSOR_MAP_H_

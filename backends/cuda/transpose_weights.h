@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposed weights, which the input gradient of a convolution reads.
 #ifndef VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_
 #define VOXCONV_BACKENDS_CUDA_TRANSPOSE_WEIGHTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a warpgroup (four warps): wgmma, compute capability 9.0 with the architecture's own
 // features (sm_90a) alone. Operands are tiles in shared memory, swizzled by 128 bytes; the sums are
 // spread over the registers of the warpgroup as m16n8 fragments are over a warp's.

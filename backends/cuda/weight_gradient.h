@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight gradient that serves every dataflow on CUDA (TensorOps::WeightGradient).
 #ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_H_
 #define VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct convolution over an offset table (OFT): Luo and Lai's compute kernel, Section III-C. This
 // header holds what the implementations for all backends share.
 #ifndef VOXCONV_DATAFLOWS_DIRECT_DIRECT_H_

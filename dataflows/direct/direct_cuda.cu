@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Naive: a thread has one channel of an output row. Cached: thread blocks bring the weights of a
 // few channels to shared memory, piece by piece, for a few hundred rows. Both add in the same
 // order, in f32.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fetch-on-demand: MinkowskiEngine's dataflow for small channel counts. One kernel gathers,
 // multiplies and scatters. Kernel offsets are fused as in PCEngine (Section 5). This header holds
 // what the implementations for all backends share.

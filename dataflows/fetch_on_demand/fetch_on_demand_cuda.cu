@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thread blocks own tiles of pairs of one offset and of output channels. Input rows go straight to
 // shared memory. Results are added to the output, atomically where a launch has more than one
 // offset; the order of these additions varies. The offset under which every row meets itself, where

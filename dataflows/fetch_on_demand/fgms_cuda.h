@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of fused gather, matmul and scatter (FGMS).
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_CUDA_H_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_CUDA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FGMS on tensor cores: mma.sync m16n8k16 for f16 and bf16, m16n8k8 for tf32; compute capability
 // 8.0 and later.
 #include <cuda_bf16.h>

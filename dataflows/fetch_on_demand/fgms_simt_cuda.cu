@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FGMS by fused multiply-adds: strict f32, and every precision on devices whose tensor cores lack
 // it.
 #include <cuda_bf16.h>

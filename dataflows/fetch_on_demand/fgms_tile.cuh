@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the FGMS kernels share: they find a tile's pairs and write its results.
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_TILE_CUH_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FGMS_TILE_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel offsets share a launch. The option `fusion` means the same on every backend.
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_SCHEDULE_H_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_SCHEDULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/cuda_vector.h"
 #include "voxconv/dataflows/gather_gemm_scatter/map_rows_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather, multiply, scatter. This header holds what the implementations for all backends share.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_GATHER_GEMM_SCATTER_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_GATHER_GEMM_SCATTER_H_

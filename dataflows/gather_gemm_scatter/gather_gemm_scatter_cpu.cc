@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deterministic: every output element is summed in the order identity offset, passes, ascending
 // offsets, whichever thread does it.
 #include <algorithm>

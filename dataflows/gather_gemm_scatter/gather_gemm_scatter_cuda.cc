@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Partial products are stored in the features' dtype, as TorchSparse and Minuet store them. They
 // are added up in f32 in the order identity offset, passes, ascending offsets, and the sum is
 // rounded once. Deterministic in both orders of movement: in locality order an output row is one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of kernel offsets that are multiplied together (TorchSparse Section 4.2, Minuet Section
 // 5.2.2).
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_GROUPING_H_

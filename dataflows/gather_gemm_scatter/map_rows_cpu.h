@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two types with the same functions, one for each layout of a kernel map. They find the (offset,
 // position) entries of a row of features. They do not own the arrays, which lie in host memory.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CPU_H_

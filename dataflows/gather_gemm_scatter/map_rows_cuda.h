@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How kernels find the buffer rows of a row of features, in either layout of a kernel map. Only .cu
 // files include this header.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MAP_ROWS_CUDA_H_

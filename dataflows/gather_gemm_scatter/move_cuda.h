@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that move features between their matrices and the buffers.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MOVE_CUDA_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_MOVE_CUDA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What planning decides for one map and shape, on every backend.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_

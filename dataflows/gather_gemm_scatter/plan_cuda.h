@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What planning adds on CUDA: the launches, the shapes of moves and the place of batched weights.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_CUDA_H_
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_CUDA_H_

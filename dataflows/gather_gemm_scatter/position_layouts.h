@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two layouts of a kernel map that gather and scatter read. For each row of features, a layout
 // gives the kernel offsets under which the row has a pair, and the position of each such pair in
 // the canonical pair list. The buffers hold pairs in the order of that list.

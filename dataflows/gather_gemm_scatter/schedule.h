@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of work and the place of every pair in the buffers. Every backend uses the same
 // schedule.
 #ifndef VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_SCHEDULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/dataflows/hash2col/hash2col.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // H-CNN's hash2col. This header holds what the implementations for all backends share.
 #ifndef VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
 #define VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_

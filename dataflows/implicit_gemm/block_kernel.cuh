@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-stationary implicit GEMM on tensor cores, a block at a time (SpConv 2, TorchSparse++).
 //
 // A block owns kRows output rows in mask order and kChannels output channels. It walks the kernel

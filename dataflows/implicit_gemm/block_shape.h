@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory of the block kernel's tiles. The code that chooses a tile needs it.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_BLOCK_SHAPE_H_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_BLOCK_SHAPE_H_

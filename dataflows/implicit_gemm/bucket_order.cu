@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders of output rows with few distinct keys: one stable counting sort.
 #include <algorithm>
 

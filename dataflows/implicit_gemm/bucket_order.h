@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders of output rows (mask_order.h) by a counting sort. The functions queue their work on the
 // context's stream and do not synchronise it. kResourceExhausted if the temporary memory cannot be
 // had.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-stationary implicit GEMM on the CUDA cores: every dtype in IEEE f32 arithmetic, on every
 // device. A block owns 64 output rows in mask order and 64 output channels, a thread 4 x 4 of them.
 #include "voxconv/backends/cuda/cuda_launch.h"

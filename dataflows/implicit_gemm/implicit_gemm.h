@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-stationary implicit GEMM: the dataflow of SpConv 2 and TorchSparse++. This header holds
 // what the implementations for all backends share.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_H_

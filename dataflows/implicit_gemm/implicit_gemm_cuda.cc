@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor cores for tf32, f16 and bf16 from compute capability 8.0 on. Neither planning nor running
 // waits for the device, unless counters are asked for of a map whose pairs are counted.
 #include <algorithm>

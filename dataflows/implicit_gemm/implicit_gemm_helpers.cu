@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes on around the kernels that multiply: padded copies, the sum of partial sums, counts.
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of implicit GEMM on CUDA. There are four ways to run a tile of output rows.
 //   warp:      A warp has 16 rows. It gathers inputs straight into registers. All weights lie in
 //              shared memory. It uses tensor cores and is for few channels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensor-core kernels by element type. Each has a file of its own, because they take long to
 // compile. The functions queue their work on the context's stream and do not synchronise it.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_INSTANCES_H_

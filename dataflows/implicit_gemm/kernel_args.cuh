@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The epilogue that the kernels of this folder share. ImplicitGemmArgs are the arguments of every
 // kernel.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_KERNEL_ARGS_CUH_

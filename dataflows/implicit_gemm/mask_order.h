@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sort keys of output rows, on the host and in device code. The order is this project's own:
 // docs/decisions/2026-11-21-rows-by-their-rarest-offsets.md.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_MASK_ORDER_H_

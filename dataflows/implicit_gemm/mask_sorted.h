@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout that output-stationary implicit GEMM reads. For each part of the offset range, it says
 // which kernel offsets each output row has, and in which order the rows are processed.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_MASK_SORTED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks of every split, and the rows in their order.
 #include <algorithm>
 #include <utility>

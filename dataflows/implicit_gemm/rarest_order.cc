@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaskOrder::kRarest on the host (mask_order.h).
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_RAREST_ORDER_H_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_RAREST_ORDER_H_

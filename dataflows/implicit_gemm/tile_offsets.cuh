@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel offsets that rows have, and the rows' inputs. Kernels look these up before they
 // multiply.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_TILE_OFFSETS_CUH_

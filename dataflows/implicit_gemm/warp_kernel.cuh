@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-stationary implicit GEMM on tensor cores, a warp at a time, for few channels.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARP_KERNEL_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of one warp in implicit GEMM for few channels (warp_kernel.cuh).
 //
 // A warp owns 16 output rows in mask order and kChannels output channels. It gathers their inputs

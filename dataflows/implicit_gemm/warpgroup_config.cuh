@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warpgroup kernel's shapes, pieces of work and shared memory.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_CONFIG_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_CONFIG_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the warpgroup kernel that copies inputs and weights to shared memory.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_COPIER_CUH_

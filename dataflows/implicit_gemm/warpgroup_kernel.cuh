@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-stationary implicit GEMM with products of whole warpgroups (wgmma), for f16 and bf16 on
 // compute capability 9.0.
 //

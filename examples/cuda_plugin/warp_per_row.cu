@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A complete CUDA dataflow plugin: a warp has one output row. Its lanes read 32 offsets of the
 // row's neighbour table at once, vote on which of them have an input, and go through these
 // together, each lane with an output channel of its own. Simple, without shared memory or tensor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A complete dataflow plugin that reads a layout of its own, and computes its own weight gradient.
 //
 // The layout lists, for each output row, its pairs one after the other: a kernel offset and an

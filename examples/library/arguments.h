@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of both programs.
 #ifndef VOXCONV_EXAMPLES_LIBRARY_ARGUMENTS_H_
 #define VOXCONV_EXAMPLES_LIBRARY_ARGUMENTS_H_

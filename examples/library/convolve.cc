@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolves a point cloud through voxconv's C++ library: a submanifold layer and a strided one,
 // forward and backward. Holds all results against the fp64 reference.
 //   convolve [--input FILE|SCENE] [--backend cpu|cuda] [--mapping SPEC] [--dataflow SPEC]
@@ -9,16 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "arguments.h"
-#include "voxconv/builtin/backends.h"
-#include "voxconv/builtin/plugins.h"
-#include "voxconv/core/convolution.h"
-#include "voxconv/core/registry.h"
-#include "voxconv/core/sparse_tensor.h"
-#include "voxconv/core/status_macros.h"
-#include "voxconv/io/load_input.h"
-#include "voxconv/reference_cpu/convolution.h"
-#include "voxconv/verify/gate.h"
-#include "voxconv/verify/matrix.h"
+#include "voxconv/voxconv.h"
 
 namespace example {
 namespace {

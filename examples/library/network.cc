@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds a network, runs it on a point cloud through voxconv's C++ library and holds its output
 // against the fp64 reference.
 //   network [--input FILE|SCENE] [--backend cpu|cuda] [--mapping SPEC] [--dataflow SPEC]
@@ -8,17 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "arguments.h"
-#include "voxconv/builtin/backends.h"
-#include "voxconv/builtin/plugins.h"
-#include "voxconv/core/registry.h"
-#include "voxconv/core/status_macros.h"
-#include "voxconv/io/load_input.h"
-#include "voxconv/networks/executor.h"
-#include "voxconv/networks/graph_builder.h"
-#include "voxconv/networks/initialize.h"
-#include "voxconv/networks/reference_network.h"
-#include "voxconv/verify/gate.h"
-#include "voxconv/verify/network_bound.h"
+#include "voxconv/voxconv.h"
 
 namespace example {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A complete mapping plugin: coordinates are looked up in a balanced binary tree (std::map).
 // Simple and slow, O(log N) cache misses a lookup; meant to be copied and replaced part by part.
 #include <cstdint>

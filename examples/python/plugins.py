@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mapping and a dataflow in NumPy, verified against the reference and compared with built-in ones.
 
     python examples/python/plugins.py [FILE|scene:NAME]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sets of results of the same experiments, held against each other."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What some experiments need beyond ratios: variance of log time, map sizes, redundancy."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a result line must hold for the report to read it: asked once, when it is read."""
 
 NUMBER = (int, float)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report as one HTML page without outside parts, and as Markdown."""
 
 import base64

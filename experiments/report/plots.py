@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plots that an experiment's definition asks for."""
 
 import math

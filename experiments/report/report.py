@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes report.html, report.md and plots/*.png from the result files of a directory.
 
     report.py DIR [--again DIR] [--out DIR] [--title TEXT]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Result files of experiments: what they hold, and whether a line agrees with itself."""
 
 import json

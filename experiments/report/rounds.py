@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several rounds of one cell, each measured in a process of its own, as one.
 
 Pairs of one round tell how sure its ratio is, not how it differs from process to process: with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule by which a published figure is reproduced or not. Nothing else decides it.
 
 A published ratio p (below 1: both sides are exchanged) against ours r with the interval low..high:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cells of an experiment. A cell is one comparison, or one look at a network.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_CELLS_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_CELLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The definition of an experiment, as its file gives it.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_DEFINITION_H_

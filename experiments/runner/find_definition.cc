@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where experiment files are.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads hardware counters of a cell's sides. This program runs itself under Nsight Compute (ncu)
 // for that.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_HARDWARE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes the layers and maps of a network on an input, without times.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_NETWORK_LOOK_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_NETWORK_LOOK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the parts of an experiment's file that only the report reads.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_PUBLISHED_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_PUBLISHED_H_

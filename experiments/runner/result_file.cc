@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/experiments/runner/result_file.h"
 
 #include <filesystem>

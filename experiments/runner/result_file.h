@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The result lines of one experiment on disk.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_

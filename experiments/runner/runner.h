@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the cells of an experiment and keeps their result lines.
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_RUNNER_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs other programs.
 //
 // This does not use Boost.Process (1.74 in Debian 12). That library starts a program and captures

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One bit a cell. The row of an occupied cell is found by its rank: the rank of its word's first
 // cell plus the occupied cells before it in the word. Ranks follow the order in which words are
 // first met in the rows, and a permutation leads from rank to row, so rows may come in any order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One bit a cell. The row of an occupied cell is found by its rank: the rank of its word's first
 // cell plus the occupied cells before it in the word. A permutation leads from rank to row, so
 // words may be ranked in any order: in that in which blocks get to them.

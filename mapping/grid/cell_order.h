@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbering of a grid's cells.
 #ifndef VOXCONV_MAPPING_GRID_CELL_ORDER_H_
 #define VOXCONV_MAPPING_GRID_CELL_ORDER_H_

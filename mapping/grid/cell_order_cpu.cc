@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/grid/cell_order_cpu.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of the terms of cell numbers, for the CPU.
 #ifndef VOXCONV_MAPPING_GRID_CELL_ORDER_CPU_H_
 #define VOXCONV_MAPPING_GRID_CELL_ORDER_CPU_H_

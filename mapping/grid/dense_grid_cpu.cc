@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TorchSparse's collision-free grid (Section 4.2.1): the row of every cell.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU storages of the grid mapping.
 #ifndef VOXCONV_MAPPING_GRID_GRID_CPU_H_
 #define VOXCONV_MAPPING_GRID_GRID_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/grid/grid_mapping.h"
 
 #include <string>

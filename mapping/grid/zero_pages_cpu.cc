@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/grid/zero_pages_cpu.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buckets as chains of slabs, in the way of Open3D's slab back end (Ashkiani et al., A dynamic hash
 // table for the GPU, 2018). A slab is eight keys, 64 bytes, which eight lanes read and compare at
 // once; a full slab leads to another from a common pool.

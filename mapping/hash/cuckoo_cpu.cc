@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two-choice buckets of four slots (Pagh and Rodler's cuckoo hashing, bucketised): a lookup reads
 // two buckets, found or not, whatever the fill.
 #include <algorithm>

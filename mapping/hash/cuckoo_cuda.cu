@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two-choice buckets of four slots, as on the CPU: a lookup reads two 32-byte sectors, found or
 // not, whatever the fill. All rows move in at once, each by a thread of its own that carries on
 // with whatever it evicts (Alcantara et al., Real-time parallel hashing on the GPU, 2009).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CPU variants of the hash mapping have in common.
 #ifndef VOXCONV_MAPPING_HASH_HASH_TABLE_CPU_H_
 #define VOXCONV_MAPPING_HASH_HASH_TABLE_CPU_H_

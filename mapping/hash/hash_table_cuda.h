@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CUDA variants of the hash mapping have in common.
 #ifndef VOXCONV_MAPPING_HASH_HASH_TABLE_CUDA_H_
 #define VOXCONV_MAPPING_HASH_HASH_TABLE_CUDA_H_

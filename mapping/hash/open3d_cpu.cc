@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // open3d::core::HashMap on the CPU: its TBB back end, keys as one int64.
 //
 // Open3D hashes an int64 by one multiplication (FNV-1a) and takes the low bits of it, which for a

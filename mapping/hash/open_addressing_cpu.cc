@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear probing over a power of two of slots.
 //
 // The table is a sequence of regions, each a small table of its own in which probing wraps around.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Open addressing by sectors: a 32-byte sector of memory holds four keys, filled from the front,
 // and a search goes on only if all four are taken, by a step of the key's own: sectors that follow
 // each other would fill up together.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/hash/query_keys_cpu.h"
 
 #include <utility>

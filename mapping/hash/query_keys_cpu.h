@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_MAPPING_HASH_QUERY_KEYS_CPU_H_
 #define VOXCONV_MAPPING_HASH_QUERY_KEYS_CPU_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_MAPPING_HASH_REGISTER_H_
 #define VOXCONV_MAPPING_HASH_REGISTER_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The baseline: std::unordered_map built and queried plainly, as SpConv's CPU path does.
 #include <new>
 #include <unordered_map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An octree over the voxels of a batch, in the memory of either backend, and the lookup of a voxel.
 // H-CNN (Abstract, Section 1) compares its perfect hashing with octrees.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/octree/octree_cpu.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The octree on the CPU backend.
 #ifndef VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_
 #define VOXCONV_MAPPING_OCTREE_OCTREE_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All depths of the tree at once. Of the voxels in z-order, each begins a node at every depth from
 // the first on at which it does not share its node with the voxel before; so a node's number is how
 // many of its depth's began before it. Blocks count these, a scan over depths and blocks makes the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The octree on the CUDA backend.
 #ifndef VOXCONV_MAPPING_OCTREE_OCTREE_CUDA_H_
 #define VOXCONV_MAPPING_OCTREE_OCTREE_CUDA_H_

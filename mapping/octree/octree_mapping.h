@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mapping "octree" is on every backend: its options and its index.
 #ifndef VOXCONV_MAPPING_OCTREE_OCTREE_MAPPING_H_
 #define VOXCONV_MAPPING_OCTREE_OCTREE_MAPPING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/output_coords/candidate_rule.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The output rows that an input row has.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_CANDIDATE_RULE_H_

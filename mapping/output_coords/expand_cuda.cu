@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel from inputs to outputs: into a bitmap, a list in no order, or room of each input's
 // own.
 //

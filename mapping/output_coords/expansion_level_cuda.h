@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One level of a chain of output coordinates, as kernels take it. All pointers are to device
 // memory.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_EXPANSION_LEVEL_CUDA_H_

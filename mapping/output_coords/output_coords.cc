@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/output_coords/output_coords.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the three plugins of output coordinates share on every backend. They differ in how they list
 // the outputs of all inputs, with repetitions.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_H_

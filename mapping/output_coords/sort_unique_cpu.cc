@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel is a box, so the outputs of an input are the product of those along each axis. For a
 // 3 x 3 x 3 kernel at stride 2 that is 1 to 8 outputs, found without looking at 27 candidates.
 #include <utility>

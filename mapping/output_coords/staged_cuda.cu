@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TorchSparse's Algorithm 3 with a kernel for each of its steps; every candidate goes through
 // memory from one to the next.
 #include <cub/device/device_select.cuh>

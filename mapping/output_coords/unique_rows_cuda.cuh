@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns marked or listed cells into a level's rows, which are sorted and without repetitions, and
 // finds the rows' bounds.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_UNIQUE_ROWS_CUDA_CUH_

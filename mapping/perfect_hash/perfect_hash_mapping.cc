@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/perfect_hash/perfect_hash_mapping.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mapping "perfect_hash" is on every backend: its options.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_

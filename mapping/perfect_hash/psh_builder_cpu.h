@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Construction of the perfect spatial hash of one sample.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_BUILDER_CPU_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PSH_BUILDER_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lefebvre and Hoppe's construction, many buckets at once. Buckets are taken in descending size, as
 // on the host, but by a warp each: it looks for an offset under which its voxels meet free slots,
 // claims these one by one, and gives them back where another warp was faster.

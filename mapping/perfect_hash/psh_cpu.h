@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perfect spatial hashing of a batch: H-CNN's super-PSH (Section 3).
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_CPU_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PSH_CPU_H_

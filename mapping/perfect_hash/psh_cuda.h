@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perfect spatial hashing on CUDA. The tables lie in device memory. They are constructed there or
 // on the host.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_CUDA_H_

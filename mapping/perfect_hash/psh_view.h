@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lookup of a voxel in the tables of a super-PSH, on any backend.
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PSH_VIEW_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PSH_VIEW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/sorted_search/full_search_cpu.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A search that sorts the queries of all segments together. Minuet's segments avoid this.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_FULL_SEARCH_CPU_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_FULL_SEARCH_CPU_H_

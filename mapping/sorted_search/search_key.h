@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys that are searched, on the CPU and on CUDA alike.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SEARCH_KEY_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SEARCH_KEY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/mapping/sorted_search/segment_search_cpu.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Searches of one query segment at a time (Minuet 5.1). A segment has the queries q + d of one
 // kernel offset d.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SEGMENT_SEARCH_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Voxels in the order of their keys. This is Minuet's source array. It is also a query segment
 // without its offset. Host memory.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_CPU_H_

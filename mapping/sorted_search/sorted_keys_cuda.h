@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Voxels in the order of their keys, in device memory. sorted_keys_cpu.h has the host's form.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_CUDA_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_CUDA_H_

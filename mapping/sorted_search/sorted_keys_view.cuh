@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorted keys as kernels take them. The arrays belong to a SortedKeysCuda.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_VIEW_CUH_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_KEYS_VIEW_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The searches on the CUDA backend. They have the names of those on the CPU. Each returns a
 // neighbour table with masks, whose pairs are not counted.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_CUDA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mapping "sorted_search" is on every backend: its options, its index, and which search runs.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_MAPPING_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_MAPPING_H_

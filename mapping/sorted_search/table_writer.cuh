@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a search writes pairs to the neighbour table in any order.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_TABLE_WRITER_CUH_
 #define VOXCONV_MAPPING_SORTED_SEARCH_TABLE_WRITER_CUH_

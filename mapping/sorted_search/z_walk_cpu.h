@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One walk for all kernel offsets that differ only in z.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_Z_WALK_CPU_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_Z_WALK_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys ascend with z fastest, so the voxels q + d for all offsets d of one (x, y) lie next to each
 // other in the source: a column of the kernel takes one search.
 #include <algorithm>

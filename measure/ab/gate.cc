@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/measure/ab/gate.h"
 
 #include "voxconv/verify/gate.h"

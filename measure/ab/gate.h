@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that both sides must pass before anything is timed.
 #ifndef VOXCONV_MEASURE_AB_GATE_H_
 #define VOXCONV_MEASURE_AB_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `ab` and `experiment` do with a Work: they verify, measure and describe it.
 #ifndef VOXCONV_MEASURE_AB_TRIAL_H_
 #define VOXCONV_MEASURE_AB_TRIAL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two sides of an A/B comparison, made from the same voxels.
 #ifndef VOXCONV_MEASURE_AB_WORK_H_
 #define VOXCONV_MEASURE_AB_WORK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmarks of `voxconv bench`.
 #ifndef VOXCONV_MEASURE_BENCH_BENCHMARKS_H_
 #define VOXCONV_MEASURE_BENCH_BENCHMARKS_H_

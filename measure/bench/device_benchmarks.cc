@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/measure/bench/device_benchmarks.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmarks of `voxconv bench --backend cuda`. Times are those of the device
 // (DeviceScenario::Time). The time of a benchmark is `elapsed`. The counter stages_us leaves out
 // the time between stages.

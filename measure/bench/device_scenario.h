@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the benchmarks of a GPU run on, and how device time is taken.
 #ifndef VOXCONV_MEASURE_BENCH_DEVICE_SCENARIO_H_
 #define VOXCONV_MEASURE_BENCH_DEVICE_SCENARIO_H_

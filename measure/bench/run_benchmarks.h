@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running Google Benchmark's registered benchmarks.
 #ifndef VOXCONV_MEASURE_BENCH_RUN_BENCHMARKS_H_
 #define VOXCONV_MEASURE_BENCH_RUN_BENCHMARKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inputs that benchmarks run on.
 #ifndef VOXCONV_MEASURE_BENCH_SCENARIO_H_
 #define VOXCONV_MEASURE_BENCH_SCENARIO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of Python as the library's values. Each function throws a one-line TypeError or
 // ValueError that names the argument, its value and what is allowed.
 #ifndef VOXCONV_PYTHON_BINDINGS_ARGUMENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of Python: in by DLPack or the buffer protocol, out as arrays of the caller's framework.
 // Nothing is copied.
 #ifndef VOXCONV_PYTHON_BINDINGS_ARRAY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backends and the plugins of the process, and how a call from Python uses them.
 #ifndef VOXCONV_PYTHON_BINDINGS_ENGINE_H_
 #define VOXCONV_PYTHON_BINDINGS_ENGINE_H_

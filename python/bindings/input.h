@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.load, voxconv.voxelize and voxconv.scenes.
 #ifndef VOXCONV_PYTHON_BINDINGS_INPUT_H_
 #define VOXCONV_PYTHON_BINDINGS_INPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.KernelMap.
 #ifndef VOXCONV_PYTHON_BINDINGS_KERNEL_MAP_H_
 #define VOXCONV_PYTHON_BINDINGS_KERNEL_MAP_H_

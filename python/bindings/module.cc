@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The module voxconv._voxconv.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

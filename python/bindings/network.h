@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.networks.Network.
 #ifndef VOXCONV_PYTHON_BINDINGS_NETWORK_H_
 #define VOXCONV_PYTHON_BINDINGS_NETWORK_H_

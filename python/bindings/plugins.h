@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.list_plugins, load_plugin, register_mapping and register_dataflow.
 #ifndef VOXCONV_PYTHON_BINDINGS_PLUGINS_H_
 #define VOXCONV_PYTHON_BINDINGS_PLUGINS_H_

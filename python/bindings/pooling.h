@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.pool and voxconv.global_pool.
 #ifndef VOXCONV_PYTHON_BINDINGS_POOLING_H_
 #define VOXCONV_PYTHON_BINDINGS_POOLING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mappings and dataflows that are Python classes.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.SparseTensor.
 #ifndef VOXCONV_PYTHON_BINDINGS_SPARSE_TENSOR_H_
 #define VOXCONV_PYTHON_BINDINGS_SPARSE_TENSOR_H_

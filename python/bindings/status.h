@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From absl::Status to Python's exceptions.
 #ifndef VOXCONV_PYTHON_BINDINGS_STATUS_H_
 #define VOXCONV_PYTHON_BINDINGS_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv.verify and voxconv.ab.
 #ifndef VOXCONV_PYTHON_BINDINGS_VERIFY_H_
 #define VOXCONV_PYTHON_BINDINGS_VERIFY_H_

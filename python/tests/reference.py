@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse convolution in plain NumPy, by comparing all rows with all rows."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every mistake is one clear line that names the argument."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA through PyTorch. Empty for a build without CUDA, and without PyTorch or a device."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing is copied, nothing leaks, and memory lives as long as an array needs it."""
 
 import gc

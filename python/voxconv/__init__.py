@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """3D sparse convolution on point clouds: mappings and dataflows as plugins.
 
 Arrays go in and come out by DLPack, without copies: NumPy's on the CPU, and those of PyTorch, CuPy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The papers' networks.
 
 A network is made without values of its parameters. Network.load or Network.initialize gives them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of bad input share: running the program, and what a refusal looks like.
 #ifndef VOXCONV_TESTS_CONTRACT_BAD_INPUT_FIXTURE_H_
 #define VOXCONV_TESTS_CONTRACT_BAD_INPUT_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same for the commands that measure: tune, bench, ab, experiment, and plans.
 #include "bad_input_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad input gives one clear line on standard error and a non-zero exit, never a crash.
 #include "bad_input_fixture.h"
 

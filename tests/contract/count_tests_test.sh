@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # scripts/count_tests counts a skipped test as skipped, wherever it is skipped.
 #   count_tests_test.sh SOURCE_DIRECTORY
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The guide's example with kernels, as a shared library in the program that loads it.
 if(VOXCONV_HAVE_CUDA AND NOT VOXCONV_SANITIZE)
   voxconv_plugin(example_warp_per_row ${PROJECT_SOURCE_DIR}/examples/cuda_plugin/warp_per_row.cu)

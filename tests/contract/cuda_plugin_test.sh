@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Loads the plugin warp_per_row, whose kernels lie in a shared library, lists it, and verifies it
 # where there is a device. Exits with 77 where there is none that the program has code for, and where
 # nvcc's host compiler, whose build stamp the plugin has, is not the program's.

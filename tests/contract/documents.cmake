@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The documents that scripts write must say what the data and the program say now.
 find_program(VOXCONV_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
 if(VOXCONV_PYTHON)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A sanitized plugin would need the flags that the package does not carry.
 if(VOXCONV_INSTALL AND NOT VOXCONV_SANITIZE)
   set(nvcc)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build to a temporary prefix. Builds examples/plugin, examples/dataflow_plugin,
 # examples/library and a small program against the installed package alone. Runs the plugins: the
 # mapping in that program, and both in `voxconv verify`. Runs the programs of examples/library. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole networks against the fp64 oracle, on a piece of a real scan: every mapping with every
 // dataflow, in each of their ways of working.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On a real LiDAR frame every mapping variant finds the same pairs.
 #include <gtest/gtest.h>
 

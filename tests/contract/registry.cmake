@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(bad_input_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/bad_input_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/bad_input_measuring_test.cc

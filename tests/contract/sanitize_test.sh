@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What scripts/sanitize makes of its processes' output and ends, with stand-ins for them.
 #   sanitize_test.sh SOURCE_DIR      exits with 77 without Python
 set -euo pipefail

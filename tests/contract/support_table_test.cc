@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is refused is part of the contract: docs/support_cpu.txt and docs/support_cuda.txt list it,
 // with the reasons.
 #include <gmock/gmock.h>

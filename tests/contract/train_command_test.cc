@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // voxconv train and eval as a user runs them: what they refuse, and a run that is killed.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training in f32 on the CPU beside one on the fp64 oracle.
 #include <memory>
 #include <vector>

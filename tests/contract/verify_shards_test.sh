@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The shards of `voxconv verify` hold every selected case once, and are of one size.
 #   verify_shards_test.sh VOXCONV
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins that break their contract: `verify` says what is wrong, case by case, and goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

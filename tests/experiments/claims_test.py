@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A claim that the result lines do not bear out is flagged, from the lines of a real run.
 
     claims_test.py VOXCONV

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experiment files: what they may say, and the one line that tells what is wrong.
 #include "voxconv/experiments/runner/definition.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is read from Nsight Compute, and what is said where it is missing or fails.
 #include "voxconv/experiments/runner/hardware.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No name, title or note costs the report, and all come out as they are.
 
     hostile_report_test.py VOXCONV

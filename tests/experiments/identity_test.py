@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results are kept under what ran, and wrong plugins are refused whatever they are held against.
 
     identity_test.py VOXCONV STRANGER_0.so ... STRANGER_4.so

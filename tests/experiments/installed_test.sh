@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The installed program finds experiments, presets and the report's program in the package.
 #   installed_test.sh BUILD_DIR
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of all quick results: complete, self-contained, and sound in a browser.
 
     page_test.py VOXCONV RESULTS

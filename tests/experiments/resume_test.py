@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run that is interrupted or killed goes on where it stopped.
 
     resume_test.py VOXCONV

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule of verdicts and the decomposition of variance, on figures made up for them."""
 
 import math

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of the format that VOXCONV_FUZZ_FILE names by its extension: reading, sampling, and what a
 // cloud promises. The build makes one target for each format.
 #include <cstddef>

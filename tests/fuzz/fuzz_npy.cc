@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A .npy file: parsing, and what a parsed array promises.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A .npz archive, as arrays and as a point cloud.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugin specs and option strings: whatever parses must print back to itself.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw scan. The first line is "name fields dtype", each of them possibly empty, the rest the
 // file's bytes; what is read is voxelised.
 #include <cstddef>

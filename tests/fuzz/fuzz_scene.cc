@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scene's spec. Only small voxel scenes are made: a fuzzer finds large ones at once.
 #include <cstddef>
 #include <cstdint>

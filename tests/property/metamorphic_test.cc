@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Relations that hold between runs of any mapping with any dataflow, without an oracle.
 #include <gtest/gtest.h>
 

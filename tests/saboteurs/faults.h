@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The faults that `verify` must find.
 #ifndef VOXCONV_TESTS_SABOTEURS_FAULTS_H_
 #define VOXCONV_TESTS_SABOTEURS_FAULTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pairs of a kernel map on the host, as a fault changes them.
 #ifndef VOXCONV_TESTS_SABOTEURS_PAIRS_H_
 #define VOXCONV_TESTS_SABOTEURS_PAIRS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins that are wrong on purpose: `verify` must find each of them, in every precision where it
 // is wrong. The table says by which case.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A right dataflow with a fault around it. This file and wrapped_mapping.h are the only ones of
 // this folder that know the interfaces of plugins.
 #ifndef VOXCONV_TESTS_SABOTEURS_WRAPPED_DATAFLOW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How wrapped plugins get into a registry.
 #ifndef VOXCONV_TESTS_SABOTEURS_WRAPPED_FAMILY_H_
 #define VOXCONV_TESTS_SABOTEURS_WRAPPED_FAMILY_H_

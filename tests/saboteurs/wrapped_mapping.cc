@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/saboteurs/wrapped_mapping.h"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A correct mapping with a fault in its kernel maps.
 #ifndef VOXCONV_TESTS_SABOTEURS_WRAPPED_MAPPING_H_
 #define VOXCONV_TESTS_SABOTEURS_WRAPPED_MAPPING_H_

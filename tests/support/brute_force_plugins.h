@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins that are small enough to be right at a glance, for tests of what uses plugins. For the
 // CPU alone.
 #ifndef VOXCONV_TESTS_SUPPORT_BRUTE_FORCE_PLUGINS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend of a third kind, for tests: the CPU's memory and operators under another name.
 #ifndef VOXCONV_TESTS_SUPPORT_COUNTING_BACKEND_H_
 #define VOXCONV_TESTS_SUPPORT_COUNTING_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What suites over the registry share.
 #ifndef VOXCONV_TESTS_SUPPORT_SESSION_H_
 #define VOXCONV_TESTS_SUPPORT_SESSION_H_

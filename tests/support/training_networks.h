@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of training share: small networks that hold every operator, scenes and labels.
 #ifndef VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_
 #define VOXCONV_TESTS_SUPPORT_TRAINING_NETWORKS_H_

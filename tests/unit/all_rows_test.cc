@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is held against the definition and the exact sums on the whole input: the same fault on both
 // sides of a comparison must not pass, wherever on the input it is.
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(backend_cuda_test
     SOURCES cuda_gemm_test.cc cuda_kernel_map_test.cc cuda_stream_test.cc

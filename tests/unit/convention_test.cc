@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `voxconv conv --convention` against each engine's own definition, written out here as a sum over
 // its own kernel indices on its own coordinate columns.
 #include "voxconv/io/convention.h"

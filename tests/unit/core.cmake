@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(core_test
   SOURCES core_test.cc kernel_map_test.cc registry_test.cc stage_scope_test.cc tensor_test.cc
   LIBS voxconv_backend_cpu)

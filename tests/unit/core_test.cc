@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options, geometry and coordinates by hand-made cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

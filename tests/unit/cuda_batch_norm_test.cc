@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch norm in training and sums over rows, on CUDA against the CPU.
 #include <limits>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two forms of kernel maps on CUDA, made of tables whose pairs are not counted, against those
 // of the CPU.
 #include <memory>

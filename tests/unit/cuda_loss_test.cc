@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The softmax cross-entropy on CUDA against the CPU's.
 #include <limits>
 

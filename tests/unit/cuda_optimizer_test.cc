@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of optimisers on CUDA against the CPU's.
 #include <limits>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams that collect what is queued, against the same work queued one by one. Streams that
 // somebody else owns.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dense operators on CUDA against the CPU's, on inputs rounded to the dtype.
 #include <cmath>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of dense operators on CUDA against the CPU's.
 #include "cuda_training_test_util.h"
 #include "voxconv/core/tensor_ops.h"

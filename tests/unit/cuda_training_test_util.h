@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the training operators on CUDA share: the CPU's operators give what is
 // expected, on inputs that are rounded to the dtype.
 #ifndef VOXCONV_TESTS_UNIT_CUDA_TRAINING_TEST_UTIL_H_

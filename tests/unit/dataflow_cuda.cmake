@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(dataflow_cuda_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_cuda_test.cc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `voxconv verify --backend cuda` does not reach: kernels of more offsets than one launch
 // moves, matrices at odd addresses, and work forked to side streams.
 #include <string>

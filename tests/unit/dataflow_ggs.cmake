@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(dataflow_ggs_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_ggs_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/dataflow_ggs_grouping_test.cc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grouping and schedule, held against groups worked out by hand.
 #include <cstdint>
 #include <vector>

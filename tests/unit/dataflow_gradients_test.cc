@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every dataflow has all three passes: gradients against the reference, on the CPU in f32.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dataflow_test_util.h"
 #include "gtest/gtest.h"
 #include "voxconv/dataflows/implicit_gemm/register.h"

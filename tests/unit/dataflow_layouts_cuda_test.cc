@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layouts that dataflows make on CUDA, of maps as mappings make them there (tables whose pairs
 // are not counted), against those of the CPU.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layouts that dataflows make of kernel maps, on the CPU.
 #include <memory>
 #include <string>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What all dataflows have in common: layouts of their own, and gradients.
 set(dataflows voxconv_dataflow_direct voxconv_dataflow_fetch_on_demand
               voxconv_dataflow_gather_gemm_scatter voxconv_dataflow_hash2col

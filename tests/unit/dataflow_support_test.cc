@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all dataflows refuse alike.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel maps, a brute-force convolution over their pairs, and one run of a dataflow.
 #ifndef VOXCONV_TESTS_UNIT_DATAFLOW_TEST_UTIL_H_
 #define VOXCONV_TESTS_UNIT_DATAFLOW_TEST_UTIL_H_

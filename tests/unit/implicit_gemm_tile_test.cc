@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel, tiles and shares implicit GEMM plans on an H200 (132 multiprocessors); host code.
 #include <set>
 #include <tuple>

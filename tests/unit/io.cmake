@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(io_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io_data_test.cc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Golden counts on real scans; skipped where the files are missing.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PLY, OBJ, OFF, STL and glTF files, and the mesh sampler.
 #include <sys/stat.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files are replaced in one step, and nothing else is touched (io/output_file.h).
 #include <sys/stat.h>
 #include <unistd.h>

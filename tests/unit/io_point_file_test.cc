@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PCD, XYZ and PTS files.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"

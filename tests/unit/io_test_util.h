@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VOXCONV_TESTS_UNIT_IO_TEST_UTIL_H_
 #define VOXCONV_TESTS_UNIT_IO_TEST_UTIL_H_
 

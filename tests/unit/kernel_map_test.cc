@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel maps, what Validate finds in wrong ones, and the CPU's operations on them.
 #include "voxconv/core/kernel_map.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps, features and candidates of output coordinates of more than 2^31 elements on CUDA, which
 // `voxconv verify` cannot afford to hold against its reference: here voxels fill a cube, so that
 // rows, pairs and sums are found by arithmetic alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small problems for the unit tests of mappings and output coordinates, with their answers by brute
 // force.
 #ifndef VOXCONV_TESTS_UNIT_MAPPING_CASES_H_

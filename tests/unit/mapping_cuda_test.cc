@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `voxconv verify` does not see of mappings and output coordinates on CUDA: many rows, kernels
 // of more offsets than one launch takes, chains of levels, refusals.
 #include "gmock/gmock.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `voxconv verify` does not see of the octree on CUDA: that the tree is the CPU's.
 #include <cstring>
 

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(mapping_perfect_hash_test SOURCES mapping_perfect_hash_test.cc
                  LIBS voxconv_mapping_perfect_hash voxconv_backend_cpu)

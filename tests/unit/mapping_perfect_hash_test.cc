@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
 #include "voxconv/mapping/perfect_hash/psh_cpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the verify matrix does not have: sizes and spreads that are sorted in other ways, and more
 // kernel offsets than one launch takes.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
 #include "voxconv/mapping/sorted_search/register.h"

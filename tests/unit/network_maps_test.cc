@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel maps a network makes, who shares them, and how long they live.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs, models, initialisation and planners: all that needs no backend.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(network_models_test
   SOURCES network_models_test.cc
   LIBS voxconv_networks

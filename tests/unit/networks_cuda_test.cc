@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole networks on CUDA against the same networks on the CPU.
 #include <cmath>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runner, on plugins of the test's own.
 #include <cmath>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of networks share: a scene, a small network, and a runner on plugins of the tests'
 // own, whose results are compared with the reference.
 #ifndef VOXCONV_TESTS_UNIT_NETWORKS_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(plugin_loader_test
   SOURCES plugin_loader_test.cc LIBS voxconv_core voxconv_backend_cpu LABELS unit)
 voxconv_enable_plugins(plugin_loader_test)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of rows by their rarest offsets (mask_order.h) on the host.
 #include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle against convolutions of dense, zero-padded volumes. A volume is
 // indexed on its tensor's lattice, i = p / t, and convolved by the textbook
 // formula out[u] = Σ_k in[u·s - pad + k·d]·w[k] with k counted from 0, so that

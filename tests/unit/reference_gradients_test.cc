@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle's gradients of whole networks, by central differences.
 #include "voxconv/training/reference_gradients.h"
 

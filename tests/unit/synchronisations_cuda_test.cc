@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often the host waits for the device in a frame. The linker leads the project's calls of the
 // CUDA runtime to the functions below (--wrap), which count them. Not counted are calls inside
 // cuBLASLt, and waits of the driver when it loads kernels, makes graphs or grows a pool.

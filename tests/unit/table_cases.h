@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Neighbour tables as mappings make them on a device: their pairs are not counted.
 #ifndef VOXCONV_TESTS_UNIT_TABLE_CASES_H_
 #define VOXCONV_TESTS_UNIT_TABLE_CASES_H_

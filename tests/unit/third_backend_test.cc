@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend that no plugin has heard of runs all that another one runs: the registry shares what
 // was written for the CPU, and plugins do not ask what the backend is called.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of the trainer on CUDA, against the fp64 oracle and against other precisions.
 #include <cmath>
 #include <memory>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(reference_gradients_test
   SOURCES reference_gradients_test.cc
   LIBS voxconv_reference_training voxconv_test_support

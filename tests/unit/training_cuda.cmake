@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(training_cuda_test
     SOURCES cuda_batch_norm_test.cc cuda_loss_test.cc cuda_optimizer_test.cc

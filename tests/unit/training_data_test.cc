@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets, augmentation and batches.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU's operators of training, against sums in f64 and central differences.
 #include "voxconv/core/training_ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a trainer by themselves: lifetimes of tensors, the flat array of parameters, rates.
 #include <cmath>
 #include <string>

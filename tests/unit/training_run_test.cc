@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints, whole trainings, and their ends.
 #include "voxconv/training/run/training_run.h"
 

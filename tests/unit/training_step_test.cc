@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of optimisers on the CPU, against their formulas in f64.
 #include <cmath>
 #include <limits>

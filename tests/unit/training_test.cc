@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of the trainer on the CPU, against the fp64 oracle.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bounds of verify/bounds.h: honest kernels pass, and the faults that they are for do not.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bounds on whole networks, and what the comparison layer by layer finds.
 #include <cmath>
 #include <memory>

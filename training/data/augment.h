@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random changes of a cloud, so that a network sees more of them.
 #ifndef VOXCONV_TRAINING_DATA_AUGMENT_H_
 #define VOXCONV_TRAINING_DATA_AUGMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of labelled clouds in files.
 #ifndef VOXCONV_TRAINING_DATA_DATASET_H_
 #define VOXCONV_TRAINING_DATA_DATASET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Points with labels, and voxels with labels.
 #ifndef VOXCONV_TRAINING_DATA_LABELLED_CLOUD_H_
 #define VOXCONV_TRAINING_DATA_LABELLED_CLOUD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of a data set, in an order that a seed fixes.
 #ifndef VOXCONV_TRAINING_DATA_LOADER_H_
 #define VOXCONV_TRAINING_DATA_LOADER_H_

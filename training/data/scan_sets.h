@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Labelled frames of scanners; training/data/dataset.h describes their files.
 #ifndef VOXCONV_TRAINING_DATA_SCAN_SETS_H_
 #define VOXCONV_TRAINING_DATA_SCAN_SETS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Voxel models in one .npz file; training/data/dataset.h describes its arrays.
 #ifndef VOXCONV_TRAINING_DATA_VOXEL_MODELS_H_
 #define VOXCONV_TRAINING_DATA_VOXEL_MODELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often which class was taken for which.
 #ifndef VOXCONV_TRAINING_RUN_CONFUSION_H_
 #define VOXCONV_TRAINING_RUN_CONFUSION_H_

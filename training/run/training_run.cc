@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "voxconv/training/run/training_run.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole training: epochs, evaluation, checkpoints, and a file of what happened.
 #ifndef VOXCONV_TRAINING_RUN_TRAINING_RUN_H_
 #define VOXCONV_TRAINING_RUN_TRAINING_RUN_H_

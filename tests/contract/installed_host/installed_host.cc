@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the plugin named on the command line and holds the kernel maps of its every variant
 // against brute force.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mapping in a library, right or wrong on purpose: STRANGER_FAULT says how.
 //   0  right             1  right, built anew (other bytes)
 //   2  input rows past the end     3  negative input rows

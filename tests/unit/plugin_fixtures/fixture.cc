@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugin libraries that are wrong in one way each, and one that is right; VOXCONV_FIXTURE_<CASE>
 // chooses. They register under the name of their case, so that the test can tell them apart.
 #include <memory>
