@@ -24,6 +24,8 @@ struct NpyDtypeOf;
 template <>
 struct NpyDtypeOf<uint8_t> : std::integral_constant<NpyDtype, NpyDtype::kUint8> {};
 template <>
+struct NpyDtypeOf<uint16_t> : std::integral_constant<NpyDtype, NpyDtype::kUint16> {};
+template <>
 struct NpyDtypeOf<int32_t> : std::integral_constant<NpyDtype, NpyDtype::kInt32> {};
 template <>
 struct NpyDtypeOf<int64_t> : std::integral_constant<NpyDtype, NpyDtype::kInt64> {};
@@ -93,6 +95,9 @@ absl::StatusOr<std::vector<To>> ToIntegers(const NpyArray& array, absl::string_v
     case NpyDtype::kUint8:
       status = ConvertValues<To, uint8_t>(array, name, out);
       break;
+    case NpyDtype::kUint16:
+      status = ConvertValues<To, uint16_t>(array, name, out);
+      break;
     case NpyDtype::kInt32:
       status = ConvertValues<To, int32_t>(array, name, out);
       break;
@@ -100,7 +105,7 @@ absl::StatusOr<std::vector<To>> ToIntegers(const NpyArray& array, absl::string_v
       status = ConvertValues<To, int64_t>(array, name, out);
       break;
     default:
-      return WrongDtype(array, name, "int32, int64, uint8, bool");
+      return WrongDtype(array, name, "int32, int64, uint8, uint16, bool");
   }
   if (!status.ok()) return status;
   return out;
@@ -138,6 +143,8 @@ absl::string_view NpyDtypeName(NpyDtype dtype) {
       return "bool";
     case NpyDtype::kUint8:
       return "uint8";
+    case NpyDtype::kUint16:
+      return "uint16";
     case NpyDtype::kInt32:
       return "int32";
     case NpyDtype::kInt64:
@@ -157,6 +164,7 @@ int64_t NpyItemSize(NpyDtype dtype) {
     case NpyDtype::kBool:
     case NpyDtype::kUint8:
       return 1;
+    case NpyDtype::kUint16:
     case NpyDtype::kFloat16:
       return 2;
     case NpyDtype::kInt32:
@@ -238,6 +246,9 @@ absl::StatusOr<std::vector<double>> ToFloat64(const NpyArray& array, absl::strin
 }
 
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const uint8_t> values) {
+  return MakeArray(std::move(shape), values);
+}
+NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const uint16_t> values) {
   return MakeArray(std::move(shape), values);
 }
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const int32_t> values) {

@@ -17,7 +17,7 @@ namespace voxconv {
 // NumPy's array files (numpy.lib.format, versions 1.0 and 2.0) and their zip archives. Arrays must
 // be little-endian, in C order, of one of the dtypes below. The message of a refusal gives the
 // dtype or the order. Arrays are in host memory and own their bytes.
-enum class NpyDtype { kBool, kUint8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
+enum class NpyDtype { kBool, kUint8, kUint16, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
 absl::string_view NpyDtypeName(NpyDtype dtype);  // "float32", …
 int64_t NpyItemSize(NpyDtype dtype);             // bytes
@@ -81,6 +81,7 @@ absl::StatusOr<std::vector<double>> ToFloat64(const NpyArray& array, absl::strin
 
 // An array that holds a copy of `values`.
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const uint8_t> values);
+NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const uint16_t> values);
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const int32_t> values);
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const int64_t> values);
 NpyArray MakeNpyArray(std::vector<int64_t> shape, absl::Span<const float> values);

@@ -23,9 +23,9 @@ struct DtypeRow {
   absl::string_view descr;
 };
 constexpr DtypeRow kDtypes[] = {
-    {NpyDtype::kBool, "|b1"},    {NpyDtype::kUint8, "|u1"},   {NpyDtype::kInt32, "<i4"},
-    {NpyDtype::kInt64, "<i8"},   {NpyDtype::kFloat16, "<f2"}, {NpyDtype::kFloat32, "<f4"},
-    {NpyDtype::kFloat64, "<f8"},
+    {NpyDtype::kBool, "|b1"},    {NpyDtype::kUint8, "|u1"},   {NpyDtype::kUint16, "<u2"},
+    {NpyDtype::kInt32, "<i4"},   {NpyDtype::kInt64, "<i8"},   {NpyDtype::kFloat16, "<f2"},
+    {NpyDtype::kFloat32, "<f4"}, {NpyDtype::kFloat64, "<f8"},
 };
 
 // Reads the Python literal of a header, {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}:

@@ -29,6 +29,7 @@ std::string Header(const std::string& descr, const std::string& order, const std
 TEST(Npy, RoundTripsEveryDtype) {
   const NpyArray arrays[] = {
       MakeNpyArray({2, 2}, std::vector<uint8_t>{0, 1, 2, 255}),
+      MakeNpyArray({2}, std::vector<uint16_t>{1, 65535}),
       MakeNpyArray({4}, std::vector<int32_t>{-5, 0, 7, std::numeric_limits<int32_t>::min()}),
       MakeNpyArray({1, 2}, std::vector<int64_t>{int64_t{1} << 40, -1}),
       MakeNpyArray({3}, std::vector<float>{1.5f, -0.0f, NAN}),
