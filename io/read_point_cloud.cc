@@ -253,6 +253,8 @@ absl::StatusOr<PointCloud> Parse(absl::string_view bytes, const std::string& nam
 
 }  // namespace
 
+bool HasPointCloudExtension(absl::string_view path) { return FormatOf(path) != Format::kUnknown; }
+
 absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,
                                            const ReadOptions& options) {
   return Parse(bytes, name, options, [&](const std::string& file) {

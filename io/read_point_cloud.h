@@ -37,6 +37,9 @@ struct ReadOptions {
 // unknown extension), kDataLoss (damaged).
 absl::StatusOr<PointCloud> ReadPointCloud(const std::string& path, const ReadOptions& options);
 
+// Whether the file's name ends in one of these extensions.
+bool HasPointCloudExtension(absl::string_view path);
+
 // The same for the bytes of a file. `name` gives the extension. Other files that a .gltf names are
 // not read.
 absl::StatusOr<PointCloud> ParsePointCloud(absl::string_view bytes, const std::string& name,

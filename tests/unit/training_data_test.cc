@@ -74,6 +74,89 @@ TEST(DatasetTest, ModelsThatDoNotFitAreRefusedByName) {
               HasSubstr("split: 'validation'; allowed are train and test"));
 }
 
+// A tetrahedron of class 1 and a triangle of class 0.
+std::string WriteMeshes(const std::vector<int32_t>& face_ends = {0, 4, 5},
+                        uint16_t last_vertex = 2) {
+  const std::string path = TempPath("meshes.npz");
+  NpzArrays arrays;
+  for (const std::string split : {"train", "test"}) {
+    arrays.emplace_back("mesh_vertices_" + split,
+                        Array<float>({7, 3}, {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1,  //
+                                              0, 0, 2, 4, 0, 2, 0, 4, 2}));
+    arrays.emplace_back("mesh_faces_" + split,
+                        Array<uint16_t>({5, 3}, {0, 1, 2, 0, 1, 3, 0, 2, 3, 1, 2, 3,  //
+                                                 0, 1, last_vertex}));
+    arrays.emplace_back("mesh_voff_" + split, Array<int32_t>({3}, {0, 4, 7}));
+    arrays.emplace_back("mesh_foff_" + split,
+                        Array<int32_t>({static_cast<int64_t>(face_ends.size())}, face_ends));
+    arrays.emplace_back("labels_" + split, Array<uint8_t>({2}, {1, 0}));
+  }
+  EXPECT_TRUE(WriteNpz(path, arrays).ok());
+  return path;
+}
+
+TEST(DatasetTest, MeshesAreSampledWithNormals) {
+  const auto set = OpenDataset(WriteMeshes(), "test", {.samples = 500});
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ((*set)->size(), 2);
+  EXPECT_EQ((*set)->label_kind(), LabelKind::kCloud);
+  const auto cloud = (*set)->Load(1);
+  ASSERT_TRUE(cloud.ok()) << cloud.status();
+  EXPECT_THAT(cloud->labels, ElementsAre(0));
+  EXPECT_EQ(cloud->cloud.size(), 500);
+  EXPECT_THAT(cloud->cloud.feature_names, ElementsAre("nx", "ny", "nz"));
+  for (int64_t i = 0; i < 500; ++i) {
+    const double* point = &cloud->cloud.xyz[3 * i];
+    EXPECT_NEAR(point[2], 2, 1e-12);
+    EXPECT_LE(point[0] + point[1], 4 + 1e-12);
+    EXPECT_NEAR(cloud->cloud.features[3 * i + 2], 1, 1e-6);
+  }
+  EXPECT_EQ((*set)->Load(1)->cloud.xyz, cloud->cloud.xyz);
+}
+
+TEST(DatasetTest, MeshesThatDoNotFitAreRefusedByName) {
+  EXPECT_THAT(std::string(OpenDataset(WriteMeshes({0, 4, 6}), "train").status().message()),
+              HasSubstr("'mesh_foff_train': it must ascend from 0 to the 5 rows"));
+  const auto set = OpenDataset(WriteMeshes({0, 4, 5}, 3), "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_THAT(std::string((*set)->Load(1).status().message()),
+              HasSubstr("train mesh 1: a triangle names vertex 3, but there are 3 vertices"));
+}
+
+void WriteText(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(DatasetTest, AFolderForEachClassInBothLayouts) {
+  const std::string points = "0 0 0\n1 2 3\n", mesh = "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n";
+  for (const bool split_first : {false, true}) {
+    const std::filesystem::path folder = TempPath("class_folders");
+    std::filesystem::remove_all(folder);
+    const auto write = [&](const std::string& name, const std::string& split,
+                           const std::string& file, const std::string& text) {
+      WriteText((split_first ? folder / split / name : folder / name / split) / file, text);
+    };
+    write("table", "train", "b.xyz", points);
+    write("table", "train", "a.off", mesh);
+    write("chair", "test", "c.xyz", points);
+    write("chair", "train", "d.xyz", points);
+    write("chair", "train", ".hidden", "");
+    const auto set = OpenDataset(folder.string(), "train", {.samples = 9});
+    ASSERT_TRUE(set.ok()) << set.status();
+    EXPECT_THAT((*set)->class_names(), ElementsAre("chair", "table"));
+    ASSERT_EQ((*set)->size(), 3);
+    EXPECT_THAT((*set)->Load(0)->labels, ElementsAre(0));
+    EXPECT_THAT((*set)->NameOf(1), HasSubstr("a.off"));
+    EXPECT_EQ((*set)->Load(1)->cloud.size(), 9);
+    EXPECT_THAT((*set)->Load(2)->cloud.xyz, ElementsAre(0, 0, 0, 1, 2, 3));
+    EXPECT_EQ((*OpenDataset(folder.string(), "test"))->size(), 1);
+    write("table", "test", "notes.txt", "");
+    EXPECT_THAT(std::string(OpenDataset(folder.string(), "test").status().message()),
+                HasSubstr("notes.txt: no file of points or of a mesh"));
+  }
+}
+
 TEST(DatasetTest, SemanticKittisFoldersAndLabels) {
   const std::filesystem::path folder = TempPath("kitti");
   std::filesystem::remove_all(folder);

@@ -13,7 +13,7 @@
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/io/read_point_cloud.h"
-#include "voxconv/training/data/voxel_models.h"
+#include "voxconv/training/data/model_arrays.h"
 
 namespace voxconv {
 namespace {
@@ -164,8 +164,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenSemanticKitti(const std::string& fo
   }
   if (scans.empty()) {
     return absl::NotFoundError(
-        absl::StrCat(folder, ": no data set; an .npz file is needed, or a folder with sequences/",
-                     sequences.front(), "/velodyne/*.bin"));
+        absl::StrCat(folder, ": no scans in sequences/", sequences.front(), "/velodyne/*.bin"));
   }
   std::sort(scans.begin(), scans.end());
   return std::make_unique<SemanticKitti>(std::move(scans));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/training/data/voxel_models.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/npy.h"
+#include "voxconv/training/data/model_arrays.h"
 
 namespace voxconv {
 namespace {
@@ -59,37 +59,17 @@ struct Arrays {
   std::vector<int64_t> offsets;
 };
 
-absl::StatusOr<const NpyArray*> FindShaped(const NpzArrays& arrays, const std::string& name,
-                                           size_t axes) {
-  const NpyArray* array = FindArray(arrays, name);
-  if (array == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is missing"));
-  }
-  if (array->shape.size() == axes && (axes == 1 || array->shape[1] == 3)) return array;
-  return absl::InvalidArgumentError(absl::StrCat("array '", name, "' has the shape ",
-                                                 NpyShapeString(array->shape), "; ",
-                                                 axes == 1 ? "[n]" : "[n, 3]", " is needed"));
-}
-
 absl::StatusOr<Arrays> ReadSplit(const std::string& path, const std::string& split) {
   const std::string coords = absl::StrCat("coords_", split);
   const std::string offsets = absl::StrCat("offsets_", split);
   const std::string labels = absl::StrCat("labels_", split);
   VOXCONV_ASSIGN_OR_RETURN(const NpzArrays npz, ReadNpz(path, {.only = {coords, offsets, labels}}));
-  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* coords_array, FindShaped(npz, coords, 2));
-  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* offsets_array, FindShaped(npz, offsets, 1));
-  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* labels_array, FindShaped(npz, labels, 1));
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* rows, FindModelRows(npz, coords));
   Arrays arrays;
-  VOXCONV_ASSIGN_OR_RETURN(arrays.cells, ToInt32(*coords_array, coords));
-  VOXCONV_ASSIGN_OR_RETURN(arrays.offsets, ToInt64(*offsets_array, offsets));
-  VOXCONV_ASSIGN_OR_RETURN(arrays.labels, ToInt32(*labels_array, labels));
-  const std::vector<int64_t>& ends = arrays.offsets;
-  if (ends.size() != arrays.labels.size() + 1 || ends.front() != 0 ||
-      !std::is_sorted(ends.begin(), ends.end()) || ends.back() != coords_array->shape[0]) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("array '", offsets, "': it must ascend from 0 to the ", coords_array->shape[0],
-                     " rows of '", coords, "', with one entry more than '", labels, "' has"));
-  }
+  VOXCONV_ASSIGN_OR_RETURN(arrays.cells, ToInt32(*rows, coords));
+  VOXCONV_ASSIGN_OR_RETURN(arrays.labels, ReadModelLabels(npz, labels));
+  VOXCONV_ASSIGN_OR_RETURN(arrays.offsets,
+                           ReadModelEnds(npz, offsets, coords, rows->shape[0], labels));
   return arrays;
 }
 
@@ -99,13 +79,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenVoxelModels(const std::string& path
                                                          const std::string& split) {
   absl::StatusOr<Arrays> arrays = ReadSplit(path, split);
   if (!arrays.ok()) return StatusAt(path, arrays.status());
-  const int32_t most =
-      arrays->labels.empty() ? 0 : *std::max_element(arrays->labels.begin(), arrays->labels.end());
-  VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNpzText(path, "class_names"));
-  if (names.empty()) names = NumberedClasses(most + int64_t{1});
-  const absl::Status labels = CheckLabels(arrays->labels, 0, static_cast<int64_t>(names.size()),
-                                          absl::StrCat("labels_", split));
-  if (!labels.ok()) return StatusAt(path, labels);
+  VOXCONV_ASSIGN_OR_RETURN(ModelClasses names, ReadModelClasses(path, split, arrays->labels));
   return std::make_unique<VoxelModels>(path, split, std::move(arrays->cells),
                                        std::move(arrays->offsets), std::move(arrays->labels),
                                        std::move(names));
