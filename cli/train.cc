@@ -26,8 +26,10 @@ po::options_description DataOptions() {
   po::options_description options("Data");
   options.add_options()  //
       ("data", po::value<std::string>(),
-       "the data set: an .npz file of voxel models, .npz files of labelled frames with commas "
-       "between them, or a folder as SemanticKITTI has it")  //
+       "the data set: an .npz file of voxel models or meshes, .npz files of labelled frames with "
+       "commas between them, a folder as SemanticKITTI has it, or one with a folder a class")  //
+      ("samples", po::value<int64_t>()->default_value(DatasetOptions().samples),
+       "meshes: points drawn on the surface of each")  //
       ("test-data", po::value<std::string>(),
        "the data set to test with; default: the test split of --data")  //
       ("voxel-size", po::value<double>()->default_value(1.0),
@@ -51,7 +53,9 @@ po::options_description NetworkOptions() {
       ("width", po::value<double>()->default_value(1.0),
        "factor on every channel count; all counts must stay whole numbers")  //
       ("levels", po::value<int>()->default_value(3),
-       "hcnn_classifier: how often the resolution is halved")  //
+       "networks of H-CNN: how often the resolution is halved")  //
+      ("dropout", po::value<double>()->default_value(0),
+       "networks of H-CNN: share of the values before the last layer that training sets to 0")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16. Parameters, statistics "
        "and the optimiser are f32")                                                         //
@@ -125,6 +129,11 @@ absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
   return config;
 }
 
+absl::StatusOr<DatasetOptions> ParseDatasetOptions(const po::variables_map& values) {
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "samples", 1, 100'000'000));
+  return DatasetOptions{.samples = values["samples"].as<int64_t>()};
+}
+
 absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values, int64_t classes,
                                         uint64_t seed) {
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
@@ -132,7 +141,8 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values, int64_t
                                          {.width = values["width"].as<double>(),
                                           .in_channels = values["in-channels"].as<int64_t>(),
                                           .classes = classes,
-                                          .levels = values["levels"].as<int>()}));
+                                          .levels = values["levels"].as<int>(),
+                                          .dropout = values["dropout"].as<double>()}));
   InitializeParameters(graph, seed);
   return graph;
 }
@@ -176,11 +186,12 @@ std::string SettingsOf(const po::variables_map& values) {
     if (values.count(name) == 0) continue;
     settings.push_back(absl::StrCat(name, "=", values[name].as<std::string>()));
   }
-  for (const char* name : {"width", "voxel-size", "rate", "momentum", "weight-decay", "clip",
-                           "smoothing", "rotate", "flip", "scale", "jitter", "drop-points"}) {
+  for (const char* name :
+       {"width", "voxel-size", "rate", "momentum", "weight-decay", "clip", "smoothing", "dropout",
+        "rotate", "flip", "scale", "jitter", "drop-points"}) {
     settings.push_back(absl::StrFormat("%s=%.17g", name, values[name].as<double>()));
   }
-  for (const char* name : {"in-channels", "batch", "epochs", "warm-up"}) {
+  for (const char* name : {"in-channels", "batch", "epochs", "warm-up", "samples"}) {
     settings.push_back(absl::StrCat(name, "=", values[name].as<int64_t>()));
   }
   for (const char* name : {"unit-sphere", "no-xyz", "rotate-any"}) {
@@ -218,6 +229,7 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
                            ParseOptimizer(values, config.training.run.precision));
   config.training.loss.smoothing = values["smoothing"].as<double>();
+  config.training.dropout_seed = values["seed"].as<uint64_t>();
   config.rate = {.rate = values["rate"].as<double>(),
                  .warm_up = values["warm-up"].as<int64_t>(),
                  .decay = decay == "cosine" ? Decay::kCosine : Decay::kNone};
@@ -283,8 +295,10 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
                            ParseTrainingRun(values, backend.kind()));
   const std::string test_data =
       values.count("test-data") != 0 ? values["test-data"].as<std::string>() : data;
-  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> train, OpenDataset(data, "train"));
-  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> test, OpenDataset(test_data, "test"));
+  VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> train, OpenDataset(data, "train", read));
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> test,
+                           OpenDataset(test_data, "test", read));
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
                            BuildGraph(values, train->classes(), values["seed"].as<uint64_t>()));
   std::cout << absl::StrFormat("%s, %d parameters, on %s: %d clouds to train, %d to test; %s\n",
@@ -322,8 +336,9 @@ absl::Status RunEval(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const LoaderConfig loader, ParseLoader(values));
   VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, session->backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
-                           OpenDataset(data, values["split"].as<std::string>()));
+                           OpenDataset(data, values["split"].as<std::string>(), read));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values, dataset->classes(), 1));
   VOXCONV_RETURN_IF_ERROR(LoadParameters(weights, graph));
   VOXCONV_ASSIGN_OR_RETURN(

@@ -81,15 +81,24 @@ class AdamWRule {
   float rate_, beta1_, beta2_, epsilon_, kept_, coefficient_, correction_;
 };
 
-// Whether dropout keeps element `position`: a hash of it is uniform in [0, 2^32). Of every 2^32
-// elements, `kept_below` stay. The hash is the finaliser of SplitMix64 (Steele et al., 2014).
-VOXCONV_HOST_DEVICE inline bool DropoutKeeps(uint64_t seed, uint64_t position,
-                                             uint64_t kept_below) {
-  uint64_t z = seed + (position + 1) * 0x9e3779b97f4a7c15ull;
+// The finaliser of SplitMix64 (Steele et al., 2014): every bit of the result depends on every bit.
+VOXCONV_HOST_DEVICE inline uint64_t MixBits(uint64_t z) {
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-  z ^= z >> 31;
-  return (z >> 32) < kept_below;
+  return z ^ z >> 31;
+}
+
+// The seed of one dropout layer in one step of a training.
+inline uint64_t DropoutSeed(uint64_t seed, int64_t step, int layer) {
+  return MixBits(MixBits(MixBits(seed) + static_cast<uint64_t>(step)) +
+                 static_cast<uint64_t>(layer));
+}
+
+// Whether dropout keeps element `position`: a hash of it is uniform in [0, 2^32). Of every 2^32
+// elements, `kept_below` stay.
+VOXCONV_HOST_DEVICE inline bool DropoutKeeps(uint64_t seed, uint64_t position,
+                                             uint64_t kept_below) {
+  return (MixBits(seed + (position + 1) * 0x9e3779b97f4a7c15ull) >> 32) < kept_below;
 }
 
 // `kept_below` for a rate.

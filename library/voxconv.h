@@ -34,9 +34,9 @@
 #include "voxconv/io/voxelize.h"
 
 // Networks and their training.
-#include "voxconv/networks/classifiers.h"
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
 #include "voxconv/networks/planner.h"

@@ -154,6 +154,7 @@ class Execution {
         return IsPointwise(node) ? Linear(id, Stage::kGemm) : Conv(id);
       case Op::kBatchNorm:
       case Op::kRelu:
+      case Op::kDropout:  // changes nothing at inference
         return ScaleShift(id);
       case Op::kAdd:
         return Add(id);

@@ -29,6 +29,8 @@ absl::string_view ToString(Op op) {
       return "unpool";
     case Op::kGlobalPool:
       return "global_pool";
+    case Op::kDropout:
+      return "dropout";
   }
   return "?";
 }

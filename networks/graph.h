@@ -27,6 +27,7 @@ enum class Op {
   kPool,
   kUnpool,
   kGlobalPool,
+  kDropout,
 };
 absl::string_view ToString(Op op);
 
@@ -60,6 +61,7 @@ struct Node {
   bool relu = false;
   GeometryParams geometry;              // convolution, pooling; unpooling: its pooling's
   PoolMode pool_mode = PoolMode::kMax;  // pooling, unpooling, global pooling
+  double dropout_rate = 0;              // dropout: the share of its values that training sets to 0
   // Inverse convolution: the strided one that it inverts. Unpooling: the pooling that it undoes.
   int counterpart = -1;
   // Convolution: weights [K, C_in, C_out], then bias [C_out] if any. Batch norm: gamma, beta, mean,

@@ -220,6 +220,19 @@ int GraphBuilder::GlobalPool(const std::string& name, int x, PoolMode mode) {
                  .pool_mode = mode});
 }
 
+int GraphBuilder::Dropout(const std::string& name, int x, double rate) {
+  if (!Ready(name, {x})) return -1;
+  if (!(rate >= 0 && rate < 1)) {
+    return Fail(name, absl::StrCat("dropout rate ", rate, "; allowed is [0, 1)"));
+  }
+  return Append({.op = Op::kDropout,
+                 .name = name,
+                 .inputs = {x},
+                 .channels = node(x).channels,
+                 .coordinates = node(x).coordinates,
+                 .dropout_rate = rate});
+}
+
 int GraphBuilder::ConvBlock(const std::string& name, int x, int64_t c_out,
                             const ConvOptions& options) {
   return BatchNorm(name + ".bn", Conv(name, x, c_out, options), /*relu=*/true);

@@ -61,6 +61,9 @@ class GraphBuilder {
   int Unpool(const std::string& name, int x, int pool);
   // Rows become batch samples. Modes are sum, max and average_present.
   int GlobalPool(const std::string& name, int x, PoolMode mode);
+  // In training, `rate` of the values become 0, and the others grow by 1 / (1 - rate). At inference
+  // the layer changes nothing. `rate` is in [0, 1). Srivastava et al., 2014.
+  int Dropout(const std::string& name, int x, double rate);
 
   // Convolution without bias (called `name`), batch norm (`name`.bn), ReLU.
   int ConvBlock(const std::string& name, int x, int64_t c_out, const ConvOptions& options);

@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "voxconv/core/machine_memory.h"
 #include "voxconv/core/status_macros.h"
-#include "voxconv/networks/classifiers.h"
 #include "voxconv/networks/graph_builder.h"
+#include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/scale_channels.h"
 
 namespace voxconv {
@@ -87,6 +87,15 @@ absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channel
   return std::move(b).Build(x);
 }
 
+absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in_channels,
+                                                        int64_t classes) {
+  GraphBuilder b("sparseresnet21_classifier");
+  VOXCONV_ASSIGN_OR_RETURN(int x, AddSparseResNet21(width, in_channels, b));
+  x = b.GlobalPool("samples", x, PoolMode::kAveragePresent);
+  x = b.Linear("head", x, classes);
+  return std::move(b).Build(x);
+}
+
 absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width) {
   // The stage of 16 channels works at the input's resolution, and only the three stages after it
   // are strided, as published. The detector is built for 41 voxels of height. Four halvings would
@@ -152,13 +161,17 @@ absl::StatusOr<NetworkGraph> MakeNamed(absl::string_view name, const ModelOption
 absl::StatusOr<NetworkGraph> MakeNamedTrainable(absl::string_view name,
                                                 const ModelOptions& options) {
   const int64_t in_channels = options.in_channels == 0 ? 4 : options.in_channels;
-  const ClassifierOptions classifier{.width = options.width,
-                                     .in_channels = in_channels,
-                                     .classes = options.classes,
-                                     .levels = options.levels};
+  const HcnnOptions hcnn{.width = options.width,
+                         .in_channels = in_channels,
+                         .classes = options.classes,
+                         .levels = options.levels,
+                         .dropout = options.dropout};
   if (name == "minkunet42") return MakeMinkUNet42(options.width, in_channels, options.classes);
-  if (name == "hcnn_classifier") return MakeHcnnClassifier(classifier);
-  if (name == "sparseresnet21_classifier") return MakeSparseResNetClassifier(classifier);
+  if (name == "hcnn_classifier") return MakeHcnnClassifier(hcnn);
+  if (name == "hcnn_segmenter") return MakeHcnnSegmenter(hcnn);
+  if (name == "sparseresnet21_classifier") {
+    return MakeSparseResNetClassifier(options.width, in_channels, options.classes);
+  }
   return UnknownNetwork(name, TrainableNames());
 }
 
@@ -171,7 +184,7 @@ absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOption
 }
 
 std::vector<std::string> TrainableNames() {
-  return {"minkunet42", "hcnn_classifier", "sparseresnet21_classifier"};
+  return {"minkunet42", "hcnn_classifier", "hcnn_segmenter", "sparseresnet21_classifier"};
 }
 
 absl::StatusOr<NetworkGraph> MakeTrainable(absl::string_view name, const ModelOptions& options) {

@@ -26,6 +26,9 @@ absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, i
 absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels);
 // The same as a part of another network. Returns its last node.
 absl::StatusOr<int> AddSparseResNet21(double width, int64_t in_channels, GraphBuilder& b);
+// Classification: SparseResNet21, the mean over the voxels of each batch sample, a linear layer.
+absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in_channels,
+                                                        int64_t classes);
 
 // The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate, outputs unbounded).
 // docs/decisions/2026-11-21-centerpoint-strides.md.
@@ -35,7 +38,8 @@ struct ModelOptions {
   double width = 1.0;
   int64_t in_channels = 0;  // 0: the model's usual number
   int64_t classes = 19;     // segmentation and classification only
-  int levels = 3;           // hcnn_classifier only (ClassifierOptions)
+  int levels = 3;           // networks of H-CNN only (HcnnOptions)
+  double dropout = 0;       // the same
 };
 
 // "minkunet42", "sparseresnet21", "centerpoint".
@@ -44,8 +48,8 @@ std::vector<std::string> ModelNames();
 // for one whose parameters take more than the machine's memory.
 absl::StatusOr<NetworkGraph> MakeModel(absl::string_view name, const ModelOptions& options);
 
-// The same for networks that end with one value a class: "minkunet42" for each voxel,
-// "hcnn_classifier" and "sparseresnet21_classifier" for each batch sample.
+// The same for networks that end with one value a class: "minkunet42" and "hcnn_segmenter" for each
+// voxel, "hcnn_classifier" and "sparseresnet21_classifier" for each batch sample.
 std::vector<std::string> TrainableNames();
 absl::StatusOr<NetworkGraph> MakeTrainable(absl::string_view name, const ModelOptions& options);
 

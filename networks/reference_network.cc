@@ -141,6 +141,8 @@ class Interpreter {
         return Unpool(node);
       case Op::kGlobalPool:
         return GlobalPool(node);
+      case Op::kDropout:  // changes nothing at inference
+        return Input(node);
     }
     throw std::invalid_argument("a node that is no layer");
   }

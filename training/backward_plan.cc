@@ -82,6 +82,7 @@ class LifetimePlanner {
       case Op::kRelu:
       case Op::kAdd:
       case Op::kConcat:
+      case Op::kDropout:
         break;
     }
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "voxconv/core/convolution.h"
+#include "voxconv/core/training_step.h"
 
 namespace voxconv {
 namespace {
@@ -102,8 +103,9 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> ForwardBackward::Map(int id, 
 }
 
 absl::Status ForwardBackward::Forward(const SparseTensorView& input, double momentum,
-                                      const Observer& observe) {
+                                      const Randomness& randomness, const Observer& observe) {
   momentum_ = momentum;
+  randomness_ = randomness;
   maps_.Start(input.coordinates);
   for (const CoordinateChain& chain : network_.chains) {
     VOXCONV_RETURN_IF_ERROR(InLayer(node(chain.node), maps_.MakeChain(chain, context_, [] {})));
@@ -149,6 +151,10 @@ absl::Status ForwardBackward::ForwardNode(int id) {
       return ForwardUnpool(id);
     case Op::kGlobalPool:
       return ForwardGlobalPool(id);
+    case Op::kDropout: {
+      VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, Input(id).rows));
+      return Dropout(id, Input(id), y);
+    }
   }
   return absl::OkStatus();
 }
@@ -228,6 +234,12 @@ absl::Status ForwardBackward::ForwardGlobalPool(int id) {
   return ops_.GlobalPool(coordinates.rows(), node(id).pool_mode, Input(id), y, context_);
 }
 
+// Of the values, and of their gradient: the same elements stay.
+absl::Status ForwardBackward::Dropout(int id, const ConstTensorView& x, const TensorView& y) {
+  return training_.Dropout(x, node(id).dropout_rate,
+                           DropoutSeed(randomness_.seed, randomness_.step, id), y, context_);
+}
+
 absl::Status ForwardBackward::Backward(Tensor gradient) {
   VOXCONV_RETURN_IF_ERROR(parameters_.ClearGradients(context_));
   gradients_[graph_.output()] = std::make_shared<Tensor>(std::move(gradient));
@@ -272,6 +284,11 @@ absl::Status ForwardBackward::BackwardNode(int id, Gradient dy) {
       return BackwardUnpool(id, dy);
     case Op::kGlobalPool:
       return BackwardGlobalPool(id, dy);
+    case Op::kDropout: {
+      VOXCONV_ASSIGN_OR_RETURN(Gradient dx, Writable(dy));
+      VOXCONV_RETURN_IF_ERROR(Dropout(id, dy->view(), dx->view()));
+      return Contribute(id, 0, std::move(dx));
+    }
   }
   return absl::OkStatus();
 }

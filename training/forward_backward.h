@@ -37,12 +37,18 @@ class ForwardBackward {
   };
   explicit ForwardBackward(const Parts& parts);
 
+  // What a step's random layers depend on besides their place in the graph.
+  struct Randomness {
+    uint64_t seed = 0;
+    int64_t step = 0;
+  };
+
   // Runs all layers. Batch norms take the statistics of this batch, and update their running
   // statistics with `momentum`. The input fits the network, and must live until Backward has
   // returned. `observe`, unless it is null, is called with the result of each layer. An error names
   // the layer.
   using Observer = std::function<absl::Status(const Node& node, const ConstTensorView& result)>;
-  absl::Status Forward(const SparseTensorView& input, double momentum,
+  absl::Status Forward(const SparseTensorView& input, double momentum, const Randomness& randomness,
                        const Observer& observe = nullptr);
 
   // The result of the graph's output node, [rows, channels].
@@ -76,6 +82,7 @@ class ForwardBackward {
   absl::Status ForwardPool(int id);
   absl::Status ForwardUnpool(int id);
   absl::Status ForwardGlobalPool(int id);
+  absl::Status Dropout(int id, const ConstTensorView& x, const TensorView& y);
 
   absl::Status BackwardNode(int id, Gradient dy);
   absl::Status BackwardConv(int id, const Gradient& dy);
@@ -118,6 +125,7 @@ class ForwardBackward {
   TrainingOps& training_;
   const DType storage_;
   double momentum_ = 0;
+  Randomness randomness_;
   std::vector<Value> values_;        // by node
   std::vector<Gradient> gradients_;  // by node
   LayerReport ignored_layer_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/core/training_step.h"
 #include "voxconv/networks/reference_network.h"
 #include "voxconv/reference_cpu/convolution.h"
 #include "voxconv/reference_cpu/geometry.h"
@@ -95,9 +96,11 @@ class Scene {
 // One forward and backward pass.
 class Pass64 {
  public:
-  Pass64(const Scene& scene, const std::vector<Values>& parameters)
+  Pass64(const Scene& scene, const std::vector<Values>& parameters,
+         const ReferenceTraining::Dropout& dropout)
       : scene_(scene),
         parameters_(parameters),
+        dropout_(dropout),
         values_(scene.graph().nodes().size()),
         gradients_(values_.size()),
         switches_(values_.size()) {
@@ -165,6 +168,8 @@ class Pass64 {
         return Unpool(id);
       case Op::kGlobalPool:
         return GlobalPool(id);
+      case Op::kDropout:
+        return Dropout(id, Input(id));
     }
     throw std::invalid_argument("a node that is no layer");
   }
@@ -225,6 +230,17 @@ class Pass64 {
         : node(id).pool_mode == PoolMode::kSum ? reference::GlobalPooling::kSum
                                                : reference::GlobalPooling::kAverage;
     return reference::GlobalPool(pooling, batch, samples, node(id).channels, Input(id));
+  }
+
+  // Also of a gradient. Which elements stay is part of the definition (core/training_ops.h).
+  Values Dropout(int id, const Values& x) const {
+    const double rate = node(id).dropout_rate;
+    const uint64_t seed = DropoutSeed(dropout_.seed, dropout_.step, id);
+    Values y(x.size(), 0.0);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (DropoutKeeps(seed, i, DropoutKeptBelow(rate))) y[i] = x[i] / (1 - rate);
+    }
+    return y;
   }
 
   // Softmax cross-entropy; see CrossEntropyArgs. Sets the loss.
@@ -293,6 +309,8 @@ class Pass64 {
         return DifferentiateUnpool(id, dy);
       case Op::kGlobalPool:
         return DifferentiateGlobalPool(id, dy);
+      case Op::kDropout:
+        return Contribute(id, 0, Dropout(id, dy));
     }
   }
 
@@ -415,6 +433,7 @@ class Pass64 {
 
   const Scene& scene_;
   const std::vector<Values>& parameters_;
+  const ReferenceTraining::Dropout dropout_;
   std::vector<Values> values_, gradients_;      // by node
   std::vector<std::vector<int32_t>> switches_;  // by node: of max pooling
   ReferenceGradients result_;
@@ -428,12 +447,13 @@ class ReferenceTraining64 final : public ReferenceTraining {
   absl::StatusOr<ReferenceGradients> Compute(const std::vector<Values>& parameters,
                                              absl::Span<const double> features,
                                              absl::Span<const int32_t> labels,
-                                             const ReferenceLoss& loss) const override {
+                                             const ReferenceLoss& loss,
+                                             const Dropout& dropout) const override {
     try {
       Require(static_cast<int64_t>(features.size()) == scene_.Rows(0) * graph_.in_channels(),
               "features: not a row for each voxel");
       Require(parameters.size() == graph_.parameters().size(), "parameters: not all are given");
-      return Pass64(scene_, parameters).Run(features, labels, loss);
+      return Pass64(scene_, parameters, dropout).Run(features, labels, loss);
     } catch (const std::invalid_argument& error) {
       return absl::InvalidArgumentError(absl::StrCat("reference: ", error.what()));
     }

@@ -43,9 +43,21 @@ class ReferenceTraining {
   // `parameters`: values by parameter of the graph; those of running statistics are not read.
   // `features`: [rows, in_channels]. `labels`: one for each row of the output. kInvalidArgument for
   // sizes that do not fit and labels that are no class.
+  // `dropout`: which values dropout sets to 0 (DropoutSeed in core/training_step.h).
+  struct Dropout {
+    uint64_t seed = 0;
+    int64_t step = 0;
+  };
   virtual absl::StatusOr<ReferenceGradients> Compute(
       const std::vector<std::vector<double>>& parameters, absl::Span<const double> features,
-      absl::Span<const int32_t> labels, const ReferenceLoss& loss) const = 0;
+      absl::Span<const int32_t> labels, const ReferenceLoss& loss,
+      const Dropout& dropout) const = 0;
+  absl::StatusOr<ReferenceGradients> Compute(const std::vector<std::vector<double>>& parameters,
+                                             absl::Span<const double> features,
+                                             absl::Span<const int32_t> labels,
+                                             const ReferenceLoss& loss) const {
+    return Compute(parameters, features, labels, loss, Dropout());
+  }
 };
 
 }  // namespace voxconv

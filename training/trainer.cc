@@ -115,27 +115,30 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
   VOXCONV_RETURN_IF_ERROR(CheckLabels(labels));
   const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
   ForwardBackward step(parts);
-  VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum));
+  const ForwardBackward::Randomness randomness{config_.dropout_seed, steps_};
+  VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum, randomness));
   const ConstTensorView logits = step.output();
   VOXCONV_ASSIGN_OR_RETURN(Tensor gradient,
                            Tensor::Create(logits.rows, logits.channels, logits.dtype, context()));
   VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, labels, gradient.view()));
   VOXCONV_RETURN_IF_ERROR(step.Backward(std::move(gradient)));
   VOXCONV_RETURN_IF_ERROR(optimizer_.Step(rate, parameters_, context()));
+  ++steps_;
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
                            CopyToHost(optimizer_.state(), context()));
   peak_activations_ = step.peak_bytes();
   map_bytes_ = maps_.bytes();
   if (!network_->config.keep_maps) maps_.Clear();
-  if (!std::isfinite(loss[0].loss)) return ExplainLoss(input, loss[0].loss);
+  if (!std::isfinite(loss[0].loss)) return ExplainLoss(input, randomness, loss[0].loss);
   return StepResult{.loss = loss[0],
                     .skipped = state[0].skipped != 0,
                     .gradient_norm = state[0].norm,
                     .loss_scale = state[0].loss_scale};
 }
 
-absl::Status Trainer::ExplainLoss(const SparseTensorView& input, double loss) {
+absl::Status Trainer::ExplainLoss(const SparseTensorView& input,
+                                  const ForwardBackward::Randomness& randomness, double loss) {
   const std::string what = absl::StrCat("loss: ", loss, "; ");
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, ToHost(input.features, context()));
   if (!IsFinite(features)) {
@@ -150,7 +153,7 @@ absl::Status Trainer::ExplainLoss(const SparseTensorView& input, double loss) {
   };
   const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
   ForwardBackward again(parts);
-  VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, check));
+  VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, randomness, check));
   VOXCONV_RETURN_IF_ERROR(context().stream->Synchronize());
   if (!network_->config.keep_maps) maps_.Clear();
   return absl::OutOfRangeError(
@@ -190,6 +193,8 @@ absl::StatusOr<Trainer::State> Trainer::Save() const {
 
 absl::Status Trainer::Restore(const State& state) {
   VOXCONV_RETURN_IF_ERROR(parameters_.FromHost(state.parameters, context()));
+  const StepState& step = state.optimizer.state;
+  steps_ = step.steps + step.skipped_steps;
   return optimizer_.Restore(state.optimizer, parameters_, context());
 }
 

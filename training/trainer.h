@@ -17,6 +17,7 @@
 #include "voxconv/networks/compiled_network.h"
 #include "voxconv/networks/map_store.h"
 #include "voxconv/training/backward_plan.h"
+#include "voxconv/training/forward_backward.h"
 #include "voxconv/training/optimizer.h"
 #include "voxconv/training/parameter_store.h"
 
@@ -35,6 +36,7 @@ struct TrainingConfig {
   OptimizerConfig optimizer;
   LossConfig loss;
   double norm_momentum = 0.1;  // BatchNormBatch::momentum
+  uint64_t dropout_seed = 0;
 };
 
 // What one step did.
@@ -71,8 +73,8 @@ class Trainer {
   // output: for each voxel of the output's coordinates, in their order, or for each batch sample
   // after a global pooling. Waits for the step. Errors:
   // - kInvalidArgument for an input that does not fit, for one without voxels, for a number of
-  // labels that is not the
-  //   number of rows, and for labels that are no class and not `ignored`. Nothing is changed then.
+  //   labels that is not the number of rows, and for labels that are no class and not `ignored`.
+  //   Nothing is changed then.
   // - kOutOfRange if the loss is not finite; the message names the first layer whose result is not.
   //   The parameters are as they were; running statistics of batch norms may have changed.
   absl::StatusOr<StepResult> Step(const SparseTensorView& input, absl::Span<const int32_t> labels,
@@ -111,7 +113,8 @@ class Trainer {
   ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
   absl::Status CheckLabels(absl::Span<const int32_t> labels) const;
   // Why the loss is not finite, as an error.
-  absl::Status ExplainLoss(const SparseTensorView& input, double loss);
+  absl::Status ExplainLoss(const SparseTensorView& input,
+                           const ForwardBackward::Randomness& randomness, double loss);
   // The loss of `logits`, and its gradient in `gradient`.
   absl::Status ComputeLoss(const ConstTensorView& logits, absl::Span<const int32_t> labels,
                            const TensorView& gradient);
@@ -126,6 +129,7 @@ class Trainer {
   Optimizer optimizer_;
   Array<float> class_weights_;
   Array<LossResult> loss_;  // [1]
+  int64_t steps_ = 0;       // that began, over all of the training
   int64_t peak_activations_ = 0, map_bytes_ = 0;
 };
 

@@ -15,7 +15,7 @@
 #include "voxconv/io/json_file.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/io/output_file.h"
-#include "voxconv/networks/classifiers.h"
+#include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/training/checkpoint.h"
 #include "voxconv/training/run/confusion.h"

@@ -12,6 +12,8 @@
 #include "tests/support/session.h"
 #include "tests/support/training_networks.h"
 #include "voxconv/networks/executor.h"
+#include "voxconv/networks/hcnn.h"
+#include "voxconv/networks/initialize.h"
 #include "voxconv/reference_cpu/layers.h"
 #include "voxconv/training/reference_gradients.h"
 #include "voxconv/training/trainer.h"
@@ -108,6 +110,59 @@ TEST(TrainingTest, GradientsOfClassificationAreTheOracles) {
       ExpectOraclesGradients(ClassificationGraph(pool, global), batch, kDefault);
     }
   }
+}
+
+// A network of H-CNN's with values.
+NetworkGraph Initialized(absl::StatusOr<NetworkGraph> graph) {
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  InitializeParameters(*graph, 3);
+  return *std::move(graph);
+}
+
+TEST(TrainingTest, GradientsOfHcnnsNetworksAreTheOracles) {
+  const std::vector<Coordinate> rows = WavyRows(9);
+  const Batch voxels(rows, 3, SomeLabels(rows.size(), 4)), samples(rows, 3, {2, 0});
+  for (const double dropout : {0.0, 0.5}) {
+    const HcnnOptions options{
+        .width = 0.25, .in_channels = 3, .classes = 4, .levels = 2, .dropout = dropout};
+    ExpectOraclesGradients(Initialized(MakeHcnnSegmenter(options)), voxels, kDefault);
+    ExpectOraclesGradients(Initialized(MakeHcnnClassifier(options)), samples, kDefault);
+  }
+}
+
+// The losses of steps that change nothing differ by what dropout leaves out alone.
+TEST(TrainingTest, DropoutIsAnotherInEachStepAndNoneAtInference) {
+  const Batch batch(WavyRows(8), 3, {2, 0});
+  const HcnnOptions options{
+      .width = 0.5, .in_channels = 3, .classes = 4, .levels = 1, .dropout = 0.5};
+  const NetworkGraph graph = Initialized(MakeHcnnClassifier(options));
+  const auto reference = *ReferenceTraining::Create(graph, batch.rows);
+  TrainingConfig config = Config();
+  config.dropout_seed = 7;
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, config);
+  std::vector<double> losses;
+  for (int64_t step = 0; step < 3; ++step) {
+    losses.push_back(trainer->Step(batch.tensor.view(), batch.labels, 0)->loss.loss);
+    const auto expected = reference->Compute(ParametersOf(graph), batch.Features64(), batch.labels,
+                                             {}, {.seed = 7, .step = step});
+    EXPECT_NEAR(losses.back(), expected->loss, 1e-5 * expected->loss);
+  }
+  EXPECT_NE(losses[0], losses[1]);
+  EXPECT_NE(losses[1], losses[2]);
+
+  const std::unique_ptr<Trainer> restored = MakeTrainer(graph, config);
+  ASSERT_TRUE(restored->Restore(*trainer->Save()).ok());
+  EXPECT_EQ(restored->Step(batch.tensor.view(), batch.labels, 0)->loss.loss,
+            trainer->Step(batch.tensor.view(), batch.labels, 0)->loss.loss);
+
+  const auto output = [&](const NetworkGraph& network) {
+    const auto runner = NetworkRunner::Create(network, config.run, BuiltinRegistry(), Cpu());
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    return *(*runner)->Run(batch.tensor.view())->output.features().ToHost(CpuContext());
+  };
+  HcnnOptions without = options;
+  without.dropout = 0;
+  EXPECT_EQ(output(graph), output(Initialized(MakeHcnnClassifier(without))));
 }
 
 TEST(TrainingTest, StepsAreTheSameBitsWithAnyNumberOfThreads) {
