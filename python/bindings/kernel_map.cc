@@ -103,6 +103,22 @@ PyKernelMap Load(nb::handle file, const std::string& device) {
           HoldSet(engine, std::move(saved.outputs)), std::move(saved.map)};
 }
 
+// A tensor on voxels of the map, which it shares.
+PySparseTensor TensorOn(const PyKernelMap& self, const CoordinateSetPtr& set, nb::handle features) {
+  const InArray matrix("features", features);
+  matrix.CheckOn(*self.engine());
+  return {set, matrix};
+}
+
+PyKernelMap InverseOf(const PyKernelMap& self) {
+  absl::StatusOr<ConvGeometry> geometry = ConvGeometry::InverseOf(self.geometry());
+  if (!geometry.ok()) ThrowStatus(geometry.status());
+  KernelMap map = RunOn(*self.engine(), [&](const ExecutionContext& context) {
+    return context.backend->map_ops().Transpose(self.map(), context);
+  });
+  return {self.engine(), *std::move(geometry), self.outputs(), self.inputs(), std::move(map)};
+}
+
 int64_t NumPairs(const PyKernelMap& self) {
   RunOn(*self.engine(),
         [&](const ExecutionContext& context) { return self.map().EnsureCounts(context); });
@@ -225,6 +241,31 @@ On CUDA the host waits for the device where the mapping or the output coordinate
       .def_prop_ro(
           "out_coords", [](const PyKernelMap& m) { return Rows(m, m.outputs()); },
           nb::sig("def out_coords(self) -> typing.Any"), "int32 [N_out, 4], read-only. A view.")
+      .def_prop_ro(
+          "keeps_coordinates",
+          [](const PyKernelMap& m) { return m.geometry().keeps_coordinates(); },
+          "Whether the outputs are the voxels of the inputs, as in a submanifold layer.")
+      .def(
+          "in_tensor",
+          [](const PyKernelMap& m, nb::handle features) {
+            return TensorOn(m, m.inputs(), features);
+          },
+          nb::arg("features").none(),
+          nb::sig("def in_tensor(self, features: typing.Any) -> SparseTensor"),
+          "Features [N_in, C] on the map's input voxels, which are shared.")
+      .def(
+          "out_tensor",
+          [](const PyKernelMap& m, nb::handle features) {
+            return TensorOn(m, m.outputs(), features);
+          },
+          nb::arg("features").none(),
+          nb::sig("def out_tensor(self, features: typing.Any) -> SparseTensor"),
+          "Features [N_out, C] on the map's output voxels, which are shared.\n\nRaises ValueError "
+          "if the shape, dtype or device does not fit.")
+      .def("inverse", &InverseOf,
+           "The map of the inverse layer, from the outputs of a strided layer to its inputs: each "
+           "pair the other way round.\n\nValueError for another kind of layer. On CUDA the host "
+           "may wait for the device.")
       .def("to", &InForm, nb::arg("form"),
            "The map in the form \"pairs\" or \"neighbour_table\". A map of that form is shared.\n\n"
            "On CUDA the host may wait for the device. ValueError for another form.")

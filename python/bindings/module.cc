@@ -16,6 +16,9 @@
 #include "voxconv/core/version.h"
 
 NB_MODULE(_voxconv, module) {
+  // PyTorch frees the graph of a tensor that a script still has at its end after the interpreter
+  // has looked for leaks, and a graph keeps its kernel maps.
+  nb::set_leak_warnings(false);
   using namespace voxconv::python;  // NOLINT(google-build-using-namespace): the module's own parts
   module.doc() = "The compiled part of voxconv. Import voxconv.";
   module.attr("__version__") = VOXCONV_VERSION;

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules compute, as functions of tensors."""
+
+import warnings
+from typing import Any
+
+import torch
+import voxconv
+from torch.autograd.function import once_differentiable
+
+from voxconv.torch.tensor import SparseTensor, to_torch
+
+POOL_MODES = ("max", "sum", "average", "average_present")
+
+
+class _Convolve(torch.autograd.Function):
+    """The three passes of a dataflow."""
+
+    @staticmethod
+    def forward(ctx, features, weights, kernel_map, dataflow):  # type: ignore[override]
+        ctx.save_for_backward(features, weights)
+        ctx.kernel_map, ctx.dataflow = kernel_map, dataflow
+        return voxconv.convolve(
+            kernel_map, features.detach(), weights.detach(), dataflow=dataflow
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, output_grad):  # type: ignore[override]
+        features, weights = (saved.detach() for saved in ctx.saved_tensors)
+        dy, options = output_grad.contiguous(), {"dataflow": ctx.dataflow}
+        dx = dw = None
+        if ctx.needs_input_grad[0]:
+            dx = voxconv.input_grad(ctx.kernel_map, dy, weights, **options)
+        if ctx.needs_input_grad[1]:
+            dw = voxconv.weight_grad(ctx.kernel_map, features, dy, **options)
+        return dx, dw, None, None
+
+
+def _convolve_by_torch(
+    features: torch.Tensor, weights: torch.Tensor, kernel_map: voxconv.KernelMap
+) -> torch.Tensor:
+    """The definition, in float64 and with PyTorch's own gradients of any order. Slow."""
+    in_rows, out_rows, ends = kernel_map.pairs()
+    inputs, outputs = to_torch(in_rows).long(), to_torch(out_rows).long()
+    y = features.new_zeros((kernel_map.num_outputs, weights.shape[2]))
+    for k in range(kernel_map.num_offsets):
+        pairs = slice(int(ends[k]), int(ends[k + 1]))
+        y = y.index_add(0, outputs[pairs], features[inputs[pairs]] @ weights[k])
+    return y
+
+
+def convolve(
+    kernel_map: voxconv.KernelMap,
+    features: torch.Tensor,
+    weights: torch.Tensor,
+    dataflow: str = "implicit_gemm",
+) -> torch.Tensor:
+    """The convolution on a map, differentiable by features and weights.
+
+    Args:
+        kernel_map: the map.
+        features: [N_in, C_in]; float32, on CUDA also float16 and bfloat16. float64 takes a slow
+            path in PyTorch. Under autocast on CUDA, features and weights are cast as autocast says.
+        weights: [K, C_in, C_out], of the same dtype and device. Offsets are in voxconv's order: x
+            slowest, z fastest.
+        dataflow: the spec of a dataflow (voxconv.list_plugins). All passes are its passes.
+
+    Returns:
+        [N_out, C_out]. Does not wait for the device, unless the dataflow must count pairs.
+
+    Raises:
+        ValueError, NotImplementedError, MemoryError: as voxconv.convolve.
+    """
+    if features.is_cuda and torch.is_autocast_enabled():
+        dtype = torch.get_autocast_gpu_dtype()
+        features, weights = features.to(dtype), weights.to(dtype)
+    if features.dtype == torch.float64 and weights.dtype == torch.float64:
+        return _convolve_by_torch(features, weights, kernel_map)
+    return _Convolve.apply(features.contiguous(), weights.contiguous(), kernel_map, dataflow)
+
+
+def pool(x: SparseTensor, mode: str = "max", mapping: str = "hash", **geometry: Any) -> SparseTensor:
+    """Pools the voxels in a window.
+
+    Args:
+        x: the input.
+        mode: "max", "sum", "average" (divides by the kernel's volume) or "average_present" (divides
+            by the number of voxels in the window).
+        mapping: the spec of a mapping.
+        geometry: kernel, stride, padding, kind and rule, as for voxconv.KernelMap.
+
+    Of equal maxima, the one of the lowest kernel offset gets the gradient. The host may wait for the
+    device.
+
+    Raises:
+        ValueError, NotImplementedError: as voxconv.KernelMap; another mode.
+    """
+    if mode not in POOL_MODES:
+        raise ValueError(f"mode: '{mode}'; allowed are {', '.join(POOL_MODES)}")
+    layer = x.voxels.layer(mapping, **geometry)
+    table = to_torch(layer.kernel_map.table()).long()  # [N_out, K]; -1: there is no voxel
+    empty = float("-inf") if mode == "max" else 0.0
+    rows = torch.cat([x.features, x.features.new_full((1, x.channels), empty)])
+    window = rows[table]  # -1 is the last row
+    if mode == "max":
+        best = window.detach().argmax(dim=1, keepdim=True)
+        y = window.gather(1, best).squeeze(1)
+    else:
+        y = window.sum(dim=1)
+        if mode == "average":
+            y = y / table.shape[1]
+        elif mode == "average_present":
+            y = y / (table >= 0).sum(dim=1, keepdim=True).clamp(min=1).to(y.dtype)
+    return x.on(layer.outputs, y)
+
+
+def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
+    """Pools all voxels of each batch sample.
+
+    Args:
+        x: the input, [N, C].
+        mode: "max", "sum" or "average_present".
+
+    Returns:
+        [x.batch_size, C]; 0 for a sample without voxels. Equal maxima share the gradient.
+
+    Raises:
+        ValueError: another mode.
+    """
+    if mode not in ("max", "sum", "average_present"):
+        raise ValueError(f"mode: '{mode}'; allowed are max, sum, average_present")
+    sample = to_torch(x.voxels.handle.coords)[:, 0].long()
+    zeros = x.features.new_zeros((x.batch_size, x.channels))
+    if mode == "max":
+        index = sample[:, None].expand_as(x.features)
+        with warnings.catch_warnings():  # older versions of PyTorch call scatter_reduce a beta
+            warnings.simplefilter("ignore", UserWarning)
+            return zeros.scatter_reduce(0, index, x.features, "amax", include_self=False)
+    total = zeros.index_add(0, sample, x.features)
+    if mode == "sum":
+        return total
+    count = torch.bincount(sample, minlength=x.batch_size).clamp(min=1)
+    return total / count[:, None].to(total.dtype)
+
+
+def _on_same_voxels(name: str, tensors: list[SparseTensor]) -> None:
+    if not tensors:
+        raise ValueError(f"{name}: no tensors; at least 1 is needed")
+    first = tensors[0]
+    for i, other in enumerate(tensors):
+        if other.voxels is first.voxels:
+            continue
+        raise ValueError(
+            f"{name}: tensor {i} has {len(other)} voxels of stride {other.stride} and tensor 0 has "
+            f"{len(first)} of stride {first.stride}; all must come from the same voxels of one network"
+        )
+
+
+def add(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """The sum of two tensors on the same voxels. ValueError for others."""
+    _on_same_voxels("add", [a, b])
+    return a.with_features(a.features + b.features)
+
+
+def cat(tensors: list[SparseTensor] | tuple[SparseTensor, ...]) -> SparseTensor:
+    """The channels of tensors on the same voxels, one after the other. ValueError for others."""
+    _on_same_voxels("cat", list(tensors))
+    return tensors[0].with_features(torch.cat([t.features for t in tensors], dim=1))
+
+
+def to_dense(
+    x: SparseTensor,
+    shape: tuple[int, int, int],
+    origin: tuple[int, int, int] = (0, 0, 0),
+) -> torch.Tensor:
+    """A dense grid with 0 where there is no voxel.
+
+    Args:
+        x: the tensor.
+        shape: cells along x, y and z, in units of x.stride.
+        origin: the position of cell (0, 0, 0), in units of the finest voxel.
+
+    Returns:
+        [x.batch_size, C, *shape]. The host waits for the device, to check the positions.
+
+    Raises:
+        ValueError: a voxel lies outside of the grid.
+    """
+    coords = to_torch(x.voxels.handle.coords).long()
+    stride = torch.tensor(x.stride, device=coords.device)
+    cells = (coords[:, 1:] - torch.tensor(origin, device=coords.device)).div(
+        stride, rounding_mode="floor"
+    )
+    outside = ((cells < 0) | (cells >= torch.tensor(shape, device=coords.device))).any(dim=1)
+    if bool(outside.any()):
+        row = int(outside.nonzero()[0, 0])
+        raise ValueError(
+            f"shape: {tuple(shape)} with origin {tuple(origin)} does not hold voxel "
+            f"{coords[row].tolist()} in row {row}"
+        )
+    grid = x.features.new_zeros((x.batch_size, *shape, x.channels))
+    grid = grid.index_put((coords[:, 0], *cells.unbind(1)), x.features)
+    return grid.permute(0, 4, 1, 2, 3)

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers. Parameters are PyTorch's, so that optimisers, state_dict, DistributedDataParallel, copies
+and pickling work as with its own modules."""
+
+import math
+import numbers
+from typing import Any
+
+import torch
+from torch import nn
+
+from voxconv.torch import functional
+from voxconv.torch.tensor import Layer, SparseTensor
+
+Triple = tuple[int, int, int]
+
+
+def _triple(name: str, value: Any, least: int | None = None) -> Triple:
+    try:
+        values = (value,) * 3 if isinstance(value, numbers.Integral) else tuple(value)
+    except TypeError:
+        values = ()
+    whole = len(values) == 3 and all(isinstance(v, numbers.Integral) for v in values)
+    if not whole or (least is not None and min(values) < least):
+        each = "" if least is None else f", each at least {least}"
+        raise ValueError(f"{name}: {value}; one whole number or three are needed{each}")
+    x, y, z = values
+    return int(x), int(y), int(z)
+
+
+def _channels(name: str, value: Any) -> int:
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name}: {value}; a whole number of at least 1 is needed")
+    return int(value)
+
+
+def _check_tensor(module: nn.Module, x: Any) -> SparseTensor:
+    if isinstance(x, SparseTensor):
+        return x
+    raise TypeError(f"{type(module).__name__}: {type(x).__name__}; a SparseTensor is needed")
+
+
+class _Conv(nn.Module):
+    """Weights [K, C_in, C_out], offsets in voxconv's order: x slowest, z fastest."""
+
+    def __init__(self, in_channels, out_channels, kernel_size, bias, key, mapping, dataflow):
+        super().__init__()
+        self.in_channels = _channels("in_channels", in_channels)
+        self.out_channels = _channels("out_channels", out_channels)
+        self.kernel_size = _triple("kernel_size", kernel_size, 1)
+        self.key, self.mapping, self.dataflow = key, mapping, dataflow
+        volume = math.prod(self.kernel_size)
+        self.weight = nn.Parameter(torch.empty(volume, self.in_channels, self.out_channels))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(self.out_channels))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As nn.Conv3d: uniform in +-1 / sqrt(K C_in)."""
+        bound = 1 / math.sqrt(self.weight.shape[0] * self.in_channels)
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                nn.init.uniform_(parameter, -bound, bound)
+
+    def _geometry(self) -> dict[str, Any]:
+        return {"kernel": self.kernel_size}
+
+    def _layer(self, x: SparseTensor) -> Layer:
+        layer = x.voxels.layer(self.mapping, **self._geometry())
+        if self.key is None:
+            return layer
+        known = x.named.setdefault(self.key, layer)
+        if known.kernel_map is not layer.kernel_map:
+            raise ValueError(
+                f"key: '{self.key}' names the map {known.kernel_map.geometry} of other voxels or "
+                f"another geometry; this layer has {layer.kernel_map.geometry}"
+            )
+        return known
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        x = self._checked(x)
+        layer = self._layer(x)
+        return x.on(layer.outputs, self._convolve(x, layer.kernel_map))
+
+    def _checked(self, x: Any) -> SparseTensor:
+        x = _check_tensor(self, x)
+        if x.channels != self.in_channels:
+            raise ValueError(
+                f"{type(self).__name__}: {x.channels} channels; in_channels is {self.in_channels}"
+            )
+        return x
+
+    def _convolve(self, x: SparseTensor, kernel_map: Any) -> torch.Tensor:
+        y = functional.convolve(kernel_map, x.features, self.weight, self.dataflow)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+    def extra_repr(self) -> str:
+        words = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]
+        for name in ("stride", "padding", "dilation", "key", "mapping", "dataflow"):
+            if getattr(self, name, None) is not None:
+                words.append(f"{name}={getattr(self, name)!r}")
+        if self.bias is None:
+            words.append("bias=False")
+        return ", ".join(words)
+
+
+class SubMConv3d(_Conv):
+    """A submanifold convolution: its outputs are the voxels of its input.
+
+    Args:
+        in_channels, out_channels: features of an input and of an output voxel.
+        kernel_size, dilation: one whole number or three for x, y, z.
+        bias: whether a bias [out_channels] is added.
+        key: a name for the kernel map. Layers of one geometry share their map without it; a layer
+            that names a map of another geometry is refused.
+        mapping, dataflow: specs of plugins (voxconv.list_plugins).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Triple = 3,
+        dilation: int | Triple = 1,
+        bias: bool = True,
+        key: str | None = None,
+        mapping: str = "hash",
+        dataflow: str = "implicit_gemm",
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
+        self.dilation = _triple("dilation", dilation, 1)
+
+    def _geometry(self) -> dict[str, Any]:
+        return {"kernel": self.kernel_size, "dilation": self.dilation, "kind": "submanifold"}
+
+
+class SparseConv3d(_Conv):
+    """A strided convolution.
+
+    Args:
+        in_channels, out_channels, kernel_size, dilation, bias, key, mapping, dataflow: as for
+            SubMConv3d. A SparseInverseConv3d with the same key goes back to the input's voxels.
+        stride, padding: one whole number or three for x, y, z. Padding needs the rule "dilate".
+        rule: how the outputs are found: "quantize" or "dilate".
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Triple = 2,
+        stride: int | Triple = 2,
+        padding: int | Triple = 0,
+        dilation: int | Triple = 1,
+        bias: bool = True,
+        rule: str = "quantize",
+        key: str | None = None,
+        mapping: str = "hash",
+        dataflow: str = "implicit_gemm",
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
+        self.stride = _triple("stride", stride, 1)
+        self.padding = _triple("padding", padding)
+        self.dilation = _triple("dilation", dilation, 1)
+        self.rule = rule
+
+    def _geometry(self) -> dict[str, Any]:
+        geometry = {
+            "kernel": self.kernel_size,
+            "stride": self.stride,
+            "dilation": self.dilation,
+            "kind": "strided",
+            "rule": self.rule,
+        }
+        if any(self.padding):
+            geometry["padding"] = self.padding
+        return geometry
+
+
+class TransposedConv3d(_Conv):
+    """A transposed convolution: its outputs are all voxels of the windows of its inputs.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride, bias, key, mapping, dataflow: as for
+            SparseConv3d.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Triple = 2,
+        stride: int | Triple = 2,
+        bias: bool = True,
+        key: str | None = None,
+        mapping: str = "hash",
+        dataflow: str = "implicit_gemm",
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
+        self.stride = _triple("stride", stride, 1)
+
+    def _geometry(self) -> dict[str, Any]:
+        return {"kernel": self.kernel_size, "stride": self.stride, "kind": "transposed"}
+
+
+class SparseInverseConv3d(_Conv):
+    """The inverse of a SparseConv3d: its outputs are the voxels that the other one had as inputs.
+
+    Args:
+        in_channels, out_channels, bias, dataflow: as for SubMConv3d.
+        kernel_size: that of the SparseConv3d.
+        key: that of the SparseConv3d, whose kernel map it takes the other way round.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Triple = 2,
+        bias: bool = True,
+        *,
+        key: str,
+        dataflow: str = "implicit_gemm",
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, bias, key, None, dataflow)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        x = self._checked(x)
+        layer = x.named.get(self.key)
+        if layer is None:
+            names = ", ".join(f"'{name}'" for name in x.named) or "none"
+            raise ValueError(f"key: '{self.key}' names no layer before this one; there are: {names}")
+        if layer.outputs is not x.voxels:
+            raise ValueError(
+                f"key: '{self.key}' has {len(layer.outputs.handle)} outputs of stride "
+                f"{layer.outputs.handle.stride}; this input has {len(x)} voxels of stride {x.stride}"
+            )
+        if layer.kernel_map.kernel != self.kernel_size:
+            raise ValueError(
+                f"kernel_size: {self.kernel_size}; the layer '{self.key}' has "
+                f"{layer.kernel_map.kernel}"
+            )
+        return x.on(layer.inputs, self._convolve(x, layer.inverse()))
+
+
+class _Pool(nn.Module):
+    mode = ""
+
+    def __init__(
+        self,
+        kernel_size: int | Triple = 2,
+        stride: int | Triple = 2,
+        rule: str = "quantize",
+        mapping: str = "hash",
+    ):
+        super().__init__()
+        self.kernel_size = _triple("kernel_size", kernel_size, 1)
+        self.stride = _triple("stride", stride, 1)
+        self.rule, self.mapping = rule, mapping
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        return functional.pool(
+            _check_tensor(self, x),
+            self.mode,
+            self.mapping,
+            kernel=self.kernel_size,
+            stride=self.stride,
+            kind="strided",
+            rule=self.rule,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class MaxPool3d(_Pool):
+    """The maximum over the voxels of a window. See voxconv.torch.pool."""
+
+    mode = "max"
+
+
+class SumPool3d(_Pool):
+    """The sum over the voxels of a window."""
+
+    mode = "sum"
+
+
+class AvgPool3d(_Pool):
+    """The mean over a window.
+
+    Args:
+        kernel_size, stride, rule, mapping: as for SparseConv3d.
+        present: divide by the voxels that are there, instead of by the window's volume.
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | Triple = 2,
+        stride: int | Triple = 2,
+        rule: str = "quantize",
+        mapping: str = "hash",
+        present: bool = True,
+    ):
+        super().__init__(kernel_size, stride, rule, mapping)
+        self.mode = "average_present" if present else "average"
+
+
+class GlobalPool(nn.Module):
+    """A row for each batch sample, as voxconv.torch.global_pool."""
+
+    def __init__(self, mode: str = "average_present"):
+        super().__init__()
+        self.mode = mode
+
+    def forward(self, x: SparseTensor) -> torch.Tensor:
+        return functional.global_pool(_check_tensor(self, x), self.mode)
+
+    def extra_repr(self) -> str:
+        return f"mode={self.mode!r}"
+
+
+SPARSE = (_Conv, _Pool, GlobalPool)
+
+
+class Sequential(nn.Sequential):
+    """Modules one after the other. PyTorch's own (BatchNorm1d, ReLU, Linear, Dropout, ...) are given
+    the features, [N, C]; modules that take a SparseTensor are told by their base class or by an
+    attribute `takes_sparse = True`."""
+
+    takes_sparse = True
+
+    def forward(self, x: Any) -> Any:
+        for module in self:
+            sparse = isinstance(module, SPARSE) or getattr(module, "takes_sparse", False)
+            if isinstance(x, SparseTensor) and not sparse:
+                x = x.with_features(module(x.features))
+            else:
+                x = module(x)
+        return x
