@@ -3,7 +3,9 @@
 
 import copy
 import gc
+import pathlib
 import pickle
+import re
 import weakref
 
 import numpy as np
@@ -288,6 +290,15 @@ def test_docstrings():
 
     assert doctest.testmod(vt).attempted > 0
     assert doctest.testmod(vt).failed == 0
+
+
+def test_pytorch_in_the_document_runs():
+    path = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+    blocks = [block for block in blocks if "import torch" in block]
+    assert blocks
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), {"np": np, "voxconv": voxconv})
 
 
 def test_the_package_does_not_need_torch():
