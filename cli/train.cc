@@ -95,6 +95,9 @@ po::options_description TrainOptions() {
        "augmentation: up to this share of the points is left out")  //
       ("checkpoint-steps", po::value<int64_t>()->default_value(0),
        "a checkpoint after so many steps, besides one after each epoch; 0: none")  //
+      ("activation-memory", po::value<int64_t>()->default_value(0),
+       "most MiB of activations and their gradients; what does not fit is computed a second time, "
+       "with the same bits; 0: no limit")  //
       ("seed", po::value<uint64_t>()->default_value(1),
        "of the parameters, the order of the clouds and the augmentation");
   return options;
@@ -229,6 +232,8 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
                            ParseOptimizer(values, config.training.run.precision));
   config.training.loss.smoothing = values["smoothing"].as<double>();
+  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "activation-memory", 0, int64_t{1} << 40));
+  config.training.activation_limit = values["activation-memory"].as<int64_t>() << 20;
   config.training.dropout_seed = values["seed"].as<uint64_t>();
   config.rate = {.rate = values["rate"].as<double>(),
                  .warm_up = values["warm-up"].as<int64_t>(),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/training_step.h"
 
@@ -22,7 +23,9 @@ float* ArrayOf(Array<float>& statistics, NormArray which) {
 ForwardBackward::ForwardBackward(const Parts& parts)
     : network_(parts.network),
       graph_(parts.network.graph),
-      plan_(parts.plan),
+      plans_(parts.plans),
+      activation_limit_(parts.activation_limit),
+      plan_(&parts.plans.front()),
       parameters_(parts.parameters),
       maps_(parts.maps),
       workspace_(parts.workspace),
@@ -43,13 +46,13 @@ void ForwardBackward::Grow(int64_t bytes) {
   peak_bytes_ = std::max(peak_bytes_, live_bytes_);
 }
 
-void ForwardBackward::FreeAfter(int moment) {
-  for (const int id : plan_.dying_tensors[moment]) {
+void ForwardBackward::FreeAfter(const StepAction& action) {
+  for (const int id : action.dying_tensors) {
     Grow(-values_[id].owned.view().bytes());
     values_[id].owned = Tensor();
     values_[id].view = {};
   }
-  for (const int id : plan_.dying_switches[moment]) {
+  for (const int id : action.dying_switches) {
     Grow(-values_[id].switches.bytes());
     values_[id].switches = Array<int32_t>();
   }
@@ -115,12 +118,46 @@ absl::Status ForwardBackward::Forward(const SparseTensorView& input, double mome
     VOXCONV_ASSIGN_OR_RETURN(const TensorView converted, MakeResult(0, input.features.rows));
     VOXCONV_RETURN_IF_ERROR(ops_.Convert(input.features, converted, context_));
   }
-  for (int id = 1; id < static_cast<int>(graph_.nodes().size()); ++id) {
-    VOXCONV_RETURN_IF_ERROR(InLayer(node(id), ForwardNode(id)));
-    if (observe != nullptr) VOXCONV_RETURN_IF_ERROR(observe(node(id), values_[id].view));
-    FreeAfter(plan_.Moment(id, false));
+  if (activation_limit_ > 0) VOXCONV_RETURN_IF_ERROR(ChoosePlan(input));
+  for (const StepAction& action : plan_->actions) {
+    if (action.kind != StepAction::Kind::kForward) break;
+    VOXCONV_RETURN_IF_ERROR(InLayer(node(action.node), ForwardNode(action.node)));
+    if (observe != nullptr) {
+      VOXCONV_RETURN_IF_ERROR(observe(node(action.node), values_[action.node].view));
+    }
+    FreeAfter(action);
   }
   return absl::OkStatus();
+}
+
+absl::Status ForwardBackward::ChoosePlan(const SparseTensorView& input) {
+  const auto nodes = static_cast<int>(graph_.nodes().size());
+  std::vector<NodeBytes> bytes(nodes);
+  for (int id = 0; id < nodes; ++id) {
+    if (UsesKernelMap(node(id))) {
+      VOXCONV_RETURN_IF_ERROR(InLayer(node(id), maps_.MakeOutputCoordinates(id, context_)));
+    }
+    const int set = node(id).coordinates;
+    const int64_t rows =
+        set < 0 ? input.coordinates->num_batches() : maps_.Coordinates(set)->size();
+    const int64_t elements = rows * node(id).channels;
+    bytes[id].tensor = elements * SizeOf(storage_);
+    if (node(id).op == Op::kPool && node(id).pool_mode == PoolMode::kMax) {
+      bytes[id].switches = elements * static_cast<int64_t>(sizeof(int32_t));
+    }
+  }
+  if (input.features.dtype == storage_) bytes[0].tensor = 0;  // the caller's
+  int64_t least = INT64_MAX;
+  for (const StepPlan& plan : plans_) {
+    const int64_t peak = PeakBytes(graph_, plan, bytes);
+    least = std::min(least, peak);
+    if (peak > activation_limit_) continue;
+    plan_ = &plan;
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("activation_limit: ", activation_limit_,
+                                                   " bytes; this batch needs at least ", least,
+                                                   ", with what is computed a second time"));
 }
 
 absl::Status ForwardBackward::ForwardNode(int id) {
@@ -187,24 +224,26 @@ absl::Status ForwardBackward::ForwardBatchNorm(int id) {
   const ConstTensorView& x = Input(id);
   const std::vector<int>& parameters = node(id).parameters;  // gamma, beta, mean, variance
   Array<float>& statistics = values_[id].statistics;
-  VOXCONV_ASSIGN_OR_RETURN(statistics, AllocateArray<float>(kNormArrays * x.channels, context_));
-  VOXCONV_RETURN_IF_ERROR(training_.ChannelMoments(x, ArrayOf(statistics, kMean),
-                                                   ArrayOf(statistics, kDeviation), context_));
-  VOXCONV_RETURN_IF_ERROR(
-      training_.BatchNormScale({.channels = x.channels,
-                                .rows = x.rows,
-                                .mean = ArrayOf(statistics, kMean),
-                                .deviation = ArrayOf(statistics, kDeviation),
-                                .gamma = parameters_.values(parameters[0]),
-                                .beta = parameters_.values(parameters[1]),
-                                .epsilon = kBatchNormEpsilon,
-                                .momentum = momentum_,
-                                .inverse_std = ArrayOf(statistics, kInverseStd),
-                                .scale = ArrayOf(statistics, kScale),
-                                .shift = ArrayOf(statistics, kShift),
-                                .running_mean = parameters_.values(parameters[2]),
-                                .running_variance = parameters_.values(parameters[3])},
-                               context_));
+  if (!again_) {
+    VOXCONV_ASSIGN_OR_RETURN(statistics, AllocateArray<float>(kNormArrays * x.channels, context_));
+    VOXCONV_RETURN_IF_ERROR(training_.ChannelMoments(x, ArrayOf(statistics, kMean),
+                                                     ArrayOf(statistics, kDeviation), context_));
+    VOXCONV_RETURN_IF_ERROR(
+        training_.BatchNormScale({.channels = x.channels,
+                                  .rows = x.rows,
+                                  .mean = ArrayOf(statistics, kMean),
+                                  .deviation = ArrayOf(statistics, kDeviation),
+                                  .gamma = parameters_.values(parameters[0]),
+                                  .beta = parameters_.values(parameters[1]),
+                                  .epsilon = kBatchNormEpsilon,
+                                  .momentum = momentum_,
+                                  .inverse_std = ArrayOf(statistics, kInverseStd),
+                                  .scale = ArrayOf(statistics, kScale),
+                                  .shift = ArrayOf(statistics, kShift),
+                                  .running_mean = parameters_.values(parameters[2]),
+                                  .running_variance = parameters_.values(parameters[3])},
+                                 context_));
+  }
   VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, x.rows));
   return ops_.ScaleShift(x, ArrayOf(statistics, kScale), ArrayOf(statistics, kShift), node(id).relu,
                          y, context_);
@@ -214,7 +253,7 @@ absl::Status ForwardBackward::ForwardPool(int id) {
   VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kForward));
   VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, map->map().num_outputs()));
   Array<int32_t>& switches = values_[id].switches;
-  if (node(id).pool_mode == PoolMode::kMax) {
+  if (node(id).pool_mode == PoolMode::kMax && !again_) {
     VOXCONV_ASSIGN_OR_RETURN(switches, AllocateArray<int32_t>(y.rows * y.channels, context_));
     Grow(switches.bytes());
   }
@@ -243,14 +282,20 @@ absl::Status ForwardBackward::Dropout(int id, const ConstTensorView& x, const Te
 absl::Status ForwardBackward::Backward(Tensor gradient) {
   VOXCONV_RETURN_IF_ERROR(parameters_.ClearGradients(context_));
   gradients_[graph_.output()] = std::make_shared<Tensor>(std::move(gradient));
-  for (int id = static_cast<int>(graph_.nodes().size()) - 1; id > 0; --id) {
-    Gradient dy = std::exchange(gradients_[id], nullptr);
-    if (dy != nullptr && plan_.needs_gradient[id]) {
-      VOXCONV_RETURN_IF_ERROR(InLayer(node(id), BackwardNode(id, std::move(dy))));
-    }
-    FreeAfter(plan_.Moment(id, true));
+  again_ = true;
+  for (const StepAction& action : plan_->actions) {
+    if (action.kind == StepAction::Kind::kForward) continue;
+    VOXCONV_RETURN_IF_ERROR(InLayer(node(action.node), Run(action)));
+    FreeAfter(action);
   }
   return absl::OkStatus();
+}
+
+absl::Status ForwardBackward::Run(const StepAction& action) {
+  if (action.kind == StepAction::Kind::kRecompute) return ForwardNode(action.node);
+  Gradient dy = std::exchange(gradients_[action.node], nullptr);
+  if (dy == nullptr) return absl::OkStatus();  // no reader of the tensor has a gradient for it
+  return BackwardNode(action.node, std::move(dy));
 }
 
 absl::Status ForwardBackward::BackwardNode(int id, Gradient dy) {

@@ -16,8 +16,8 @@
 #include "voxconv/core/workspace.h"
 #include "voxconv/networks/compiled_network.h"
 #include "voxconv/networks/map_store.h"
-#include "voxconv/training/backward_plan.h"
 #include "voxconv/training/parameter_store.h"
+#include "voxconv/training/step_plan.h"
 
 namespace voxconv {
 
@@ -29,7 +29,10 @@ class ForwardBackward {
  public:
   struct Parts {
     const CompiledNetwork& network;
-    const BackwardPlan& plan;
+    const std::vector<StepPlan>& plans;  // from most memory to least (PlansByMemory)
+    // Most bytes of activations and their gradients; the first plan that keeps to it is taken. 0:
+    // no limit, the first plan.
+    int64_t activation_limit;
     ParameterStore& parameters;
     MapStore& maps;
     Workspace& workspace;
@@ -46,7 +49,8 @@ class ForwardBackward {
   // Runs all layers. Batch norms take the statistics of this batch, and update their running
   // statistics with `momentum`. The input fits the network, and must live until Backward has
   // returned. `observe`, unless it is null, is called with the result of each layer. An error names
-  // the layer.
+  // the layer. kResourceExhausted if no plan keeps to the limit; with a limit, the host waits for
+  // the sizes of all coordinate sets.
   using Observer = std::function<absl::Status(const Node& node, const ConstTensorView& result)>;
   absl::Status Forward(const SparseTensorView& input, double momentum, const Randomness& randomness,
                        const Observer& observe = nullptr);
@@ -55,6 +59,9 @@ class ForwardBackward {
   ConstTensorView output() const { return values_[graph_.output()].view; }
   // Its coordinates; null after a global pooling.
   CoordinateSetPtr output_coordinates() const;
+
+  // The plan that Forward took.
+  const StepPlan& plan() const { return *plan_; }
 
   // Writes the gradients of all trained parameters. `gradient` is that of the output, of the same
   // shape and dtype. Called once, after Forward.
@@ -74,6 +81,10 @@ class ForwardBackward {
   };
   // A gradient may be that of several nodes. A node changes it in place only if it is alone.
   using Gradient = std::shared_ptr<Tensor>;
+
+  // Takes the first plan that keeps to the limit. The rows of all tensors are known.
+  absl::Status ChoosePlan(const SparseTensorView& input);
+  absl::Status Run(const StepAction& action);
 
   absl::Status ForwardNode(int id);
   absl::Status ForwardConv(int id);
@@ -99,7 +110,7 @@ class ForwardBackward {
   }
   // Whether the gradient of the node's input `which` is needed.
   bool NeedsInputGradient(int id, int which = 0) const {
-    return plan_.needs_gradient[node(id).inputs[which]];
+    return plan_->needs_gradient[node(id).inputs[which]];
   }
   // An uninitialised matrix as the network stores features.
   absl::StatusOr<Tensor> Make(int64_t rows, int64_t channels);
@@ -111,12 +122,14 @@ class ForwardBackward {
   // Adds a gradient to that of the node's input `which`.
   absl::Status Contribute(int id, int which, Gradient gradient);
   absl::StatusOr<std::shared_ptr<const PreparedMap>> Map(int id, Pass pass);
-  void FreeAfter(int moment);
+  void FreeAfter(const StepAction& action);
   void Grow(int64_t bytes);
 
   const CompiledNetwork& network_;
   const NetworkGraph& graph_;
-  const BackwardPlan& plan_;
+  const std::vector<StepPlan>& plans_;
+  const int64_t activation_limit_;
+  const StepPlan* plan_;
   ParameterStore& parameters_;
   MapStore& maps_;
   Workspace& workspace_;
@@ -126,6 +139,7 @@ class ForwardBackward {
   const DType storage_;
   double momentum_ = 0;
   Randomness randomness_;
+  bool again_ = false;               // a node runs forward a second time
   std::vector<Value> values_;        // by node
   std::vector<Gradient> gradients_;  // by node
   LayerReport ignored_layer_;

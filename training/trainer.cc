@@ -33,6 +33,10 @@ absl::Status CheckConfig(const TrainingConfig& config, int64_t classes) {
     return absl::InvalidArgumentError(
         absl::StrCat("smoothing: ", loss.smoothing, "; allowed is [0, 1)"));
   }
+  if (config.activation_limit < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("activation_limit: ", config.activation_limit, "; it must be at least 0"));
+  }
   if (config.run.fold_batch_norm) {
     return absl::InvalidArgumentError(
         "fold_batch_norm: true; a folded batch norm cannot be trained");
@@ -74,6 +78,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
   return trainer;
 }
 
+ForwardBackward::Parts Trainer::StepParts() {
+  return {*network_, plans_, config_.activation_limit, parameters_, maps_, workspace_, backend_};
+}
+
 absl::Status Trainer::CheckLabels(absl::Span<const int32_t> labels) const {
   for (size_t row = 0; row < labels.size(); ++row) {
     const int32_t label = labels[row];
@@ -113,7 +121,7 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
     return absl::InvalidArgumentError("batch: 0 voxels; at least 1 is needed");
   }
   VOXCONV_RETURN_IF_ERROR(CheckLabels(labels));
-  const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
+  const ForwardBackward::Parts parts = StepParts();
   ForwardBackward step(parts);
   const ForwardBackward::Randomness randomness{config_.dropout_seed, steps_};
   VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum, randomness));
@@ -128,6 +136,7 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
                            CopyToHost(optimizer_.state(), context()));
   peak_activations_ = step.peak_bytes();
+  recomputed_ = step.plan().recomputed;
   map_bytes_ = maps_.bytes();
   if (!network_->config.keep_maps) maps_.Clear();
   if (!std::isfinite(loss[0].loss)) return ExplainLoss(input, randomness, loss[0].loss);
@@ -151,7 +160,7 @@ absl::Status Trainer::ExplainLoss(const SparseTensorView& input,
     if (!IsFinite(values)) layer = node.name;
     return absl::OkStatus();
   };
-  const ForwardBackward::Parts parts{*network_, plan_, parameters_, maps_, workspace_, backend_};
+  const ForwardBackward::Parts parts = StepParts();
   ForwardBackward again(parts);
   VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, randomness, check));
   VOXCONV_RETURN_IF_ERROR(context().stream->Synchronize());
@@ -202,6 +211,7 @@ TrainingMemory Trainer::memory() const {
   return {.parameters = parameters_.bytes(),
           .optimizer = optimizer_.bytes(),
           .activations = peak_activations_,
+          .recomputed = recomputed_,
           .maps = map_bytes_};
 }
 

@@ -16,10 +16,10 @@
 #include "voxconv/core/workspace.h"
 #include "voxconv/networks/compiled_network.h"
 #include "voxconv/networks/map_store.h"
-#include "voxconv/training/backward_plan.h"
 #include "voxconv/training/forward_backward.h"
 #include "voxconv/training/optimizer.h"
 #include "voxconv/training/parameter_store.h"
+#include "voxconv/training/step_plan.h"
 
 namespace voxconv {
 
@@ -37,6 +37,9 @@ struct TrainingConfig {
   LossConfig loss;
   double norm_momentum = 0.1;  // BatchNormBatch::momentum
   uint64_t dropout_seed = 0;
+  // Most bytes of activations and their gradients; what does not fit is computed a second time in
+  // the backward pass. Gradients are the same bits. 0: no limit.
+  int64_t activation_limit = 0;
 };
 
 // What one step did.
@@ -52,6 +55,7 @@ struct TrainingMemory {
   int64_t parameters = 0;  // values, gradients, and 16-bit copies
   int64_t optimizer = 0;
   int64_t activations = 0;  // with their gradients: the most at once in the last step
+  int recomputed = 0;       // layers that ran forward a second time in the last step
   int64_t maps = 0;         // kernel maps and indices at the end of the last step
 };
 
@@ -75,6 +79,7 @@ class Trainer {
   // - kInvalidArgument for an input that does not fit, for one without voxels, for a number of
   //   labels that is not the number of rows, and for labels that are no class and not `ignored`.
   //   Nothing is changed then.
+  // - kResourceExhausted if the activations do not keep to their limit. Nothing is changed then.
   // - kOutOfRange if the loss is not finite; the message names the first layer whose result is not.
   //   The parameters are as they were; running statistics of batch norms may have changed.
   absl::StatusOr<StepResult> Step(const SparseTensorView& input, absl::Span<const int32_t> labels,
@@ -107,10 +112,11 @@ class Trainer {
       : network_(std::move(network)),
         backend_(backend),
         config_(std::move(config)),
-        plan_(PlanBackward(network_->graph)),
+        plans_(PlansByMemory(network_->graph)),
         maps_(*network_) {}
 
   ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
+  ForwardBackward::Parts StepParts();
   absl::Status CheckLabels(absl::Span<const int32_t> labels) const;
   // Why the loss is not finite, as an error.
   absl::Status ExplainLoss(const SparseTensorView& input,
@@ -122,7 +128,7 @@ class Trainer {
   std::unique_ptr<CompiledNetwork> network_;
   Backend& backend_;
   TrainingConfig config_;
-  BackwardPlan plan_;
+  std::vector<StepPlan> plans_;
   MapStore maps_;
   Workspace workspace_;
   ParameterStore parameters_;
@@ -131,6 +137,7 @@ class Trainer {
   Array<LossResult> loss_;  // [1]
   int64_t steps_ = 0;       // that began, over all of the training
   int64_t peak_activations_ = 0, map_bytes_ = 0;
+  int recomputed_ = 0;
 };
 
 }  // namespace voxconv

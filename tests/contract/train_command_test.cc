@@ -172,6 +172,9 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused(train + "--scale 2", "scale: 2; allowed is [0, 1)");
   ExpectRefused(train + "--smoothing 1", "smoothing: 1; allowed is [0, 1)");
   ExpectRefused(train + "--workers 99", "--workers 99: allowed are 0 to 64");
+  ExpectRefused(train + "--activation-memory -1", "--activation-memory -1: allowed are 0 to");
+  ExpectRefused(train + "--samples 0", "--samples 0: allowed are 1 to");
+  ExpectRefused(train + "--dropout 1", "layer 'dropout': dropout rate 1; allowed is [0, 1)");
   ExpectRefused(train + "--dtype f16", "f16");
   ExpectRefused("train --out " + Path("run") + " --data " + Path("nothing.npz"), "nothing.npz");
   ExpectRefused(

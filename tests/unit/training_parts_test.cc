@@ -8,25 +8,33 @@
 #include "gtest/gtest.h"
 #include "tests/support/training_networks.h"
 #include "unit_cpu.h"
-#include "voxconv/training/backward_plan.h"
 #include "voxconv/training/parameter_store.h"
 #include "voxconv/training/rate_schedule.h"
+#include "voxconv/training/step_plan.h"
 
 namespace voxconv {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-int MomentOfDeath(const BackwardPlan& plan, int node) {
-  for (size_t moment = 0; moment < plan.dying_tensors.size(); ++moment) {
-    for (const int dead : plan.dying_tensors[moment]) {
-      if (dead == node) return static_cast<int>(moment);
+constexpr auto kForward = StepAction::Kind::kForward;
+constexpr auto kBackward = StepAction::Kind::kBackward;
+constexpr auto kRecompute = StepAction::Kind::kRecompute;
+
+// The actions after which the node's tensor is freed.
+std::vector<int> Deaths(const StepPlan& plan, int node) {
+  std::vector<int> deaths;
+  for (size_t at = 0; at < plan.actions.size(); ++at) {
+    for (const int dead : plan.actions[at].dying_tensors) {
+      if (dead == node) deaths.push_back(static_cast<int>(at));
     }
   }
-  return -1;
+  return deaths;
 }
 
-TEST(BackwardPlanTest, TensorsLiveAsLongAsTheyAreRead) {
+TEST(StepPlanTest, TensorsLiveAsLongAsTheyAreRead) {
   GraphBuilder builder("g");
   const int input = builder.Input(2);
   const int conv = builder.Conv("conv", input, 3, {});
@@ -34,16 +42,17 @@ TEST(BackwardPlanTest, TensorsLiveAsLongAsTheyAreRead) {
   const int sum = builder.Add("sum", norm, norm, /*relu=*/false);
   const int head = builder.Conv("head", sum, 2, {.kernel = {1, 1, 1}});
   const NetworkGraph graph = *std::move(builder).Build(head);
-  const BackwardPlan plan = PlanBackward(graph);
-  EXPECT_EQ(MomentOfDeath(plan, input), plan.Moment(conv, true));  // by the weight gradient
-  EXPECT_EQ(MomentOfDeath(plan, conv), plan.Moment(norm, true));
-  EXPECT_EQ(MomentOfDeath(plan, norm), plan.Moment(norm, true));  // by its ReLU
-  EXPECT_EQ(MomentOfDeath(plan, sum), plan.Moment(head, true));
-  EXPECT_EQ(MomentOfDeath(plan, head), -1);  // the network's result
+  const StepPlan plan = PlanStep(graph);
+  EXPECT_THAT(Deaths(plan, input),
+              ElementsAre(plan.Find(kBackward, conv)));  // by the weight gradient
+  EXPECT_THAT(Deaths(plan, conv), ElementsAre(plan.Find(kBackward, norm)));
+  EXPECT_THAT(Deaths(plan, norm), ElementsAre(plan.Find(kBackward, norm)));  // by its ReLU
+  EXPECT_THAT(Deaths(plan, sum), ElementsAre(plan.Find(kBackward, head)));
+  EXPECT_THAT(Deaths(plan, head), IsEmpty());  // the network's result
   EXPECT_FALSE(plan.needs_gradient[input]);
 }
 
-TEST(BackwardPlanTest, WhatNoGradientReadsIsFreedInTheForwardPass) {
+TEST(StepPlanTest, WhatNoGradientReadsIsFreedInTheForwardPass) {
   GraphBuilder builder("g");
   const int input = builder.Input(2);
   const int conv = builder.Conv("conv", input, 2, {});
@@ -53,15 +62,36 @@ TEST(BackwardPlanTest, WhatNoGradientReadsIsFreedInTheForwardPass) {
   const int aside = builder.Conv("aside", joined, 3, {});
   const int head = builder.GlobalPool("head", pool, PoolMode::kSum);
   const NetworkGraph graph = *std::move(builder).Build(head);
-  const BackwardPlan plan = PlanBackward(graph);
-  EXPECT_EQ(MomentOfDeath(plan, sum), plan.Moment(joined, false));
-  EXPECT_EQ(MomentOfDeath(plan, conv), plan.Moment(joined, false));
-  EXPECT_EQ(MomentOfDeath(plan, joined), plan.Moment(aside, false));
-  EXPECT_EQ(MomentOfDeath(plan, pool), plan.Moment(head, false));
+  const StepPlan plan = PlanStep(graph);
+  EXPECT_THAT(Deaths(plan, sum), ElementsAre(plan.Find(kForward, joined)));
+  EXPECT_THAT(Deaths(plan, conv), ElementsAre(plan.Find(kForward, joined)));
+  EXPECT_THAT(Deaths(plan, joined), ElementsAre(plan.Find(kForward, aside)));
+  EXPECT_THAT(Deaths(plan, pool), ElementsAre(plan.Find(kForward, head)));
   EXPECT_FALSE(plan.reaches_output[aside]);
-  bool switches_die = false;
-  for (const int dead : plan.dying_switches[plan.Moment(pool, true)]) switches_die |= dead == pool;
-  EXPECT_TRUE(switches_die);
+  EXPECT_THAT(plan.actions[plan.Find(kBackward, pool)].dying_switches, ElementsAre(pool));
+}
+
+TEST(StepPlanTest, DroppedTensorsAreMadeAgainBeforeTheyAreRead) {
+  GraphBuilder builder("g");
+  const int input = builder.Input(2);
+  const int conv = builder.Conv("conv", input, 3, {});
+  const int norm = builder.BatchNorm("norm", conv, /*relu=*/true);
+  const int next = builder.Conv("next", norm, 3, {});
+  const int head = builder.Conv("head", next, 2, {});
+  const NetworkGraph graph = *std::move(builder).Build(head);
+  std::vector<bool> dropped(graph.nodes().size(), false);
+  dropped[conv] = dropped[norm] = true;
+  const StepPlan plan = PlanStep(graph, dropped);
+  EXPECT_EQ(plan.recomputed, 2);
+  EXPECT_EQ(plan.Find(kRecompute, conv), plan.Find(kBackward, head) + 1);
+  EXPECT_EQ(plan.Find(kRecompute, norm), plan.Find(kRecompute, conv) + 1);
+  EXPECT_EQ(plan.Find(kBackward, next), plan.Find(kRecompute, norm) + 1);
+  EXPECT_THAT(Deaths(plan, conv),
+              ElementsAre(plan.Find(kForward, norm), plan.Find(kBackward, norm)));
+  EXPECT_THAT(Deaths(plan, norm),
+              ElementsAre(plan.Find(kForward, next), plan.Find(kBackward, norm)));
+  const std::vector<NodeBytes> bytes = {{0, 0}, {3, 0}, {3, 0}, {3, 0}, {2, 0}};
+  EXPECT_LT(PeakBytes(graph, plan, bytes), PeakBytes(graph, PlanStep(graph), bytes));
 }
 
 TEST(ParameterStoreTest, KeepsValuesApartAndBack) {

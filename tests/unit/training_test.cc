@@ -14,6 +14,7 @@
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
 #include "voxconv/reference_cpu/layers.h"
 #include "voxconv/training/reference_gradients.h"
 #include "voxconv/training/trainer.h"
@@ -256,6 +257,47 @@ TEST(TrainingTest, ReportsMemoryAndKeepsItFromStepToStep) {
   EXPECT_GT(first.maps, 0);
   EXPECT_GT(first.parameters, 2 * trainer->graph().num_parameters() * 4 - 1);
   EXPECT_GT(first.optimizer, 0);
+}
+
+// What does not fit is computed again, with the same bits.
+TEST(TrainingTest, ALimitOfMemoryChangesNoGradient) {
+  const std::vector<Coordinate> rows = WavyRows(12);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), 4));
+  const std::vector<NetworkGraph> graphs = {
+      Initialized(MakeHcnnSegmenter(
+          {.width = 0.5, .in_channels = 3, .classes = 4, .levels = 3, .dropout = 0.25})),
+      Initialized(MakeMinkUNet42(0.125, 3, 4))};
+  for (const NetworkGraph& graph : graphs) {
+    SCOPED_TRACE(graph.name());
+    const std::unique_ptr<Trainer> whole = MakeTrainer(graph, Config());
+    const auto expected = whole->Step(batch.tensor.view(), batch.labels, 0);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(whole->memory().recomputed, 0);
+    int recomputed = 0;
+    for (const double share : {0.8, 0.65}) {
+      TrainingConfig config = Config();
+      config.activation_limit = static_cast<int64_t>(share * whole->memory().activations);
+      const std::unique_ptr<Trainer> limited = MakeTrainer(graph, config);
+      const auto result = limited->Step(batch.tensor.view(), batch.labels, 0);
+      ASSERT_TRUE(result.ok()) << share << ": " << result.status();
+      EXPECT_EQ(result->loss.loss, expected->loss.loss);
+      EXPECT_LE(limited->memory().activations, config.activation_limit);
+      EXPECT_GE(limited->memory().recomputed, recomputed);
+      recomputed = limited->memory().recomputed;
+      EXPECT_GT(recomputed, 0);
+      for (const Parameter& parameter : graph.parameters()) {
+        if (!parameter.trained()) continue;
+        EXPECT_EQ(*limited->Gradient(parameter.name), *whole->Gradient(parameter.name))
+            << parameter.name;
+      }
+      EXPECT_EQ(limited->Save()->parameters, whole->Save()->parameters);  // running statistics
+    }
+    TrainingConfig config = Config();
+    config.activation_limit = 1000;
+    const std::unique_ptr<Trainer> refused = MakeTrainer(graph, config);
+    EXPECT_THAT(std::string(refused->Step(batch.tensor.view(), batch.labels, 0).status().message()),
+                HasSubstr("activation_limit: 1000 bytes; this batch needs at least "));
+  }
 }
 
 TEST(TrainingTest, BadLabelsAndInputsAreRefusedByName) {
