@@ -5,8 +5,15 @@
 # voxconv's libraries are static. A plugin links none of them: it leaves their symbols undefined,
 # and the program that loads it provides them, so that there is one copy of everything.
 
+# voxconv's own inner loops are compiled for several instruction sets, of which the program chooses
+# one. A plugin is compiled for one: that of the machine that builds it. Without it, a plugin has
+# vectors of 16 bytes and no multiply-adds, and seems slower than it is. A plugin for the machine
+# that builds it may not run on others: voxconv then refuses it.
+set(VOXCONV_PLUGIN_ARCHITECTURE native CACHE STRING
+    "What plugins are compiled for: native, another value of -march (x86-64-v3), or OFF for none")
+
 # voxconv_plugin(name sources...)
-# Builds <name>.so. Only voxconv_plugin_info is visible outside; other libraries that the plugin
+# Builds <name>.so for VOXCONV_PLUGIN_ARCHITECTURE, optimised where no build type is chosen. Only voxconv_plugin_info is visible outside; other libraries that the plugin
 # needs are added with target_link_libraries and should be shared ones. Sources may be CUDA's, where
 # the language is enabled, and take the flags of voxconv's own.
 function(voxconv_plugin name)
@@ -21,6 +28,14 @@ function(voxconv_plugin name)
   set_property(TARGET ${name} PROPERTY CUDA_EXTENSIONS)
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;--extended-lambda>")
+  if(VOXCONV_PLUGIN_ARCHITECTURE)
+    target_compile_options(${name} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:-march=${VOXCONV_PLUGIN_ARCHITECTURE}>")
+  endif()
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O3>")
+    target_compile_definitions(${name} PRIVATE NDEBUG)
+  endif()
   if(TARGET CUDA::toolkit)  # its headers, which those of backends/cuda include
     target_link_libraries(${name} PRIVATE CUDA::toolkit)
   endif()

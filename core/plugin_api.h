@@ -17,7 +17,7 @@
 
 // Counts incompatible changes of VoxconvPluginInfo itself; what lies behind the register function
 // is covered by the build stamp.
-#define VOXCONV_PLUGIN_ABI_VERSION 1
+#define VOXCONV_PLUGIN_ABI_VERSION 2
 
 #define VOXCONV_STRINGIFY_INNER(x) #x
 #define VOXCONV_STRINGIFY(x) VOXCONV_STRINGIFY_INNER(x)
@@ -46,6 +46,29 @@
   ", Abseil " VOXCONV_STRINGIFY(ABSL_LTS_RELEASE_VERSION) ", CUDA " VOXCONV_CUDA_VERSION \
                                                           ", headers " VOXCONV_INTERFACE_STAMP
 
+// The widest vectors that the compiler may use in a file. Two plugins that were compiled for
+// different ones cannot be compared by their times.
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define VOXCONV_CODE_TARGET "AVX-512"
+#elif defined(__AVX2__) && defined(__FMA__)
+#define VOXCONV_CODE_TARGET "AVX2"
+#elif defined(__AVX__)
+#define VOXCONV_CODE_TARGET "AVX"
+#elif defined(__SSE2__)
+#define VOXCONV_CODE_TARGET "SSE2"
+#elif defined(__ARM_FEATURE_SVE)
+#define VOXCONV_CODE_TARGET "SVE"
+#elif defined(__ARM_NEON)
+#define VOXCONV_CODE_TARGET "NEON"
+#else
+#define VOXCONV_CODE_TARGET "scalar"
+#endif
+#if defined(__OPTIMIZE__)
+#define VOXCONV_COMPILED_FOR VOXCONV_CODE_TARGET
+#else
+#define VOXCONV_COMPILED_FOR VOXCONV_CODE_TARGET ", not optimised"
+#endif
+
 extern "C" {
 
 // abi_version stays the first member for ever: the others are read only if it agrees.
@@ -55,6 +78,8 @@ struct VoxconvPluginInfo {
   const char* name;         // names the library in messages
   // Registers one plugin or more, of any family. Must not throw.
   absl::Status (*register_plugins)(voxconv::Registry& registry);
+  const char* code_target;   // VOXCONV_CODE_TARGET: what the processor must have
+  const char* compiled_for;  // VOXCONV_COMPILED_FOR: for people
 };
 
 // The one symbol that a plugin library exports.
@@ -62,13 +87,14 @@ __attribute__((visibility("default"))) const VoxconvPluginInfo* voxconv_plugin_i
 
 }  // extern "C"
 
-#define VOXCONV_PLUGIN(plugin_name, register_function)                                           \
-  /* In a namespace this declares the function anew, without what is said of it above. */        \
-  extern "C" __attribute__((visibility("default"))) const VoxconvPluginInfo*                     \
-  voxconv_plugin_info() {                                                                        \
-    static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP, \
-                                                #plugin_name, &register_function};               \
-    return &kInfo;                                                                               \
+#define VOXCONV_PLUGIN(plugin_name, register_function)                                    \
+  /* In a namespace this declares the function anew, without what is said of it above. */ \
+  extern "C" __attribute__((visibility("default"))) const VoxconvPluginInfo*              \
+  voxconv_plugin_info() {                                                                 \
+    static constexpr VoxconvPluginInfo kInfo = {                                          \
+        VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP, #plugin_name,                    \
+        &register_function,         VOXCONV_CODE_TARGET, VOXCONV_COMPILED_FOR};           \
+    return &kInfo;                                                                        \
   }
 
 #endif  // VOXCONV_CORE_PLUGIN_API_H_

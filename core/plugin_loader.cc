@@ -51,6 +51,20 @@ size_t NumPlugins(const Registry& registry) {
          registry.output_coords().entries().size();
 }
 
+// Whether code for this VOXCONV_CODE_TARGET runs here.
+bool ProcessorHas(absl::string_view target) {
+#if defined(__x86_64__)
+  if (target == "AVX-512") {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  }
+  if (target == "AVX2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (target == "AVX") return __builtin_cpu_supports("avx");
+#endif
+  return target == VOXCONV_CODE_TARGET || target == "SSE2" || target == "NEON" ||
+         target == "scalar";
+}
+
 absl::Status CheckInfo(const VoxconvPluginInfo* info, const fs::path& path) {
   if (info == nullptr) {
     return Refuse(absl::StatusCode::kInvalidArgument, path, "voxconv_plugin_info() returns null");
@@ -60,14 +74,21 @@ absl::Status CheckInfo(const VoxconvPluginInfo* info, const fs::path& path) {
                   absl::StrCat("built for plugin ABI ", info->abi_version, ", this program has ",
                                VOXCONV_PLUGIN_ABI_VERSION, "; rebuild the plugin"));
   }
-  if (info->build_stamp == nullptr || info->name == nullptr || info->register_plugins == nullptr) {
+  if (info->build_stamp == nullptr || info->name == nullptr || info->register_plugins == nullptr ||
+      info->code_target == nullptr || info->compiled_for == nullptr) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
-                  "voxconv_plugin_info() lacks the build stamp, name or register function");
+                  "voxconv_plugin_info() lacks the build stamp, name, register function or target");
   }
   if (info->build_stamp != HostBuildStamp()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, path,
                   absl::StrCat("built with (", info->build_stamp, "), this program with (",
                                HostBuildStamp(), "); rebuild the plugin"));
+  }
+  if (!ProcessorHas(info->code_target)) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, path,
+                  absl::StrCat("compiled for ", info->code_target,
+                               ", which this processor lacks; rebuild the plugin here, or with "
+                               "VOXCONV_PLUGIN_ARCHITECTURE=OFF"));
   }
   return absl::OkStatus();
 }
@@ -129,6 +150,16 @@ std::vector<LoadedPlugin> LoadedPlugins() {
   return plugins;
 }
 
+std::optional<LoadedPlugin> LibraryOf(absl::string_view spec) {
+  const absl::string_view name = spec.substr(0, spec.find(':'));
+  for (LoadedPlugin& plugin : LoadedPlugins()) {
+    for (const auto* names : {&plugin.mappings, &plugin.dataflows, &plugin.output_coords}) {
+      if (std::find(names->begin(), names->end(), name) != names->end()) return std::move(plugin);
+    }
+  }
+  return std::nullopt;
+}
+
 absl::string_view HostBuildStamp() { return VOXCONV_BUILD_STAMP; }
 
 absl::Status LoadPlugin(const std::string& path, Registry& registry) {
@@ -183,9 +214,10 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   absl::StrCat(info->name, ": its register function registers nothing"));
   }
-  Note(library, {info->name, *hash, NewNames(registry.mappings(), extended.mappings()),
-                 NewNames(registry.dataflows(), extended.dataflows()),
-                 NewNames(registry.output_coords(), extended.output_coords())});
+  Note(library,
+       {info->name, *hash, info->compiled_for, NewNames(registry.mappings(), extended.mappings()),
+        NewNames(registry.dataflows(), extended.dataflows()),
+        NewNames(registry.output_coords(), extended.output_coords())});
   registry = std::move(extended);
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #ifndef VOXCONV_CORE_PLUGIN_LOADER_H_
 #define VOXCONV_CORE_PLUGIN_LOADER_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ absl::string_view HostBuildStamp();
 //   kNotFound            there is no such file
 //   kInvalidArgument     it is a directory, it is not a shared library, it lacks a symbol that it
 //                        needs, it lacks voxconv_plugin_info, or it registers nothing
-//   kFailedPrecondition  it was built for another plugin ABI or with another build stamp
+//   kFailedPrecondition  it was built for another plugin ABI, with another build stamp, or for
+//                        vectors that this processor lacks
 //   kInternal            a function of the library throws
 //   otherwise            the status of its register function, such as kAlreadyExists for a name
 //   that
@@ -47,14 +49,19 @@ absl::Status LoadPluginsFromEnvironment(Registry& registry);
 
 // A library that this process has loaded, and what it registered.
 struct LoadedPlugin {
-  std::string name;  // as VOXCONV_PLUGIN gives it
-  std::string hash;  // HashFile of the library. What it links to in turn is not in it.
+  std::string name;          // as VOXCONV_PLUGIN gives it
+  std::string hash;          // HashFile of the library. What it links to in turn is not in it.
+  std::string compiled_for;  // "AVX2": the vectors that its compiler could use
   std::vector<std::string> mappings, dataflows, output_coords;  // the names of its plugins
 };
 
 // The libraries that LoadPlugin has loaded without an error, each once, in that order. Results are
 // known by their hashes: a plugin that is built anew is another one.
 std::vector<LoadedPlugin> LoadedPlugins();
+
+// The library that registered the mapping or dataflow `spec`, which may have options. Null for a
+// built-in one.
+std::optional<LoadedPlugin> LibraryOf(absl::string_view spec);
 
 }  // namespace voxconv
 

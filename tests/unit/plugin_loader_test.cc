@@ -73,6 +73,16 @@ TEST(PluginLoader, NotesWhatIsLoaded) {
   const LoadedPlugin& fixture = *std::find_if(plugins.begin(), plugins.end(), is_fixture);
   EXPECT_THAT(fixture.dataflows, ::testing::ElementsAre("fixture"));
   EXPECT_TRUE(fixture.mappings.empty());
+  // VOXCONV_PLUGIN_ARCHITECTURE is the machine's own here: no narrower than this program.
+  EXPECT_FALSE(fixture.compiled_for.empty());
+  EXPECT_EQ(LibraryOf("fixture:option=1")->hash, fixture.hash);
+  EXPECT_FALSE(LibraryOf("hash").has_value());
+}
+
+TEST(PluginLoader, RefusesCodeThatTheProcessorLacks) {
+  ExpectRefused(Fixture("wrong_processor"), absl::StatusCode::kFailedPrecondition,
+                "compiled for AVX-4096, which this processor lacks; rebuild the plugin here, or "
+                "with VOXCONV_PLUGIN_ARCHITECTURE=OFF");
 }
 
 TEST(PluginLoader, HashesBytes) {

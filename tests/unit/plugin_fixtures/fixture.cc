@@ -57,14 +57,26 @@ extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
 }
 #elif defined(VOXCONV_FIXTURE_WRONG_STAMP)
 extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
-  static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, "voxconv 0.0.0, another",
-                                              "wrong_stamp", &Register};
+  static constexpr VoxconvPluginInfo kInfo = {
+      VOXCONV_PLUGIN_ABI_VERSION, "voxconv 0.0.0, another", "wrong_stamp", &Register,
+      VOXCONV_CODE_TARGET,        VOXCONV_COMPILED_FOR};
+  return &kInfo;
+}
+#elif defined(VOXCONV_FIXTURE_WRONG_PROCESSOR)
+extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
+  static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION,
+                                              VOXCONV_BUILD_STAMP,
+                                              "wrong_processor",
+                                              &Register,
+                                              "AVX-4096",
+                                              "AVX-4096"};
   return &kInfo;
 }
 #elif defined(VOXCONV_FIXTURE_INCOMPLETE)
 extern "C" const VoxconvPluginInfo* voxconv_plugin_info() {
-  static constexpr VoxconvPluginInfo kInfo = {VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP,
-                                              "incomplete", nullptr};
+  static constexpr VoxconvPluginInfo kInfo = {
+      VOXCONV_PLUGIN_ABI_VERSION, VOXCONV_BUILD_STAMP, "incomplete", nullptr,
+      VOXCONV_CODE_TARGET,        VOXCONV_COMPILED_FOR};
   return &kInfo;
 }
 #elif defined(VOXCONV_FIXTURE_INFO_THROWS)
