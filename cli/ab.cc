@@ -18,6 +18,7 @@
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/ab/trial.h"
 #include "voxconv/measure/ab/work.h"
 #include "voxconv/measure/machine_load.h"
@@ -226,10 +227,18 @@ struct Trial {
   std::string busy;  // measure::WhyBusy
 };
 
+// Where plugins are loaded, their code may have other vectors than the other side's.
+void PrintCompiledFor(const char* side, const LayerChoice& choice, std::ostream& say) {
+  if (LoadedPlugins().empty()) return;
+  say << side << ": compiled for " << measure::CompiledFor(choice.mapping) << " (mapping) and "
+      << measure::CompiledFor(choice.dataflow) << " (dataflow)\n";
+}
+
 // Verifies, measures, and says on the way what it does.
 absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& say) {
   const measure::PairedOptions paired = ParsePairedOptions(values);
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  WarnOfSlowProducts(session->backend().kind());
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
                            ParsePrecision(values["dtype"].as<std::string>()));
@@ -247,6 +256,8 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
   say << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>() << "\n"
       << work.title << "\n"
       << session->backend().DeviceName() << "\n";
+  PrintCompiledFor("A", a.choice, say);
+  PrintCompiledFor("B", b.choice, say);
   if (values.count("network") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(
         const NetworkGraph graph,

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "benchmark/benchmark.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
@@ -411,6 +412,9 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(RegisterAllPlugins(values["plugin"].as<Strings>(), registry));
 
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  WarnOfSlowProducts(kind);
   VOXCONV_RETURN_IF_ERROR(InitializeLibrary(std::move(theirs)));
   const measure::BuildInfo build = measure::GetBuildInfo();
   benchmark::AddCustomContext("voxconv_commit", build.commit);
@@ -418,6 +422,7 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   benchmark::AddCustomContext("voxconv_build_type", build.build_type);
   benchmark::AddCustomContext("voxconv_compiler", build.compiler);
   benchmark::AddCustomContext("voxconv_program", measure::ProgramHash());
+  benchmark::AddCustomContext("voxconv_product", absl::StrCat("voxconv's own, ", SgemmTarget()));
   benchmark::AddCustomContext("voxel_size", values["voxel-size"].as<std::string>());
   for (const LoadedPlugin& plugin : LoadedPlugins()) {
     benchmark::AddCustomContext(absl::StrCat("plugin_", plugin.name), plugin.hash);

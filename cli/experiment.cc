@@ -376,6 +376,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
     return RunRounds(rounds, args);
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  WarnOfSlowProducts(session->backend().kind());
   if (values.count("profiled-side") != 0) {
     return RunForProfiler(values["profiled-side"].as<std::string>(), definitions, cell_options,
                           runner_options, *session);

@@ -19,8 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/core/version.h"
+#include "voxconv/measure/build_info.h"
 
 namespace voxconv::cli {
 namespace {
@@ -28,7 +30,9 @@ namespace {
 void PrintUsage(std::ostream& out) {
   out << "usage: voxconv COMMAND [OPTIONS]\n"
          "       voxconv COMMAND --help   prints the options of a command\n"
-         "       voxconv --version        prints the version\n\n";
+         "       voxconv --version        prints the version; with --verbose, what it was built "
+         "of\n"
+         "\n";
   for (const Command& command : Commands()) {
     out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ')
         << command.summary << "\n";
@@ -57,8 +61,8 @@ void HoldStandardStreams() {
   }
 }
 
-// OpenBLAS starts a thread for every core, each of which asks for 128 MiB until it has them. Where
-// the address space is too small for that, the program would never end.
+// Open3D brings OpenBLAS, which starts a thread for every core, each of which asks for 128 MiB
+// until it has them. Where the address space is too small for that, the program would never end.
 absl::Status CheckAddressSpace() {
   constexpr uint64_t kMib = 1 << 20, kProgram = 512, kThread = 160;
   rlimit limit{};
@@ -99,6 +103,24 @@ int Finish(const std::string& name, absl::Status status) {
   return 1;
 }
 
+int PrintVersion(const std::vector<std::string>& args) {
+  const bool verbose = args == std::vector<std::string>{"--verbose"};
+  if (!args.empty() && !verbose) {
+    std::cerr << "voxconv --version: argument '" << args.front()
+              << "' is unknown; only --verbose is allowed\n";
+    return 2;
+  }
+  std::cout << "voxconv " << VOXCONV_VERSION << "\n";
+  if (verbose) {
+    const measure::BuildInfo build = measure::GetBuildInfo();
+    std::cout << "commit: " << build.commit << (build.dirty ? ", changed" : "") << "\n"
+              << "compiler: " << build.compiler << ", " << build.build_type << "\n"
+              << "matrix product on the CPU: voxconv's own, " << SgemmTarget() << "\n"
+              << "CUDA: " << VOXCONV_CUDA_VERSION << "\n";
+  }
+  return Finish("--version", absl::OkStatus());
+}
+
 int Main(int argc, char** argv) {
   HoldStandardStreams();
   if (const absl::Status status = CheckAddressSpace(); !status.ok()) {
@@ -114,14 +136,7 @@ int Main(int argc, char** argv) {
     PrintUsage(std::cout);
     return Finish(name, absl::OkStatus());
   }
-  if (name == "--version") {
-    if (argc > 2) {
-      std::cerr << "voxconv --version: argument '" << argv[2] << "' is unknown; none is allowed\n";
-      return 2;
-    }
-    std::cout << "voxconv " << VOXCONV_VERSION << "\n";
-    return Finish(name, absl::OkStatus());
-  }
+  if (name == "--version") return PrintVersion({argv + 2, argv + argc});
   for (const Command& command : Commands()) {
     if (name != command.name) continue;
     return Finish(name, Run(command, std::vector<std::string>(argv + 2, argv + argc)));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/builtin/plugins.h"
+#include "voxconv/measure/product_rate.h"
 
 namespace voxconv::cli {
 
@@ -116,6 +117,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& 
                                                            .threads = values["threads"].as<int>(),
                                                            .memory_limit = mib << 20}));
   return session;
+}
+
+void WarnOfSlowProducts(BackendKind backend) {
+  if (backend != BackendKind::kCpu) return;
+  const std::string warning = measure::WhySlow(measure::MeasureProductRate());
+  if (!warning.empty()) std::cerr << "warning: " << warning << std::endl;
 }
 
 Progress::Progress(std::string label, int64_t total)

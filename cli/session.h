@@ -47,6 +47,10 @@ class Session {
 // wrong number.
 absl::Status CheckThreads(int threads);
 
+// On the CPU backend: measures how fast dense products are, and says on standard error if that is
+// so slow that what is timed next would mislead. Takes less than 0.1 s.
+void WarnOfSlowProducts(BackendKind backend);
+
 // Shows the progress of long work. It overwrites one line on a terminal and prints nothing
 // elsewhere.
 class Progress {

@@ -328,6 +328,7 @@ absl::Status RunTune(const std::vector<std::string>& args) {
     VOXCONV_RETURN_IF_ERROR(measure::CheckSavePlan(values["out"].as<std::string>()));
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  WarnOfSlowProducts(session->backend().kind());
   VOXCONV_RETURN_IF_ERROR(CheckSearch(values, search, *session));
   VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
   if (values.count("out") == 0) {  // said before minutes of work, not after

@@ -9,12 +9,6 @@ find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json REQUIRED)
 find_package(libzip REQUIRED)
 
-set(BLA_VENDOR OpenBLAS)
-find_package(BLAS REQUIRED)
-find_path(VOXCONV_OPENBLAS_INCLUDE_DIR openblas_config.h
-          PATHS /usr/include/x86_64-linux-gnu /usr/include/aarch64-linux-gnu
-          PATH_SUFFIXES openblas-pthread openblas-openmp openblas-serial openblas REQUIRED)
-
 set(VOXCONV_HAVE_OPEN3D OFF)
 set(VOXCONV_HAVE_OPENMP OFF)
 if(NOT VOXCONV_OPEN3D STREQUAL "OFF")

@@ -20,11 +20,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/file_hash.h"
 #include "voxconv/core/fnv.h"
+#include "voxconv/core/plugin_api.h"
 #include "voxconv/core/plugin_loader.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/measure/build_info.h"
+#include "voxconv/measure/product_rate.h"
 
 namespace voxconv::measure {
 namespace {
@@ -100,6 +103,11 @@ const std::string& ProgramHash() {
   return *hash;
 }
 
+std::string CompiledFor(absl::string_view spec) {
+  if (const auto library = LibraryOf(spec); library.has_value()) return library->compiled_for;
+  return absl::StrCat(VOXCONV_COMPILED_FOR, ", inner loops ", SgemmTarget());
+}
+
 Json PluginHashes() {
   std::vector<std::string> hashes;
   for (const LoadedPlugin& plugin : LoadedPlugins()) hashes.push_back(plugin.hash);
@@ -111,7 +119,8 @@ Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>
   const BuildInfo build = GetBuildInfo();
   Json plugins = Json::array();
   for (const LoadedPlugin& plugin : LoadedPlugins()) {
-    plugins.push_back({{"name", plugin.name}, {"hash", plugin.hash}});
+    plugins.push_back(
+        {{"name", plugin.name}, {"hash", plugin.hash}, {"compiled_for", plugin.compiled_for}});
   }
   return {{"commit", build.commit},
           {"dirty", build.dirty},
@@ -125,6 +134,7 @@ Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>
           {"driver", nullptr},
           {"cpu_governor", FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
           {"cpu_clock_mhz", CpuClock()},
+          {"product", ProductJson(backend.kind())},
           {"load", LoadJson(load)},
           {"time_utc", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())}};
 }

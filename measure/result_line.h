@@ -23,10 +23,16 @@ namespace voxconv::measure {
 const std::string& ProgramHash();
 
 // {"commit", "dirty", "program", "plugins", "compiler", "build_type", "machine", "device",
-// "backend", "driver", "cpu_governor", "cpu_clock_mhz", "load", "time_utc"}. "program" is
-// ProgramHash. "plugins" has the name and the hash of each loaded library. "load" is LoadJson
-// (measure/machine_load.h) of `load`. A value that cannot be read is null.
+// "backend", "driver", "cpu_governor", "cpu_clock_mhz", "product", "load", "time_utc"}. "program"
+// is ProgramHash. "plugins" has the name, the hash and "compiled_for" of each loaded library.
+// "product" is ProductJson (measure/product_rate.h). "load" is LoadJson (measure/machine_load.h) of
+// `load`. A value that cannot be read is null.
 Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load = {});
+// What the code of a plugin was compiled for: "AVX2" for one of a loaded library. For built-in
+// ones, what the program was compiled for, and the instruction set that its inner loops take at run
+// time: "SSE2, inner loops AVX3".
+std::string CompiledFor(absl::string_view spec);
+
 // The hashes of the loaded libraries, sorted: for keys.
 Json PluginHashes();
 

@@ -100,7 +100,8 @@ class CpuTensorOps final : public TensorOps {
                       const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckLinear(x, weights, precision, y, *context.backend));
     if (bias == nullptr) {
-      Sgemm(context, x.rows, y.channels, x.channels, x.f32(), weights.f32(), 0.0f, y.f32());
+      Sgemm(context, x.rows, y.channels, x.channels, x.f32(), weights.f32(),
+            ProductMode::kOverwrite, y.f32());
       return absl::OkStatus();
     }
     // The bias goes in first, task by task, so that y is touched while it is in the cache.
@@ -109,7 +110,7 @@ class CpuTensorOps final : public TensorOps {
         std::copy_n(bias, y.channels, y.f32() + row * y.channels);
       }
       SgemmSerial(end - begin, y.channels, x.channels, x.f32() + begin * x.channels, weights.f32(),
-                  1.0f, y.f32() + begin * y.channels);
+                  ProductMode::kAccumulate, y.f32() + begin * y.channels);
     });
     return absl::OkStatus();
   }

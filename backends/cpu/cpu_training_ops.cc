@@ -42,7 +42,7 @@ absl::Status SumProducts(const ConstTensorView& x, const ConstTensorView& dy,
     ParallelRanges(context, rows, kRowsPerProduct, [&](int64_t begin, int64_t end) {
       SgemmTransposedSerial(x.channels, dy.channels, end - begin,
                             x.f32() + (first + begin) * x.channels,
-                            dy.f32() + (first + begin) * dy.channels, 0.0f,
+                            dy.f32() + (first + begin) * dy.channels, ProductMode::kOverwrite,
                             products.data() + begin / kRowsPerProduct * size);
     });
     for (int64_t block = 0; block * kRowsPerProduct < rows; ++block) {

@@ -2,43 +2,22 @@
 #include "voxconv/backends/cpu/indirect_gemm.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "voxconv/backends/cpu/highway_targets.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/core/integer.h"
 
-// Scalable vectors cannot be members of the accumulators' arrays; SSSE3 and the AVX-512 subsets
-// would only repeat the code of their neighbours.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "voxconv/backends/cpu/indirect_gemm.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway asks.
 #include "hwy/highway.h"
+#include "voxconv/backends/cpu/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace voxconv {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Tag = hn::ScalableTag<float>;
-using Vec = hn::Vec<Tag>;
-
-// A register tile is kMaxRows x kPanelVectors vectors. Its accumulators, one row of weights and
-// one broadcast input must fit the 16 (32) vector registers, and be at least as many as
-// multiply-adds are in flight (8 on current cores).
-constexpr int kPanelVectors = 2;
-#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
-constexpr int kMaxRows = 8;
-#else
-constexpr int kMaxRows = 6;
-#endif
-
-int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Tag())); }
-int64_t PanelWidth() { return kPanelVectors * Lanes(); }
 
 // One panel of output columns of a whole product.
 struct Panel {
@@ -52,29 +31,9 @@ struct Panel {
   int64_t columns;
 };
 
-template <int kVectors>
-HWY_INLINE void StoreRow(const Panel& panel, const Vec (&sum)[kVectors], float* HWY_RESTRICT to) {
-  const Tag d;
-  const int64_t lanes = Lanes();
-  if (panel.columns == kVectors * lanes) {
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec old = panel.accumulate ? hn::LoadU(d, to + v * lanes) : hn::Zero(d);
-      hn::StoreU(hn::Add(old, sum[v]), d, to + v * lanes);
-    }
-    return;
-  }
-  HWY_ALIGN float padded[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
-  for (int v = 0; v < kVectors; ++v) hn::Store(sum[v], d, padded + v * lanes);
-  for (int64_t j = 0; j < panel.columns; ++j) {
-    to[j] = (panel.accumulate ? to[j] : 0.0f) + padded[j];
-  }
-}
-
 // Rows [first, first + kRows) of a panel that is kVectors wide.
 template <int kRows, int kVectors>
 void ComputeTile(const Panel& panel, int64_t first) {
-  const Tag d;
-  const int64_t lanes = Lanes();
   const IndirectGemmOperands& operands = *panel.operands;
   const int64_t c_in = operands.c_in;
 
@@ -86,7 +45,7 @@ void ComputeTile(const Panel& panel, int64_t first) {
   }
   Vec sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(Tag());
   }
   const int64_t ahead = std::min<int64_t>(kRows, panel.rows.count - first - kRows);
   for (size_t s = 0; s < panel.steps.size(); ++s) {
@@ -102,64 +61,27 @@ void ComputeTile(const Panel& panel, int64_t first) {
         if (in[kRows + r] >= 0) PrefetchInputRow(operands, in[kRows + r]);
       }
     }
-    for (int64_t c = 0; c < c_in; ++c) {
-      Vec weight[kVectors];
-      for (int v = 0; v < kVectors; ++v) weight[v] = hn::Load(d, w + v * lanes);
-      for (int r = 0; r < kRows; ++r) {
-        const Vec x = hn::Set(d, from[r][c]);
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(x, weight[v], sum[r][v]);
-      }
-      w += kVectors * lanes;
-    }
+    MultiplyAddPanel<kRows, kVectors>(from, /*step=*/1, w, c_in, sum);
   }
-  for (int r = 0; r < kRows; ++r) StoreRow<kVectors>(panel, sum[r], to[r]);
+  for (int r = 0; r < kRows; ++r) {
+    StoreRow<kVectors>(sum[r], panel.columns, panel.accumulate, to[r]);
+  }
 }
-
-using TileFunction = void (*)(const Panel&, int64_t);
 
 template <int kVectors>
-TileFunction TileOfRows(int64_t rows) {
-  switch (rows) {
-    case 1:
-      return ComputeTile<1, kVectors>;
-    case 2:
-      return ComputeTile<2, kVectors>;
-    case 3:
-      return ComputeTile<3, kVectors>;
-    case 4:
-      return ComputeTile<4, kVectors>;
-    case 5:
-      return ComputeTile<5, kVectors>;
-    case 6:
-      return ComputeTile<6, kVectors>;
-    case 7:
-      return ComputeTile<HWY_MIN(7, kMaxRows), kVectors>;
-    default:
-      return ComputeTile<kMaxRows, kVectors>;
+struct PanelTiles {
+  const Panel& panel;
+  template <int kRows>
+  void Run(int64_t first) const {
+    ComputeTile<kRows, kVectors>(panel, first);
   }
-}
-
-// Cuts the rows into tiles of nearly equal height, so that none is left with so few rows that it
-// waits for the latency of its multiply-adds.
-template <int kVectors>
-void ComputePanel(const Panel& panel) {
-  const int64_t tiles = CeilDiv(panel.rows.count, kMaxRows);
-  const int64_t height = panel.rows.count / tiles;
-  const int64_t taller = panel.rows.count % tiles;
-  int64_t first = 0;
-  if (taller > 0) {
-    const TileFunction tile = TileOfRows<kVectors>(height + 1);
-    for (; first < taller * (height + 1); first += height + 1) tile(panel, first);
-  }
-  const TileFunction tile = TileOfRows<kVectors>(height);
-  for (; first < panel.rows.count; first += height) tile(panel, first);
-}
+};
 
 void IndirectGemmImpl(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
-                      const IndirectGemmRows& rows, IndirectGemmMode mode) {
+                      const IndirectGemmRows& rows, ProductMode mode) {
   if (rows.count == 0) return;
   const int64_t width = PanelWidth();
-  Panel panel{&operands, steps, rows, mode == IndirectGemmMode::kAccumulate};
+  Panel panel{&operands, steps, rows, mode == ProductMode::kAccumulate};
   panel.matrix_size = operands.c_in * CeilDiv(operands.c_out, Lanes()) * Lanes();
   // Panels outermost: one stays in the first-level cache while all rows pass by.
   for (int64_t column = 0; column < operands.c_out; column += width) {
@@ -167,9 +89,9 @@ void IndirectGemmImpl(const IndirectGemmOperands& operands, absl::Span<const int
     panel.first_column = column;
     panel.columns = std::min(width, operands.c_out - column);
     if (panel.columns > Lanes()) {
-      ComputePanel<kPanelVectors>(panel);
+      ForTiles(rows.count, PanelTiles<kPanelVectors>{panel});
     } else {
-      ComputePanel<1>(panel);
+      ForTiles(rows.count, PanelTiles<1>{panel});
     }
   }
 }
@@ -181,11 +103,8 @@ int64_t PackedWeightSizeImpl(int64_t c_in, int64_t c_out) {
 void PackMatrix(const float* weights, int64_t c_in, int64_t c_out, float* packed) {
   for (int64_t column = 0; column < c_out; column += PanelWidth()) {
     const int64_t columns = std::min(PanelWidth(), c_out - column);
-    const int64_t width = columns > Lanes() ? PanelWidth() : Lanes();
-    for (int64_t c = 0; c < c_in; ++c, packed += width) {
-      std::memcpy(packed, weights + c * c_out + column, columns * sizeof(float));
-      std::fill(packed + columns, packed + width, 0.0f);
-    }
+    PackPanel(weights + column, c_out, c_in, columns, packed);
+    packed += c_in * PackedWidth(columns);
   }
 }
 
@@ -205,7 +124,7 @@ HWY_EXPORT(PackMatrix);
 }  // namespace
 
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
-                  const IndirectGemmRows& rows, IndirectGemmMode mode) {
+                  const IndirectGemmRows& rows, ProductMode mode) {
   HWY_DYNAMIC_DISPATCH(IndirectGemmImpl)(operands, steps, rows, mode);
 }
 

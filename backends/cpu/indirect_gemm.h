@@ -11,6 +11,7 @@
 
 #include "absl/types/span.h"
 #include "hwy/cache_control.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend.h"
 
 namespace voxconv {
@@ -36,8 +37,6 @@ struct IndirectGemmRows {
   const int32_t* out = nullptr;  // [count]: output rows; may repeat only if all their inputs are -1
 };
 
-enum class IndirectGemmMode { kOverwrite, kAccumulate };
-
 // Computes, for each i, the sum over steps s of input[in[s, i]] * W[steps[s]], where W[k] is the
 // k-th packed matrix. kOverwrite stores the sum in output[out[i]]; kAccumulate adds it. Each
 // element is one chain of multiply-adds over (step, input channel) in ascending order. Hence the
@@ -45,7 +44,7 @@ enum class IndirectGemmMode { kOverwrite, kAccumulate };
 // thread. O(count * steps
 // * c_in * c_out).
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
-                  const IndirectGemmRows& rows, IndirectGemmMode mode);
+                  const IndirectGemmRows& rows, ProductMode mode);
 
 // Prefetches a row of the input, which is read soon.
 inline void PrefetchInputRow(const IndirectGemmOperands& operands, int64_t row) {

@@ -1,63 +1,183 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cpu/sgemm.h"
 
-#include <cblas.h>
-
 #include <algorithm>
-#include <mutex>
+#include <atomic>
+#include <bit>
+#include <cstdint>
 
+#include "hwy/cache_control.h"
+#include "voxconv/backends/cpu/highway_targets.h"
 #include "voxconv/backends/cpu/parallel.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "voxconv/backends/cpu/sgemm.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+#include "voxconv/backends/cpu/register_tile-inl.h"
+
+#ifndef VOXCONV_BACKENDS_CPU_SGEMM_CC_ONCE_
+#define VOXCONV_BACKENDS_CPU_SGEMM_CC_ONCE_
 namespace voxconv {
 namespace {
 
-// Rows of C a task computes: enough to amortise OpenBLAS's packing of B.
-constexpr int64_t kRowsPerTask = 1024;
+// The operands of one product. Element (i, c) of A is a[i * row_step + c * depth_step].
+struct DenseOperands {
+  int64_t m, n, k;
+  const float* a;
+  int64_t row_step, depth_step;
+  const float* b;
+  float* c;
+  ProductMode mode;
+};
 
-// OpenBLAS must not start threads of its own below ours.
-void UseOneBlasThread() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
+// A packed panel of B of this depth fits the first-level cache, and the rows of A that meet it the
+// second-level cache.
+constexpr int64_t kDepthPerPanel = 256;
+constexpr int64_t kRowsPerPanel = 512;
+
+}  // namespace
+}  // namespace voxconv
+#endif  // VOXCONV_BACKENDS_CPU_SGEMM_CC_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace voxconv {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Rows and depths of A that meet one packed panel of B.
+template <int kVectors>
+struct DenseTiles {
+  const DenseOperands& operands;
+  const float* packed;  // [depth, kVectors * lanes]
+  int64_t first_row;
+  int64_t first_depth, depth;
+  int64_t first_column, columns;
+
+  template <int kRows>
+  void Run(int64_t tile_row) const {
+    const float* from[kRows];
+    float* to[kRows];
+    Vec sum[kRows][kVectors];
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t row = first_row + tile_row + r;
+      from[r] = operands.a + row * operands.row_step + first_depth * operands.depth_step;
+      to[r] = operands.c + row * operands.n + first_column;
+      hwy::Prefetch(to[r]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(Tag());
+    }
+    if (operands.depth_step == 1) {  // as a constant, it saves a register
+      MultiplyAddPanel<kRows, kVectors>(from, 1, packed, depth, sum);
+    } else {
+      MultiplyAddPanel<kRows, kVectors>(from, operands.depth_step, packed, depth, sum);
+    }
+    const bool accumulate = first_depth > 0 || operands.mode == ProductMode::kAccumulate;
+    for (int r = 0; r < kRows; ++r) StoreRow<kVectors>(sum[r], columns, accumulate, to[r]);
+  }
+};
+
+void MultiplyImpl(const DenseOperands& operands) {
+  HWY_ALIGN float packed[kDepthPerPanel * kPanelVectors * HWY_MAX_BYTES / sizeof(float)];
+  for (int64_t row = 0; row < operands.m; row += kRowsPerPanel) {
+    const int64_t rows = std::min(kRowsPerPanel, operands.m - row);
+    for (int64_t depth = 0; depth < operands.k; depth += kDepthPerPanel) {
+      const int64_t depths = std::min(kDepthPerPanel, operands.k - depth);
+      for (int64_t column = 0; column < operands.n; column += PanelWidth()) {
+        const int64_t columns = std::min(PanelWidth(), operands.n - column);
+        PackPanel(operands.b + depth * operands.n + column, operands.n, depths, columns, packed);
+        if (columns > Lanes()) {
+          ForTiles(rows, DenseTiles<kPanelVectors>{operands, packed, row, depth, depths, column,
+                                                   columns});
+        } else {
+          ForTiles(rows, DenseTiles<1>{operands, packed, row, depth, depths, column, columns});
+        }
+      }
+    }
+  }
+}
+
+const char* TargetImpl() { return hwy::TargetName(HWY_TARGET); }
+
+double MultiplyAddsImpl(int64_t count) {
+  constexpr int kChains = 12;  // as many as hide the latency, and no more than registers
+  const Tag d;
+  Vec sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = hn::Set(d, static_cast<float>(i));
+  // Operands that the compiler does not know, and sums that stay normal numbers.
+  const Vec x = hn::Set(d, count > 0 ? 1e-3f : 2e-3f), y = hn::Set(d, count > 1 ? 1e-3f : 2e-3f);
+  const int64_t rounds = CeilDiv(count, kChains);
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kChains; ++i) sum[i] = hn::MulAdd(x, y, sum[i]);
+  }
+  for (int i = 1; i < kChains; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  const double used = hn::GetLane(sum[0]) > -1.0f ? 1.0 : 0.0;  // so that it is computed
+  return used * 2.0 * static_cast<double>(rounds * kChains * Lanes());
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace voxconv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace voxconv {
+namespace {
+
+HWY_EXPORT(MultiplyImpl);
+HWY_EXPORT(TargetImpl);
+HWY_EXPORT(MultiplyAddsImpl);
+
+// Rows of C that a task computes: enough to amortise the packing of B.
+constexpr int64_t kRowsPerTask = kRowsPerPanel;
+
+void Multiply(const DenseOperands& operands) {
+  if (operands.m == 0 || operands.n == 0) return;
+  if (operands.k == 0) {
+    if (operands.mode == ProductMode::kOverwrite) {
+      std::fill_n(operands.c, operands.m * operands.n, 0.0f);
+    }
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(MultiplyImpl)(operands);
 }
 
 }  // namespace
 
-void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float beta,
+void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b, ProductMode mode,
                  float* c) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (beta == 0) std::fill(c, c + m * n, 0.0f);
-    return;
-  }
-  UseOneBlasThread();
-  // Row counts past 2^31 do not fit BLAS's int.
-  constexpr int64_t kMaxRows = int64_t{1} << 24;
-  for (int64_t row = 0; row < m; row += kMaxRows) {
-    const int64_t rows = std::min(kMaxRows, m - row);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows),
-                static_cast<int>(n), static_cast<int>(k), 1.0f, a + row * k, static_cast<int>(k), b,
-                static_cast<int>(n), beta, c + row * n, static_cast<int>(n));
-  }
+  Multiply({m, n, k, a, /*row_step=*/k, /*depth_step=*/1, b, c, mode});
 }
 
 void SgemmTransposedSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b,
-                           float beta, float* c) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (beta == 0) std::fill(c, c + m * n, 0.0f);
-    return;
-  }
-  UseOneBlasThread();
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n),
-              static_cast<int>(k), 1.0f, a, static_cast<int>(m), b, static_cast<int>(n), beta, c,
-              static_cast<int>(n));
+                           ProductMode mode, float* c) {
+  Multiply({m, n, k, a, /*row_step=*/1, /*depth_step=*/m, b, c, mode});
 }
 
 void Sgemm(const ExecutionContext& context, int64_t m, int64_t n, int64_t k, const float* a,
-           const float* b, float beta, float* c) {
+           const float* b, ProductMode mode, float* c) {
   ParallelRanges(context, m, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    SgemmSerial(end - begin, n, k, a + begin * k, b, beta, c + begin * n);
+    SgemmSerial(end - begin, n, k, a + begin * k, b, mode, c + begin * n);
   });
 }
 
+bool AllFinite(const ExecutionContext& context, const float* values, int64_t size) {
+  constexpr int64_t kPerTask = 1 << 16;
+  std::atomic<bool> finite = true;
+  ParallelRanges(context, size, kPerTask, [&](int64_t begin, int64_t end) {
+    constexpr uint32_t kExponent = 0x7f800000;
+    bool here = true;
+    for (int64_t i = begin; i < end; ++i) {
+      here &= (std::bit_cast<uint32_t>(values[i]) & kExponent) != kExponent;
+    }
+    if (!here) finite = false;
+  });
+  return finite;
+}
+
+const char* SgemmTarget() { return HWY_DYNAMIC_DISPATCH(TargetImpl)(); }
+
+double RunMultiplyAdds(int64_t count) { return HWY_DYNAMIC_DISPATCH(MultiplyAddsImpl)(count); }
+
 }  // namespace voxconv
+#endif  // HWY_ONCE

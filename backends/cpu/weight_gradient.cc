@@ -50,7 +50,8 @@ absl::Status CpuWeightGradient(const KernelMap& map, const ConstTensorView& x,
       const int64_t count = std::min(kPairsPerBlock, map.offset_ptr()[k + 1] - i);
       GatherRows(x, map.pairs().in.data() + i, count, first, strip, inputs);
       GatherRows(dy, map.pairs().out.data() + i, count, 0, c_out, gradients);
-      SgemmTransposedSerial(strip, c_out, count, inputs, gradients, 1.0f, result);
+      SgemmTransposedSerial(strip, c_out, count, inputs, gradients, ProductMode::kAccumulate,
+                            result);
     }
   };
   for (int64_t begin = 0; begin < tasks; begin += wave) {

@@ -106,7 +106,7 @@ void ComputePadding(IndirectGemmOperands operands, float* padding_row, int32_t k
   for (int64_t done = 0; done < count; done += kChunk) {
     const int64_t rows = std::min(kChunk, count - done);
     IndirectGemm(operands, {&k, 1}, {rows, kNone.data(), rows, kFirstRow.data()},
-                 IndirectGemmMode::kAccumulate);
+                 ProductMode::kAccumulate);
   }
 }
 
@@ -120,7 +120,7 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
     const int64_t count = plan.fgms_ptr(k, t + 1) - begin;
     IndirectGemm(operands, {&k, 1},
                  {count, pairs.in.data() + begin, count, pairs.out.data() + begin},
-                 IndirectGemmMode::kAccumulate);
+                 ProductMode::kAccumulate);
     const int64_t padding =
         launch.padded_rows[j] - (plan.fgms_ptr(k, plan.tiles()) - plan.fgms_ptr(k, 0));
     if (padding > 0) {

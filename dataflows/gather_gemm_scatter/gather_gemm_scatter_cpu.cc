@@ -63,8 +63,8 @@ class Run {
   void MultiplyIdentity() {
     if (schedule_.identity_offset < 0) return;
     StageScope stage(context_, Stage::kGemm);
-    Sgemm(context_, num_outputs_, c_out_, c_in_, input_, WeightsOf(schedule_.identity_offset), 0,
-          output_);
+    Sgemm(context_, num_outputs_, c_out_, c_in_, input_, WeightsOf(schedule_.identity_offset),
+          ProductMode::kOverwrite, output_);
     output_started_ = true;
   }
 
@@ -141,8 +141,8 @@ class Run {
         const int64_t first = task % blocks * kRowsPerMultiply;
         const int64_t row = matmul.base + matrix * matmul.padded_rows + first;
         SgemmSerial(std::min(kRowsPerMultiply, matmul.padded_rows - first), c_out_, c_in_,
-                    gather_ + row * c_in_, WeightsOf(matmul.offsets[matrix]), 0,
-                    scatter_ + row * c_out_);
+                    gather_ + row * c_in_, WeightsOf(matmul.offsets[matrix]),
+                    ProductMode::kOverwrite, scatter_ + row * c_out_);
       });
     }
   }

@@ -32,6 +32,21 @@ void AssembleColumns(const int32_t* neighbours, int num_offsets, const float* fe
   }
 }
 
+// Outputs [begin, end) with weights that are not all finite: products of the neighbours alone.
+void SumNeighbours(const int32_t* neighbours, int num_offsets, const ForwardArgs& args,
+                   int64_t c_in, int64_t c_out, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    float* output = args.output.f32() + row * c_out;
+    std::fill_n(output, c_out, 0.0f);
+    for (int k = 0; k < num_offsets; ++k) {
+      const int64_t p = neighbours[row * num_offsets + k];
+      if (p < 0) continue;
+      SgemmSerial(1, c_out, c_in, args.input.f32() + p * c_in,
+                  args.weights.f32() + k * c_in * c_out, ProductMode::kAccumulate, output);
+    }
+  }
+}
+
 class Hash2colCpu final : public Hash2col {
  public:
   explicit Hash2colCpu(Options options) : Hash2col(std::move(options), kDefaultMib) {}
@@ -59,6 +74,13 @@ class Hash2colCpu final : public Hash2col {
     const int num_offsets = map.num_offsets();
     const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
     const int64_t column_size = plan.column_size();
+    if (!AllFinite(context, args.weights.f32(), num_offsets * c_in * c_out)) {
+      const StageScope stage(context, Stage::kGemm);
+      ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+        SumNeighbours(table, num_offsets, args, c_in, c_out, begin, end);
+      });
+      return absl::OkStatus();
+    }
     float* columns = workspace.Get<float>(plan.columns_slot());
     for (int64_t first = 0; first < map.num_outputs(); first += plan.block_rows()) {
       const int64_t rows = std::min(plan.block_rows(), map.num_outputs() - first);
@@ -70,7 +92,7 @@ class Hash2colCpu final : public Hash2col {
         });
       }
       const StageScope stage(context, Stage::kGemm);  // Equation 3
-      Sgemm(context, rows, c_out, column_size, columns, args.weights.f32(), 0,
+      Sgemm(context, rows, c_out, column_size, columns, args.weights.f32(), ProductMode::kOverwrite,
             args.output.f32() + first * c_out);
     }
     return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
 #include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
 #include "voxconv/core/integer.h"
 #include "voxconv/dataflows/implicit_gemm/implicit_gemm.h"
@@ -170,9 +171,30 @@ void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared,
   while (first < end) {
     const int64_t next_last = last < end ? fetch(last, next) : end;
     IndirectGemm(operands, tile.steps, {tile.count, tile.in.data(), tile.count, order + first},
-                 IndirectGemmMode::kOverwrite);
+                 ProductMode::kOverwrite);
     std::swap(tile, next);
     first = std::exchange(last, next_last);
+  }
+}
+
+// The same rows one by one, with no padding between them, for weights that are not all finite. The
+// sums of finite weights are the same bits as those of tiles.
+void ComputeRows(const MaskSorted& prepared, const IndirectGemmOperands& operands, int64_t split,
+                 int64_t begin, int64_t end) {
+  const KernelMap& map = prepared.map();
+  const MaskSortedArrays& layout = prepared.arrays();
+  const int32_t* order = layout.row_order.data() + split * map.num_outputs();
+  std::vector<int32_t> steps, in;
+  for (int64_t i = begin; i < end; ++i) {
+    const int32_t* neighbours = map.table().table.data() + order[i] * map.num_offsets();
+    steps.clear();
+    in.clear();
+    for (int32_t k = layout.split_ptr[split]; k < layout.split_ptr[split + 1]; ++k) {
+      if (neighbours[k] < 0) continue;
+      steps.push_back(k);
+      in.push_back(neighbours[k]);
+    }
+    IndirectGemm(operands, steps, {1, in.data(), 1, order + i}, ProductMode::kOverwrite);
   }
 }
 
@@ -225,6 +247,8 @@ class ImplicitGemmCpu final : public ImplicitGemm {
     float* packed = workspace.Get<float>(plan.weights_slot());
     float* zero_row = workspace.Get<float>(plan.zero_row_slot());
     float* partial = workspace.Get<float>(plan.partial_slot());
+    const bool finite =
+        AllFinite(context, args.weights.f32(), map.map().num_offsets() * c_in * c_out);
     {
       const StageScope stage(context, Stage::kConvert);
       PackWeights(args.weights.f32(), map.map().num_offsets(), c_in, c_out, packed, context);
@@ -236,7 +260,11 @@ class ImplicitGemmCpu final : public ImplicitGemm {
       float* output = split == 0 ? args.output.f32() : partial + (split - 1) * rows * c_out;
       const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
       ParallelRanges(context, rows, grain, [&](int64_t begin, int64_t end) {
-        ComputeTiles(plan, map, operands, split, begin, end);
+        if (finite) {
+          ComputeTiles(plan, map, operands, split, begin, end);
+        } else {
+          ComputeRows(map, operands, split, begin, end);
+        }
       });
     }
     if (plan.splits() > 1) AddPartials(plan, rows * c_out, partial, args.output.f32(), context);

@@ -98,6 +98,8 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
     Json json = {{"name", name}};
     json.update(measure::ToJson(configuration));
     json["dtype"] = std::string(ToString(precision));
+    json["compiled_for"] = {{"mapping", measure::CompiledFor(configuration.choice.mapping)},
+                            {"dataflow", measure::CompiledFor(configuration.choice.dataflow)}};
     return json;
   };
   Json line;

@@ -202,7 +202,7 @@ TEST_F(BadInputTest, EndlessWork) {
   ExpectConvRefused(arrays, "", {"features", "[0, 1000000000]", "65536"});
 }
 
-// OpenBLAS asks for memory until it has it, and is waited for at the end.
+// OpenBLAS, which Open3D brings, asks for memory until it has it, and is waited for at the end.
 TEST_F(BadInputTest, TinyAddressSpace) {
   const std::string command =
       absl::StrCat("ulimit -v 280000; exec timeout 60 '", VOXCONV_PROGRAM, "' run", kSmallNetwork,

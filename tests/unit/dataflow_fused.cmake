@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The dataflows that fuse gather, multiply and scatter, and their micro-kernel.
+voxconv_add_test(sgemm_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/sgemm_test.cc
+  LIBS voxconv_backend_cpu
+  LABELS unit)
 voxconv_add_test(indirect_gemm_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/indirect_gemm_test.cc
   LIBS voxconv_backend_cpu LABELS unit)

@@ -49,21 +49,21 @@ class Problem {
     zero_row_.resize(c_in, 0.0f);
   }
 
-  std::vector<float> Run(IndirectGemmMode mode, int64_t first, int64_t count,
+  std::vector<float> Run(ProductMode mode, int64_t first, int64_t count,
                          std::vector<float> output) const {
     const IndirectGemmOperands operands{
         input_.data(), zero_row_.data(), packed_.data(), output.data(), c_in_, c_out_};
     IndirectGemm(operands, steps_, {count, in_.data() + first, rows_, out_.data() + first}, mode);
     return output;
   }
-  std::vector<float> Run(IndirectGemmMode mode) const { return Run(mode, 0, rows_, output_); }
+  std::vector<float> Run(ProductMode mode) const { return Run(mode, 0, rows_, output_); }
 
-  void ExpectRight(IndirectGemmMode mode) const {
+  void ExpectRight(ProductMode mode) const {
     std::vector<double> expected(output_.begin(), output_.end());
     for (int64_t i = 0; i < rows_; ++i) {
       for (int64_t j = 0; j < c_out_; ++j) {
         double& y = expected[out_[i] * c_out_ + j];
-        if (mode == IndirectGemmMode::kOverwrite) y = 0;
+        if (mode == ProductMode::kOverwrite) y = 0;
         for (size_t s = 0; s < steps_.size(); ++s) {
           const int32_t p = in_[s * rows_ + i];
           for (int64_t c = 0; p >= 0 && c < c_in_; ++c) {
@@ -96,8 +96,8 @@ TEST_P(IndirectGemmTest, MatchesBruteForce) {
       for (int64_t c_out : {1, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64}) {
         SCOPED_TRACE(testing::Message() << rows << " rows, " << c_in << " -> " << c_out);
         const Problem problem(rows, 5, c_in, c_out);
-        problem.ExpectRight(IndirectGemmMode::kOverwrite);
-        problem.ExpectRight(IndirectGemmMode::kAccumulate);
+        problem.ExpectRight(ProductMode::kOverwrite);
+        problem.ExpectRight(ProductMode::kAccumulate);
       }
     }
   }
@@ -105,19 +105,19 @@ TEST_P(IndirectGemmTest, MatchesBruteForce) {
 
 TEST_P(IndirectGemmTest, NoSteps) {
   const Problem problem(9, 0, 4, 5);
-  problem.ExpectRight(IndirectGemmMode::kOverwrite);
-  problem.ExpectRight(IndirectGemmMode::kAccumulate);
+  problem.ExpectRight(ProductMode::kOverwrite);
+  problem.ExpectRight(ProductMode::kAccumulate);
 }
 
 // A row's bits must not depend on the rows beside it, or results would depend on tiles.
 TEST_P(IndirectGemmTest, RowsAreIndependent) {
   const Problem problem(29, 3, 33, 33);
-  const std::vector<float> together = problem.Run(IndirectGemmMode::kAccumulate);
+  const std::vector<float> together = problem.Run(ProductMode::kAccumulate);
   for (int64_t step : {1, 2, 4, 11}) {
     std::vector<float> apart = problem.output();
     for (int64_t first = 0; first < problem.rows(); first += step) {
-      apart = problem.Run(IndirectGemmMode::kAccumulate, first,
-                          std::min(step, problem.rows() - first), std::move(apart));
+      apart = problem.Run(ProductMode::kAccumulate, first, std::min(step, problem.rows() - first),
+                          std::move(apart));
     }
     EXPECT_EQ(apart, together) << step;
   }

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/file_hash.h"
 #include "voxconv/io/load_input.h"
 
@@ -50,11 +51,13 @@ TEST(ResultLineTest, ProvenanceSaysWhatRanWhere) {
   const Json provenance = DescribeProvenance(**backend);
   for (const char* key :
        {"commit", "dirty", "compiler", "build_type", "machine", "backend", "device", "driver",
-        "cpu_governor", "cpu_clock_mhz", "time_utc", "program", "plugins", "load"}) {
+        "cpu_governor", "cpu_clock_mhz", "time_utc", "program", "plugins", "product", "load"}) {
     EXPECT_TRUE(provenance.contains(key)) << key;
   }
   EXPECT_EQ(provenance["backend"], "cpu");
   EXPECT_TRUE(provenance["driver"].is_null());
+  EXPECT_EQ(provenance["product"]["library"], "voxconv");
+  EXPECT_EQ(provenance["product"]["kernel"], SgemmTarget());
   // Two builds of one commit are two programs.
   EXPECT_THAT(provenance["program"].get<std::string>(), ::testing::MatchesRegex("[0-9a-f]{16}"));
   EXPECT_EQ(provenance["program"], HashFile("/proc/self/exe").value());
