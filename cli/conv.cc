@@ -10,6 +10,7 @@
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/core/convolution.h"
+#include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/map_check.h"
 #include "voxconv/core/tensor_ops.h"
 #include "voxconv/io/convention.h"
@@ -44,8 +45,8 @@ po::options_description LayerOptions() {
        "z "
        "and the greatest x, y, z")  //
       ("spatial-shape", po::value<std::string>(),
-       "spatial shape of the input as z, y, x, for --convention spconv; bounds the outputs of a "
-       "strided layer")  //
+       "spatial shape of the input, for --convention spconv (as z, y, x) and torchsparse; bounds "
+       "the outputs of a strided layer")  //
       ("convention", text("voxconv"),
        "how arrays and per-axis values are written: voxconv, spconv, torchsparse or minkowski");
   return options;
@@ -63,10 +64,10 @@ absl::StatusOr<LayerArguments> ParseLayerArguments(const po::variables_map& valu
                                                    ": has no meaning with --kind ", text("kind"),
                                                    "; it is for strided and transposed layers"));
   }
-  if (text("convention") == "spconv" && !values["rule"].defaulted() &&
-      layer.rule != OutputRule::kDilate) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rule ", text("rule"), ": the spconv convention has rule dilate only"));
+  const bool dilates = text("convention") == "spconv" || text("convention") == "torchsparse";
+  if (dilates && !values["rule"].defaulted() && layer.rule != OutputRule::kDilate) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--rule ", text("rule"), ": the ", text("convention"), " convention has rule dilate only"));
   }
   VOXCONV_ASSIGN_OR_RETURN(layer.kernel, ParseInt3("--kernel", text("kernel")));
   VOXCONV_ASSIGN_OR_RETURN(layer.stride, ParseInt3("--stride", text("stride")));
@@ -105,6 +106,20 @@ absl::StatusOr<CoordinateSetPtr> ReadCoords(const NpzArrays& arrays, absl::strin
   VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> rows, CoordinatesFromArray(*array, name));
   VOXCONV_RETURN_IF_ERROR(CoordinatesToVoxconv(convention, tensor_stride, rows));
   return CoordinateSet::Create(rows, tensor_stride, context);
+}
+
+// TorchSparse's spatial range, where it is not given: one past the largest coordinate.
+absl::StatusOr<Int3> ShapeOfCoords(const NpzArrays& arrays) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "coords"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
+                           CoordinatesFromArray(*array, "coords"));
+  Int3 last{0, 0, 0};
+  for (const Coordinate& c : rows) {
+    last = {std::max(last.x, c.x), std::max(last.y, c.y), std::max(last.z, c.z)};
+  }
+  // Larger ones are refused with the coordinates.
+  const auto past = [](int32_t v) { return std::min(v, kMaxCoordinate) + 1; };
+  return Int3{past(last.x), past(last.y), past(last.z)};
 }
 
 absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows,
@@ -197,7 +212,13 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   const BackendKind backend = session.backend().kind();
   VOXCONV_RETURN_IF_ERROR(CheckFiles(values));
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
-  VOXCONV_ASSIGN_OR_RETURN(const LayerArguments layer, ParseLayerArguments(values));
+  VOXCONV_ASSIGN_OR_RETURN(LayerArguments layer, ParseLayerArguments(values));
+  VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in"), npz));
+  if (convention == Convention::kTorchsparse && layer.kind == ConvKind::kStrided &&
+      !layer.spatial_shape.has_value()) {
+    VOXCONV_ASSIGN_OR_RETURN(layer.spatial_shape, ShapeOfCoords(arrays));
+  }
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));
   VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
                            session.registry().mappings().Create(text("mapping"), backend));
@@ -206,15 +227,14 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const auto output_coords, session.registry().output_coords().Create(
                                                          text("output-coords"), backend));
 
-  VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
-  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in"), npz));
   VOXCONV_ASSIGN_OR_RETURN(
       CoordinateSetPtr inputs,
       ReadCoords(arrays, "coords", convention, geometry.input_tensor_stride(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor features, ReadFeatures(arrays, inputs->size(), context));
   VOXCONV_ASSIGN_OR_RETURN(const NpyArray* weight_array, Find(arrays, "weights"));
   VOXCONV_ASSIGN_OR_RETURN(const Weights weights,
-                           WeightsToVoxconv(convention, geometry.params().kernel, *weight_array));
+                           WeightsToVoxconv(convention, geometry.params().kernel, *weight_array,
+                                            geometry.params().stride));
   if (weights.c_in != features.channels()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "weights: ", weights.c_in, " input channels; the features have ", features.channels()));

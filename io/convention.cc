@@ -37,40 +37,67 @@ bool IsInverted(ConvKind kind) {
   return kind == ConvKind::kInverse || kind == ConvKind::kTransposed;
 }
 
-absl::Status CheckSupported(Convention convention, const LayerArguments& a) {
-  if (convention != Convention::kSpconv && a.spatial_shape.has_value()) {
-    return absl::InvalidArgumentError("spatial_shape: only the spconv convention has one");
-  }
-  if (convention == Convention::kSpconv && a.kind == ConvKind::kTransposed) {
-    return absl::UnimplementedError(
-        "kind transposed with convention spconv: SpConv's generative layers are not covered");
-  }
-  if (convention == Convention::kSpconv && a.output_bounds.has_value()) {
+// Whether strided layers count kernel indices from zero and bound their outputs by the input's
+// shape, and coordinates are in units of the tensor's own stride.
+bool CountsFromZero(Convention convention) {
+  return convention == Convention::kSpconv || convention == Convention::kTorchsparse;
+}
+
+// The engine's name in messages.
+absl::string_view EngineOf(Convention convention) {
+  return convention == Convention::kSpconv ? "SpConv" : "TorchSparse";
+}
+
+absl::Status CheckKernel(Convention convention, const LayerArguments& a) {
+  const std::string kernel = absl::StrCat("kernel ", ToString(a.kernel), ": ");
+  const bool submanifold = a.kind == ConvKind::kSubmanifold;
+  bool any_odd = false;
+  for (int axis = 0; axis < 3; ++axis) any_odd |= a.kernel[axis] % 2 == 1 && a.kernel[axis] > 1;
+  if (!submanifold || AllOdd(a.kernel)) return absl::OkStatus();
+  if (convention == Convention::kSpconv) {
     return absl::InvalidArgumentError(
-        "bounds: has no meaning with convention spconv, which bounds by spatial_shape");
+        absl::StrCat(kernel, "SpConv has submanifold kernels of odd size only"));
   }
-  for (int axis = 0; axis < 3; ++axis) {
-    if (convention == Convention::kSpconv && a.padding[axis] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("padding ", ToString(a.padding),
-                                                     ": with convention spconv allowed are whole "
-                                                     "numbers from 0"));
-    }
-    const int32_t k = a.kernel[axis];
-    if (convention == Convention::kSpconv && a.kind == ConvKind::kSubmanifold && k % 2 == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "kernel ", ToString(a.kernel), ": SpConv has submanifold kernels of odd size only"));
-    }
-    if (convention == Convention::kTorchsparse && k % 2 == 0 && k > 2) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("kernel ", ToString(a.kernel),
-                       ": TorchSparse's even kernels above 2 have offsets that voxconv has not"));
-    }
+  if (convention == Convention::kTorchsparse && any_odd) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kernel,
+        "TorchSparse does not centre the odd axes of such a submanifold kernel, which "
+        "voxconv has no counterpart of; allowed are axes that are all odd, or all even or 1"));
   }
   return absl::OkStatus();
 }
 
-// SpConv's output shape, as the inclusive bounds of u.
-absl::StatusOr<Box> SpconvBounds(const Int3& shape, const Int3& kernel, const Int3& stride,
+absl::Status CheckSupported(Convention convention, const LayerArguments& a) {
+  if (!CountsFromZero(convention)) {
+    if (!a.spatial_shape.has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "spatial_shape: only the spconv and torchsparse conventions have one");
+  }
+  const absl::string_view engine = EngineOf(convention);
+  if (a.kind == ConvKind::kTransposed) {
+    return absl::UnimplementedError(absl::StrCat("kind transposed: ", engine,
+                                                 "'s generative layers are not covered by its "
+                                                 "convention"));
+  }
+  if (a.output_bounds.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("bounds: has no meaning with the convention of ",
+                                                   engine, ", which bounds by spatial_shape"));
+  }
+  if (std::min({a.padding.x, a.padding.y, a.padding.z}) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("padding ", ToString(a.padding), ": with ",
+                                                   engine,
+                                                   "'s convention allowed are whole "
+                                                   "numbers from 0"));
+  }
+  if (convention == Convention::kTorchsparse && a.dilation != Int3{1, 1, 1}) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dilation ", ToString(a.dilation), ": TorchSparse's kernel maps have none; allowed is 1"));
+  }
+  return CheckKernel(convention, a);
+}
+
+// The inclusive bounds of u.
+absl::StatusOr<Box> OutputBounds(const Int3& shape, const Int3& kernel, const Int3& stride,
                                  const Int3& dilation, const Int3& padding) {
   Box box;
   for (int axis = 0; axis < 3; ++axis) {
@@ -119,29 +146,29 @@ absl::StatusOr<ConvGeometry> MakeGeometry(Convention convention, const LayerArgu
   } else if (IsInverted(a.kind)) {
     params.input_tensor_stride = params.stride;
   }
-  // SpConv knows no other rule than dilate, and calls for a padding of its submanifold layers that
-  // it then ignores.
-  if (convention == Convention::kSpconv) {
-    if (a.kind == ConvKind::kSubmanifold) {
-      params.padding = {0, 0, 0};
-    } else {
-      params.rule = OutputRule::kDilate;
-      if (a.kind == ConvKind::kStrided) {
-        if (!a.spatial_shape.has_value()) {
-          return absl::InvalidArgumentError(
-              "spatial_shape is missing: SpConv bounds a strided layer's outputs by it");
-        }
-        absl::StatusOr<Box> bounds =
-            SpconvBounds(AxesToXyz(convention, *a.spatial_shape), params.kernel, params.stride,
-                         params.dilation, params.padding);
-        if (!bounds.ok()) return bounds.status();
-        params.output_bounds = *bounds;
-      }
-      for (int axis = 0; axis < 3; ++axis) {
-        params.padding[axis] =
-            PaddingFromSpconv(params.padding[axis], params.kernel[axis], params.dilation[axis]);
-      }
+  if (!CountsFromZero(convention)) return ConvGeometry::Create(params);
+  // Neither engine knows another rule than dilate. Callers give the padding of submanifold layers,
+  // which is then ignored.
+  if (a.kind == ConvKind::kSubmanifold) {
+    params.padding = {0, 0, 0};
+    return ConvGeometry::Create(params);
+  }
+  params.rule = OutputRule::kDilate;
+  if (a.kind == ConvKind::kStrided) {
+    if (!a.spatial_shape.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("spatial_shape is missing: ", EngineOf(convention),
+                       " bounds a strided layer's outputs by it"));
     }
+    absl::StatusOr<Box> bounds =
+        OutputBounds(AxesToXyz(convention, *a.spatial_shape), params.kernel, params.stride,
+                     params.dilation, params.padding);
+    if (!bounds.ok()) return bounds.status();
+    params.output_bounds = *bounds;
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    params.padding[axis] =
+        PaddingFromSpconv(params.padding[axis], params.kernel[axis], params.dilation[axis]);
   }
   return ConvGeometry::Create(params);
 }
@@ -159,7 +186,7 @@ std::vector<int> OffsetOrder(Convention convention, const Int3& kernel) {
 }
 
 absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kernel,
-                                         const NpyArray& array) {
+                                         const NpyArray& array, const Int3& stride) {
   const int64_t volume = int64_t{kernel.x} * kernel.y * kernel.z;
   const std::vector<int64_t>& shape = array.shape;
   Weights weights;
@@ -190,7 +217,8 @@ absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kern
   absl::StatusOr<std::vector<float>> given = ToFloat32(array, "weights");
   if (!given.ok()) return given.status();
   const int64_t c_in = weights.c_in, c_out = weights.c_out;
-  const bool out_first = convention == Convention::kSpconv;
+  const bool is_view = volume == 1 && stride == Int3{1, 1, 1};  // see the header
+  const bool out_first = convention == Convention::kSpconv && !is_view;
   const std::vector<int> order = OffsetOrder(convention, kernel);
   weights.values.resize(given->size());
   for (int64_t j = 0; j < volume; ++j) {
@@ -206,9 +234,9 @@ absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kern
 
 absl::Status CoordinatesToVoxconv(Convention convention, const Int3& unit,
                                   std::vector<Coordinate>& rows) {
-  if (convention != Convention::kSpconv) return absl::OkStatus();
+  if (!CountsFromZero(convention)) return absl::OkStatus();
   for (size_t i = 0; i < rows.size(); ++i) {
-    const Int3 p = {rows[i].z, rows[i].y, rows[i].x};
+    const Int3 p = AxesToXyz(convention, {rows[i].x, rows[i].y, rows[i].z});
     Int3 scaled;
     for (int axis = 0; axis < 3; ++axis) {
       const int64_t value = int64_t{p[axis]} * unit[axis];
@@ -226,8 +254,11 @@ absl::Status CoordinatesToVoxconv(Convention convention, const Int3& unit,
 
 void CoordinatesFromVoxconv(Convention convention, const Int3& unit,
                             std::vector<Coordinate>& rows) {
-  if (convention != Convention::kSpconv) return;
-  for (Coordinate& c : rows) c = {c.b, c.z / unit.z, c.y / unit.y, c.x / unit.x};
+  if (!CountsFromZero(convention)) return;
+  for (Coordinate& c : rows) {
+    const Int3 p = AxesToXyz(convention, {c.x / unit.x, c.y / unit.y, c.z / unit.z});
+    c = {c.b, p.x, p.y, p.z};
+  }
 }
 
 }  // namespace voxconv

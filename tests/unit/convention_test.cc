@@ -197,11 +197,139 @@ TEST(SpconvTest, Inverse) {
       expected);
 }
 
+// Kernel and stride 1: SpConv 2.3.8 multiplies the features by a view of the weights' memory as
+// [C_in, C_out]. With a stride it goes the usual way.
+TEST(SpconvTest, KernelOfOneIsAView) {
+  const Data data = MakeData(1, 0, 9);
+  for (const bool strided : {false, true}) {
+    const SpconvLayer layer = {
+        {1, 1, 1},
+        strided ? std::array<int32_t, 3>{2, 2, 2} : std::array<int32_t, 3>{1, 1, 1},
+        {0, 0, 0},
+        {1, 1, 1},
+        {9, 9, 9}};
+    Field expected;
+    ForSpconvPairs(data, layer, [&](size_t row, const Row& u, int) {
+      Accumulate(expected, u, data, row, [&](int64_t i, int64_t o) {
+        return strided ? data.weights[o * kIn + i] : data.weights[i * kOut + o];
+      });
+    });
+    std::vector<std::string> options = {"--convention", "spconv", "--kernel", "1"};
+    if (strided) {
+      options.insert(options.end(),
+                     {"--kind", "strided", "--stride", "2", "--spatial-shape", "9,9,9"});
+    }
+    ExpectSame(RunCommand(data, {kOut, 1, 1, 1, kIn}, options), expected);
+  }
+}
+
+struct TorchsparseLayer {
+  std::array<int32_t, 3> kernel, stride, padding;
+};
+
+// Calls body(row of p, u, j) as TorchSparse 2.1 publishes it: u s = p + padding - index, with u in
+// 0 .. floor((max + 2 padding - (k - 1)) / s). j counts x fastest if the volume is odd, and z
+// fastest if not.
+void ForTorchsparsePairs(const Data& data, const TorchsparseLayer& layer,
+                         const std::function<void(size_t, const Row&, int)>& body) {
+  const auto& [k, s, padding] = layer;
+  const int volume = k[0] * k[1] * k[2];
+  std::array<int32_t, 3> most = {0, 0, 0};
+  for (const Row& row : data.coords) {
+    for (int a = 0; a < 3; ++a) most[a] = std::max(most[a], row[a + 1]);
+  }
+  for (size_t p = 0; p < data.coords.size(); ++p) {
+    for (int j = 0; j < volume; ++j) {
+      const std::array<int, 3> index =
+          volume % 2 == 1 ? std::array<int, 3>{j % k[0], j / k[0] % k[1], j / (k[0] * k[1])}
+                          : std::array<int, 3>{j / (k[1] * k[2]), j / k[2] % k[1], j % k[2]};
+      Row u = {data.coords[p][0], 0, 0, 0};
+      bool inside = true;
+      for (int a = 0; a < 3; ++a) {
+        const int32_t v = data.coords[p][a + 1] + padding[a] - index[a];
+        inside = inside && v >= 0 && v % s[a] == 0 &&
+                 v / s[a] <= (most[a] + 2 * padding[a] - (k[a] - 1)) / s[a];
+        u[a + 1] = v / s[a];
+      }
+      if (inside) body(p, u, j);
+    }
+  }
+}
+
+std::string Text(const std::array<int32_t, 3>& v) {
+  return absl::StrCat(v[0], ",", v[1], ",", v[2]);
+}
+
+std::function<float(int64_t, int64_t)> TorchsparseWeight(const Data& data, int j) {
+  return [&data, j](int64_t i, int64_t o) { return data.weights[(j * kIn + i) * kOut + o]; };
+}
+
+// The third is fed with the output of a layer of stride 2, whose coordinates are in units of 2.
+TEST(TorchsparseTest, Strided) {
+  const TorchsparseLayer layers[] = {
+      {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}}, {{3, 3, 3}, {2, 2, 2}, {0, 0, 0}},
+      {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}}, {{4, 4, 4}, {2, 2, 2}, {1, 1, 1}},
+      {{3, 2, 5}, {1, 2, 3}, {1, 0, 2}}, {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}}};
+  for (const TorchsparseLayer& layer : layers) {
+    for (const std::string tensor_stride : {"1", "2"}) {
+      const auto& [k, s, padding] = layer;
+      SCOPED_TRACE(absl::StrCat(Text(k), " ", tensor_stride));
+      const int volume = k[0] * k[1] * k[2];
+      const Data data = MakeData(volume, 0, 9);
+      Field expected;
+      ForTorchsparsePairs(data, layer, [&](size_t row, const Row& u, int j) {
+        Accumulate(expected, u, data, row, TorchsparseWeight(data, j));
+      });
+      ExpectSame(RunCommand(data, {volume, kIn, kOut},
+                            {"--convention", "torchsparse", "--kind", "strided", "--kernel",
+                             Text(k), "--stride", Text(s), "--padding", Text(padding),
+                             "--tensor-stride", tensor_stride}),
+                 expected);
+    }
+  }
+}
+
+TEST(TorchsparseTest, Inverse) {
+  const TorchsparseLayer layer = {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}};
+  const Data fine = MakeData(27, 0, 9);
+  std::map<Row, size_t> coarse;
+  ForTorchsparsePairs(fine, layer, [&](size_t, const Row& u, int) { coarse.emplace(u, 0); });
+  Data data;
+  for (auto& [row, index] : coarse) {
+    index = data.coords.size();
+    data.coords.push_back(row);
+  }
+  data.features = verify::Values(data.coords.size() * kIn, 3);
+  data.weights = fine.weights;
+  Field expected;
+  for (const Row& row : fine.coords) expected[row] = std::vector<double>(kOut, 0.0);
+  ForTorchsparsePairs(fine, layer, [&](size_t row, const Row& u, int j) {
+    Accumulate(expected, fine.coords[row], data, coarse[u], TorchsparseWeight(data, j));
+  });
+  ExpectSame(RunCommand(data, {27, kIn, kOut},
+                        {"--convention", "torchsparse", "--kind", "inverse", "--stride", "2",
+                         "--padding", "1"},
+                        &fine.coords),
+             expected);
+}
+
+TEST(TorchsparseTest, WhatHasNoCounterpartIsRefused) {
+  EXPECT_TRUE(MakeGeometry(Convention::kTorchsparse, {.kernel = {4, 4, 4}}).ok());
+  EXPECT_TRUE(MakeGeometry(Convention::kTorchsparse, {.kernel = {2, 1, 4}}).ok());
+  EXPECT_FALSE(MakeGeometry(Convention::kTorchsparse, {.kernel = {3, 2, 3}}).ok());
+  EXPECT_FALSE(MakeGeometry(Convention::kTorchsparse, {.dilation = {2, 2, 2}}).ok());
+  EXPECT_FALSE(
+      MakeGeometry(Convention::kTorchsparse, {.kind = ConvKind::kTransposed, .stride = {2, 2, 2}})
+          .ok());
+}
+
 // Offsets with x fastest, as MinkowskiEngine walks a region and TorchSparse an odd kernel.
 TEST(OffsetOrderTest, MinkowskiAndTorchsparse) {
   for (const std::string convention : {"minkowski", "torchsparse"}) {
-    for (const bool even : {false, true}) {
-      const int size = even ? 2 : 3, volume = size * size * size;
+    for (const int size : {2, 3, 4}) {
+      const bool even = size % 2 == 0;
+      if (convention == "minkowski" && size == 4) continue;
+      const int volume = size * size * size;
       const bool x_fastest = convention == "minkowski" || !even;
       const Data data = MakeData(volume, -4, 9);
       std::map<Row, size_t> rows;
