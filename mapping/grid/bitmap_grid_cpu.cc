@@ -141,10 +141,9 @@ absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64
                                               const ExecutionContext& context) {
   const CellOrder order = CellOrder::Bitmap(inputs);
   const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
-  // One bit and half a bit of rank a cell: 12 bytes a word.
-  constexpr int64_t kWordBytes = sizeof(uint64_t) + sizeof(uint32_t);
-  VOXCONV_RETURN_IF_ERROR(
-      order.CheckLimit(kWordBytes, kCellsPerWord, rows_bytes, limit_mib, "bitmap"));
+  VOXCONV_RETURN_IF_ERROR(CheckPages(
+      order, inputs, {{sizeof(uint64_t), kCellsPerWord}, {sizeof(uint32_t), kCellsPerWord}},
+      rows_bytes, limit_mib, "bitmap", context));
   const int64_t num_words = order.num_cells() / kCellsPerWord;
   Bitmap bitmap;
   VOXCONV_ASSIGN_OR_RETURN(bitmap.words,

@@ -73,7 +73,8 @@ class DenseGrid final : public GridCpu {
 absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64_t limit_mib,
                                              const ExecutionContext& context) {
   const CellOrder order = CellOrder::Dense(inputs.set());
-  VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
+  VOXCONV_RETURN_IF_ERROR(
+      CheckPages(order, inputs.set(), {{sizeof(int32_t), 1}}, 0, limit_mib, "dense", context));
   VOXCONV_ASSIGN_OR_RETURN(
       ZeroPages cells,
       ZeroPages::Reserve(order.num_cells() * static_cast<int64_t>(sizeof(int32_t))));

@@ -19,7 +19,8 @@ PluginDescription GridMapping::Describe() {
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
-      .Int("memory_limit_mib", 4096, 1, 1 << 20, "largest index to build, in MiB");
+      .Int("memory_limit_mib", 4096, 1, 1 << 20,
+           "largest index to build, in MiB; on the CPU without pages that no voxel lies in");
   return description;
 }
 

@@ -13,8 +13,8 @@ namespace voxconv {
 // voxels: 10^9 cells for one LiDAR frame at 0.05 m. Writing every cell once would take seconds and
 // gigabytes. Pages of an anonymous mapping read as zero, and take memory only once they are
 // written. A build thus costs only the pages that voxels lie in. The backend's pool cannot serve
-// this, because its blocks hold what their last user left. The grid's own option limits its size
-// instead.
+// this, because its blocks hold what their last user left. The grid's own option limits the
+// pages that voxels lie in instead (CheckPages).
 class ZeroPages {
  public:
   // Reserves `bytes` >= 0. kResourceExhausted if the operating system refuses the address space.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
@@ -80,9 +82,43 @@ TEST(GridMappingTest, ALargeGridIsOnlyReserved) {
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ((*index)->bytes(), int64_t{4} << 30);
   EXPECT_EQ(mapping->Query(**index, {*set, *set, geometry}, cpu.context)->num_pairs(), 6);
-  EXPECT_FALSE((*registry.mappings().Create("grid:memory_limit_mib=4095", BackendKind::kCpu))
-                   ->BuildIndex(*set, cpu.context)
-                   .ok());
+  // The limit is for pages that are written.
+  for (const std::string spec :
+       {"grid:memory_limit_mib=1", "grid:storage=bitmap,memory_limit_mib=1"}) {
+    EXPECT_TRUE(
+        (*registry.mappings().Create(spec, BackendKind::kCpu))->BuildIndex(*set, cpu.context).ok())
+        << spec;
+  }
+}
+
+// 512 voxels, each of which lies in a page of its own.
+TEST(GridMappingTest, WrittenPagesAreLimited) {
+  const Registry registry = GridRegistry();
+  UnitCpu cpu(1);
+  std::vector<Coordinate> rows;
+  for (int32_t i = 0; i < 512; ++i) rows.push_back({0, i / 64 * 128, i / 8 % 8 * 128, i % 8 * 128});
+  const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
+  const auto build = [&](const std::string& spec) {
+    return (*registry.mappings().Create(spec, BackendKind::kCpu))
+        ->BuildIndex(*set, cpu.context)
+        .status();
+  };
+  EXPECT_TRUE(build("grid:memory_limit_mib=2").ok());
+  const absl::Status refused = build("grid:memory_limit_mib=1");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("needs 2 MiB, for the pages that 512 voxels lie in"),
+                    HasSubstr("memory_limit_mib=1 ")));
+  // The same voxels twice as dense as pages are large: counted, not only bounded.
+  for (Coordinate& c : rows) c = {0, c.x / 2, c.y / 2, c.z / 32};
+  std::sort(rows.begin(), rows.end(), [](const Coordinate& a, const Coordinate& b) {
+    return std::tie(a.x, a.y, a.z) < std::tie(b.x, b.y, b.z);
+  });
+  rows.push_back({0, 1024, 1024, 1024});
+  const auto dense = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
+  EXPECT_TRUE((*registry.mappings().Create("grid:memory_limit_mib=1", BackendKind::kCpu))
+                  ->BuildIndex(*dense, cpu.context)
+                  .ok());
 }
 
 // Four arrays are made of the inputs, once, and of outputs that are other voxels.
