@@ -2,6 +2,7 @@
 // voxconv run: a network on a point cloud.
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
+#include "voxconv/core/parse.h"
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/input_class.h"
@@ -217,11 +219,16 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
   if (!values["classes"].defaulted() && values["network"].as<std::string>() != "minkunet42") {
     return absl::InvalidArgumentError("--classes: only minkunet42 has a segmentation head");
   }
+  std::optional<Box> grid;
+  if (values.count("grid") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(grid, ParseBox("--grid", values["grid"].as<std::string>()));
+  }
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
                            MakeModel(values["network"].as<std::string>(),
                                      {.width = values["width"].as<double>(),
                                       .in_channels = values["in-channels"].as<int64_t>(),
-                                      .classes = values["classes"].as<int64_t>()}));
+                                      .classes = values["classes"].as<int64_t>(),
+                                      .grid = grid}));
   InitializeParameters(graph, values["seed"].as<uint64_t>());
   return graph;
 }
@@ -236,7 +243,13 @@ po::options_description RunNetworkOptions() {
       ("in-channels", po::value<int64_t>()->default_value(0),
        "input channels; 0: the network's usual number")  //
       ("classes", po::value<int64_t>()->default_value(19),
-       "classes of minkunet42's head; 0: no head")                                 //
+       "classes of minkunet42's head; 0: no head")  //
+      ("grid", po::value<std::string>(),
+       "voxels of centerpoint's grid as six values, the least x, y, z and the greatest x, y, z, "
+       "such "
+       "as 0,0,0,1439,1439,40: strided layers drop outputs outside, as SpConv does; without it "
+       "they "
+       "keep all")                                                                 //
       ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //

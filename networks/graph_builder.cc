@@ -48,7 +48,8 @@ int GraphBuilder::Conv(const std::string& name, int x, int64_t c_out, const Conv
               .kernel = options.kernel,
               .stride = options.stride,
               .dilation = options.dilation,
-              .padding = options.padding})) {
+              .padding = options.padding,
+              .output_bounds = options.output_bounds})) {
     return -1;
   }
   const Int3& k = options.kernel;

@@ -4,6 +4,7 @@
 #define VOXCONV_NETWORKS_GRAPH_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct ConvOptions {
   Int3 stride{1, 1, 1};
   Int3 dilation{1, 1, 1};
   Int3 padding{0, 0, 0};  // in voxconv's convention; CenteredPadding converts from others
+  // Rule dilate only: outputs outside are dropped (GeometryParams::output_bounds).
+  std::optional<Box> output_bounds = {};
   bool bias = false;
   bool relu = false;
 };

@@ -96,7 +96,41 @@ absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in
   return std::move(b).Build(x);
 }
 
-absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width) {
+namespace {
+
+absl::Status CheckGrid(const Box& grid) {
+  constexpr Int3 kStrides = {8, 8, 16};
+  for (int axis = 0; axis < 3; ++axis) {
+    if (grid.lo[axis] % kStrides[axis] == 0 && grid.lo[axis] <= grid.hi[axis]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "grid ", ToString(grid.lo), " .. ", ToString(grid.hi),
+        ": the lower corner must be multiples of 8, 8 and 16, and not above the upper one"));
+  }
+  return absl::OkStatus();
+}
+
+// The outputs of a strided layer on a grid, both in units of their own strides. `padding` counts
+// from zero, as the other projects write it.
+absl::StatusOr<Box> OutputGrid(const Box& grid, const Int3& kernel, const Int3& stride,
+                               const Int3& padding) {
+  Box outputs;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int32_t room = grid.hi[axis] - grid.lo[axis] + 2 * padding[axis] - (kernel[axis] - 1);
+    if (room < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "grid: after strides, ", grid.hi[axis] - grid.lo[axis] + 1, " voxels are left along ",
+          std::string(1, kAxisNames[axis]), "; a kernel of ", kernel[axis], " needs more"));
+    }
+    outputs.lo[axis] = grid.lo[axis] / stride[axis];
+    outputs.hi[axis] = outputs.lo[axis] + room / stride[axis];
+  }
+  return outputs;
+}
+
+}  // namespace
+
+absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width,
+                                                    const std::optional<Box>& grid) {
   // The stage of 16 channels works at the input's resolution, and only the three stages after it
   // are strided, as published. The detector is built for 41 voxels of height. Four halvings would
   // leave 2 of them before the last layer, whose kernel takes 3.
@@ -105,12 +139,19 @@ absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double 
   constexpr Int3 kPadding[kStages] = {{}, {1, 1, 1}, {1, 1, 1}, {1, 1, 0}};
   VOXCONV_ASSIGN_OR_RETURN(const auto c,
                            ScaleAll(std::array<int64_t, kStages>{16, 32, 64, 128}, width));
-  const auto strided = [](const Int3& kernel, const Int3& stride, const Int3& padding) {
+  std::optional<Box> bounds = grid;
+  if (grid.has_value()) VOXCONV_RETURN_IF_ERROR(CheckGrid(*grid));
+  const auto strided = [&](const Int3& kernel, const Int3& stride,
+                           const Int3& padding) -> absl::StatusOr<ConvOptions> {
+    if (bounds.has_value()) {
+      VOXCONV_ASSIGN_OR_RETURN(bounds, OutputGrid(*bounds, kernel, stride, padding));
+    }
     return ConvOptions{.kind = ConvKind::kStrided,
                        .rule = OutputRule::kDilate,
                        .kernel = kernel,
                        .stride = stride,
-                       .padding = CenteredPadding(padding, kernel)};
+                       .padding = CenteredPadding(padding, kernel),
+                       .output_bounds = bounds};
   };
 
   GraphBuilder b("centerpoint");
@@ -118,12 +159,14 @@ absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double 
   for (int i = 0; i < kStages; ++i) {
     const std::string stage = absl::StrCat("stage", i + 1);
     if (i > 0) {
-      x = b.ConvBlock(stage + ".down", x, c[i], strided({3, 3, 3}, {2, 2, 2}, kPadding[i]));
+      VOXCONV_ASSIGN_OR_RETURN(const ConvOptions down, strided({3, 3, 3}, {2, 2, 2}, kPadding[i]));
+      x = b.ConvBlock(stage + ".down", x, c[i], down);
     }
     x = b.ResidualBlock(stage + ".res1", x, c[i]);
     x = b.ResidualBlock(stage + ".res2", x, c[i]);
   }
-  x = b.ConvBlock("last", x, c[3], strided({1, 1, 3}, {1, 1, 2}, {0, 0, 0}));
+  VOXCONV_ASSIGN_OR_RETURN(const ConvOptions last, strided({1, 1, 3}, {1, 1, 2}, {0, 0, 0}));
+  x = b.ConvBlock("last", x, c[3], last);
   return std::move(b).Build(x);
 }
 
@@ -152,9 +195,15 @@ absl::StatusOr<NetworkGraph> MakeNamed(absl::string_view name, const ModelOption
   const auto channels = [&](int64_t usual) {
     return options.in_channels == 0 ? usual : options.in_channels;
   };
+  if (name == "centerpoint") {
+    return MakeCenterPointEncoder(channels(5), options.width, options.grid);
+  }
+  if (options.grid.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: network '", name, "' has none; allowed with centerpoint"));
+  }
   if (name == "minkunet42") return MakeMinkUNet42(options.width, channels(4), options.classes);
   if (name == "sparseresnet21") return MakeSparseResNet21(options.width, channels(4));
-  if (name == "centerpoint") return MakeCenterPointEncoder(channels(5), options.width);
   return UnknownNetwork(name, ModelNames());
 }
 

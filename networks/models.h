@@ -5,6 +5,7 @@
 #define VOXCONV_NETWORKS_MODELS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,16 +31,21 @@ absl::StatusOr<int> AddSparseResNet21(double width, int64_t in_channels, GraphBu
 absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in_channels,
                                                         int64_t classes);
 
-// The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate, outputs unbounded).
-// docs/decisions/2026-11-21-centerpoint-strides.md.
-absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width = 1.0);
+// The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate).
+// docs/decisions/2026-11-21-centerpoint-strides.md. `grid` is the box of voxels that the detector
+// is built for, such as {0, 0, 0} .. {1439, 1439, 40}. Strided layers then drop outputs outside of
+// it, as SpConv does for a tensor of this spatial shape. Without it they keep all. kInvalidArgument
+// if its lower corner is no multiple of the strides 8, 8 and 16, or if it is smaller than a kernel.
+absl::StatusOr<NetworkGraph> MakeCenterPointEncoder(int64_t in_channels, double width = 1.0,
+                                                    const std::optional<Box>& grid = {});
 
 struct ModelOptions {
   double width = 1.0;
-  int64_t in_channels = 0;  // 0: the model's usual number
-  int64_t classes = 19;     // segmentation and classification only
-  int levels = 3;           // networks of H-CNN only (HcnnOptions)
-  double dropout = 0;       // the same
+  int64_t in_channels = 0;       // 0: the model's usual number
+  int64_t classes = 19;          // segmentation and classification only
+  int levels = 3;                // networks of H-CNN only (HcnnOptions)
+  double dropout = 0;            // the same
+  std::optional<Box> grid = {};  // centerpoint only; others refuse it
 };
 
 // "minkunet42", "sparseresnet21", "centerpoint".

@@ -200,6 +200,32 @@ TEST(ModelsTest, CenterPointIsStridedWithCenteredPadding) {
   EXPECT_EQ(graph.coordinates().back().tensor_stride, (Int3{8, 8, 16}));
 }
 
+// SpConv's spatial shapes: 1440 x 1440 x 41 becomes 720 x 720 x 21, 360 x 360 x 11, 180 x 180 x 5
+// and 180 x 180 x 2.
+TEST(ModelsTest, CenterPointHasAGrid) {
+  const auto bounds_of = [](const NetworkGraph& graph) {
+    std::vector<Box> bounds;
+    for (int id : graph.Convolutions()) {
+      const GeometryParams& geometry = graph.node(id).geometry;
+      if (geometry.kind == ConvKind::kStrided) bounds.push_back(geometry.output_bounds.value());
+    }
+    return bounds;
+  };
+  EXPECT_THAT(bounds_of(*MakeCenterPointEncoder(5, 1.0, Box{{0, 0, 0}, {1439, 1439, 40}})),
+              ElementsAre(Box{{0, 0, 0}, {719, 719, 20}}, Box{{0, 0, 0}, {359, 359, 10}},
+                          Box{{0, 0, 0}, {179, 179, 4}}, Box{{0, 0, 0}, {179, 179, 1}}));
+  // The same grid around the sensor.
+  EXPECT_EQ(
+      bounds_of(*MakeModel("centerpoint", {.grid = Box{{-720, -720, -32}, {719, 719, 8}}})).back(),
+      (Box{{-90, -90, -2}, {89, 89, -1}}));
+  for (const Box& grid :
+       {Box{{4, 0, 0}, {99, 99, 40}}, Box{{0, 0, 0}, {-8, 99, 40}}, Box{{0, 0, 0}, {99, 99, 7}}}) {
+    EXPECT_THAT(MakeCenterPointEncoder(5, 1.0, grid).status().message(), HasSubstr("grid"));
+  }
+  EXPECT_THAT(MakeModel("minkunet42", {.grid = Box{{0, 0, 0}, {9, 9, 9}}}).status().message(),
+              HasSubstr("allowed with centerpoint"));
+}
+
 TEST(ModelsTest, WidthScalesAllButTheInput) {
   const NetworkGraph graph = *MakeModel("minkunet42", {.width = 0.5});
   EXPECT_EQ(LayerTable(graph)[0], "4>16 k3 s1");

@@ -93,6 +93,16 @@ TEST_F(NetworksTest, ModelsEqualTheReference) {
   }
 }
 
+// The reference drops the same voxels.
+TEST_F(NetworksTest, AGridDropsVoxelsOutside) {
+  const auto last_voxels = [&](const std::optional<Box>& grid) {
+    NetworkGraph graph = *MakeModel("centerpoint", {.width = 0.25, .grid = grid});
+    InitializeParameters(graph, 5);
+    return RunAndCompare(graph, Scene(24), Config()).layers.back().n_out;
+  };
+  EXPECT_LT(last_voxels(Box{{0, 0, 0}, {23, 23, 40}}), last_voxels(std::nullopt));
+}
+
 TEST_F(NetworksTest, TheCpuRecordsNoFrames) {
   const NetworkGraph graph = SmallUNet();
   const SparseTensor input = Input(Scene(8), 4);
