@@ -50,6 +50,22 @@ Json SupportOf(const Dataflow& plugin) {
   return support;
 }
 
+// What users of the plugin should know.
+Json NotesOf(const Mapping&) { return Json::array(); }
+Json NotesOf(const OutputCoords&) { return Json::array(); }
+Json NotesOf(const Dataflow& plugin) {
+  Json notes = Json::array();
+  for (Precision precision :
+       {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    const Capability capability = plugin.CapabilityOf(
+        Pass::kForward, {16, 16, /*num_offsets=*/27, /*symmetric=*/true, ConvTypes::Of(precision)});
+    if (!capability.support.ok || capability.isolates_weights) continue;
+    notes.push_back("a weight that is NaN or infinite may reach outputs that do not use it");
+    break;
+  }
+  return notes;
+}
+
 Json OptionsJson(const OptionSchema& schema) {
   Json options = Json::array();
   for (const OptionSpec& spec : schema.specs()) {
@@ -70,9 +86,11 @@ Json FamilyJson(const PluginFamily<Plugin>& family, BackendKind backend) {
                    {"summary", entry.description.summary},
                    {"source", entry.description.source},
                    {"options", OptionsJson(entry.description.options)}};
+    plugin["notes"] = Json::array();
     const absl::StatusOr<Json> support =
         WithoutExceptions([&, &name = name]() -> absl::StatusOr<Json> {
           VOXCONV_ASSIGN_OR_RETURN(const auto instance, family.Create(name, backend));
+          plugin["notes"] = NotesOf(*instance);
           return SupportOf(*instance);
         });
     plugin[support.ok() ? "supports" : "unavailable"] =
@@ -104,6 +122,9 @@ void PrintFamily(const std::string& family, const Json& plugins) {
               << plugin["summary"].get<std::string>() << " [" << plugin["source"].get<std::string>()
               << "]\n"
               << "    " << SupportText(plugin) << "\n";
+    for (const Json& note : plugin["notes"]) {
+      std::cout << "    " << note.get<std::string>() << "\n";
+    }
     for (const Json& option : plugin["options"]) {
       std::cout << "    " << option["name"].get<std::string>() << "="
                 << option["default"].get<std::string>() << "  ("

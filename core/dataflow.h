@@ -68,6 +68,9 @@ struct Capability {
   // The sum of the products of each pair, x[p] * w[k], is rounded to the output's dtype before it
   // is added to the output.
   bool rounds_partial_sums = false;
+  // A weight that is NaN or infinite reaches only the outputs that have a pair of its offset. If
+  // not, it may reach others through padding, whose products are 0 * w.
+  bool isolates_weights = true;
 };
 
 // The map that a pass wants to read.

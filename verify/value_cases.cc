@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes of values: past the range of f16, near the ends of each dtype's range, denormal, signed
-// zeros, and NaN and infinity in single rows, which must stay in the outputs that use these rows.
+// zeros, and NaN and infinity in single rows and in the weights of single offsets, which must stay
+// in the outputs that use these rows and offsets.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -66,6 +67,19 @@ ConvData WithNonFinite(const Problem& problem, ConvData data, float value) {
   return data;
 }
 
+// The first and the last offset. Outputs without a pair of these must stay as they are.
+ConvData WithNonFiniteWeights(const Problem& problem, ConvData data, float value) {
+  const auto size = static_cast<int64_t>(data.weights.size());
+  data.weights[1] = value;
+  data.weights[size - 2] = value;
+  data.output = Sums(problem, data);
+  return data;
+}
+
+bool IsOfWeights(absl::string_view value_class) {
+  return value_class == "nan_weight" || value_class == "inf_weight";
+}
+
 ConvData DataOf(const std::string& value_class, int exponent, const Problem& problem,
                 const CaseShape& shape) {
   ConvData data = WholeNumbers(problem, shape.c_in, shape.c_out);
@@ -75,6 +89,12 @@ ConvData DataOf(const std::string& value_class, int exponent, const Problem& pro
   }
   if (value_class == "inf") {
     return WithNonFinite(problem, std::move(data), std::numeric_limits<float>::infinity());
+  }
+  if (value_class == "nan_weight") {
+    return WithNonFiniteWeights(problem, std::move(data), std::numeric_limits<float>::quiet_NaN());
+  }
+  if (value_class == "inf_weight") {
+    return WithNonFiniteWeights(problem, std::move(data), std::numeric_limits<float>::infinity());
   }
   return ScaledBy(std::move(data), exponent);
 }
@@ -92,13 +112,16 @@ Outcome RunValueCase(const Environment& environment, const std::string& spec,
                      const CaseShape& shape, const Scaled& values, const Problem& problem) {
   return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
+    const Capability capability = dataflow.CapabilityOf(
+        Pass::kForward, ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, shape.precision));
+    if (IsOfWeights(values.name) && !capability.isolates_weights) {
+      return Outcome::Skipped("does not claim to keep weights that are not finite apart");
+    }
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
     const ConvData data = DataOf(values.name, values.exponent, problem, shape);
     const auto output = Convolve(dataflow, *map, data, shape.precision, context);
     if (!output.ok()) return Outcome::From(output.status());
-    const Capability capability = dataflow.CapabilityOf(
-        Pass::kForward, ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, shape.precision));
     const bool may_flush = context.backend->asynchronous() && !capability.deterministic;
     return Outcome::From(CompareExactly(
         *output, may_flush ? WithFlushed(data.output, *output) : data.output, data.c_out));
@@ -115,7 +138,8 @@ void AddValueCases(Environment& environment, std::vector<Case>& cases) {
       ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
         const CaseShape shape{16, 24, precision};
         std::vector<Scaled> classes = ScaledClasses(precision);
-        for (const char* name : {"signed_zero", "nan", "inf"}) classes.push_back({name, 0});
+        for (const char* name : {"signed_zero", "nan", "inf", "nan_weight", "inf_weight"})
+          classes.push_back({name, 0});
         for (const Scaled& values : classes) {
           cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/",
                                         values.name, "/", problem->id),

@@ -74,7 +74,7 @@ class Hash2colCuda final : public Hash2col {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = UniformTypes(kHash2colName, shape)};
+    return {.support = UniformTypes(kHash2colName, shape), .isolates_weights = false};
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap& map,

@@ -202,7 +202,9 @@ class ImplicitGemmCuda final : public ImplicitGemm {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = UniformTypes(kImplicitGemmName, shape), .fuses_epilogue = true};
+    return {.support = UniformTypes(kImplicitGemmName, shape),
+            .fuses_epilogue = true,
+            .isolates_weights = false};
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
