@@ -63,8 +63,7 @@ absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProble
         absl::StrCat("coordinates: tensor stride ", ToString(problem.inputs.tensor_stride()),
                      "; the geometry expects ", ToString(problem.geometry.input_tensor_stride())));
   }
-  const Support support = mapping.Supports(problem.geometry);
-  if (!support.ok) return absl::UnimplementedError(absl::StrCat("mapping: ", support.reason));
+  VOXCONV_RETURN_IF_ERROR(mapping.Supports(problem.geometry).ToStatus("mapping"));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
                            mapping.BuildIndex(problem.inputs, context));
   return mapping.Query(*index, problem, context);
@@ -80,8 +79,7 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& da
                                                               const ConvShape& shape,
                                                               const KernelMap& map,
                                                               const ExecutionContext& context) {
-  const Support support = dataflow.Supports(pass, shape);
-  if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
+  VOXCONV_RETURN_IF_ERROR(dataflow.Supports(pass, shape).ToStatus("dataflow"));
   const MapNeed need = dataflow.NeededMap(pass, shape);
   MapOps& ops = context.backend->map_ops();
   KernelMap wanted = map;

@@ -113,6 +113,21 @@ absl::StatusOr<KernelMap> PreparedMap::ToPairs(const ExecutionContext& context) 
 }
 
 Capability Dataflow::CapabilityOf(Pass pass, const ConvShape& shape) const {
+  const absl::StatusOr<Capability> capability =
+      CallPlugin(*this, "DoCapability",
+                 [&]() -> absl::StatusOr<Capability> { return AskCapability(pass, shape); });
+  if (capability.ok()) return *capability;
+  return {.support = Support::Failed(std::string(capability.status().message()))};
+}
+
+MapNeed Dataflow::NeededMap(Pass pass, const ConvShape& shape) const {
+  const absl::StatusOr<MapNeed> need = CallPlugin(
+      *this, "DoNeededMap", [&]() -> absl::StatusOr<MapNeed> { return AskNeed(pass, shape); });
+  if (need.ok()) return *need;
+  return {.error = std::string(need.status().message())};
+}
+
+Capability Dataflow::AskCapability(Pass pass, const ConvShape& shape) const {
   if (Has(pass)) return DoCapability(pass, shape);
   ConvShape forward = pass == Pass::kInputGrad ? shape.Transposed() : shape;
   // TensorOps::WeightGradient stores gradients in f32 beside 16-bit features.
@@ -128,7 +143,7 @@ Capability Dataflow::CapabilityOf(Pass pass, const ConvShape& shape) const {
   return capability;
 }
 
-MapNeed Dataflow::NeededMap(Pass pass, const ConvShape& shape) const {
+MapNeed Dataflow::AskNeed(Pass pass, const ConvShape& shape) const {
   if (Has(pass)) return DoNeededMap(pass, shape);
   if (pass == Pass::kWeightGrad) return {.form = MapForm::kPairs};
   MapNeed need = DoNeededMap(Pass::kForward, shape.Transposed());
@@ -138,6 +153,7 @@ MapNeed Dataflow::NeededMap(Pass pass, const ConvShape& shape) const {
 
 absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::Prepare(
     const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const {
+  if (!need.error.empty()) return absl::InternalError(need.error);
   if (map.form() != need.form) {
     return absl::InvalidArgumentError(absl::StrCat(
         "dataflow: a map of the form ", ToString(map.form()), "; it takes ", ToString(need.form)));
@@ -145,7 +161,7 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::Prepare(
   if (need.layout.empty()) return std::make_shared<const PreparedMap>(map);
   VOXCONV_RETURN_IF_ERROR(map.CheckSizes());  // layouts are made by the sizes
   const StageScope stage(context, Stage::kConvert);
-  return NonNull(DoPrepare(map, need, context), "dataflow: DoPrepare");
+  return CallPluginForPointer(*this, "DoPrepare", [&] { return DoPrepare(map, need, context); });
 }
 
 absl::StatusOr<std::unique_ptr<DataflowPlan>> Dataflow::Plan(
@@ -163,12 +179,12 @@ absl::StatusOr<std::unique_ptr<DataflowPlan>> Dataflow::Plan(
                                                    map.map().num_offsets()));
   }
   const Capability capability = CapabilityOf(pass, shape);
-  if (!capability.support.ok) {
-    return absl::UnimplementedError(absl::StrCat("dataflow: ", capability.support.reason));
-  }
+  VOXCONV_RETURN_IF_ERROR(capability.support.ToStatus("dataflow"));
   std::unique_ptr<DataflowPlan> plan;
   if (Has(pass)) {
-    VOXCONV_ASSIGN_OR_RETURN(plan, NonNull(DoPlan(pass, map, shape, context), "dataflow: DoPlan"));
+    VOXCONV_ASSIGN_OR_RETURN(plan, CallPluginForPointer(*this, "DoPlan", [&] {
+                               return DoPlan(pass, map, shape, context);
+                             }));
   } else if (pass == Pass::kInputGrad) {
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<DataflowPlan> forward,
                              Plan(Pass::kForward, map, shape.Transposed(), context));
@@ -192,13 +208,15 @@ absl::Status Dataflow::Forward(const DataflowPlan& plan, const PreparedMap& map,
                  plan.shape(), map.map(), /*transposed=*/false, device));
   VOXCONV_RETURN_IF_ERROR(CheckEpilogue(args.epilogue, args, device));
   if (plan.capability().fuses_epilogue || args.epilogue.empty()) {
-    VOXCONV_RETURN_IF_ERROR(DoForward(plan, map, args, workspace, context));
+    VOXCONV_RETURN_IF_ERROR(CallPlugin(
+        *this, "DoForward", [&] { return DoForward(plan, map, args, workspace, context); }));
     Count(plan, context);
     return absl::OkStatus();
   }
   ForwardArgs sums = args;
   sums.epilogue = Epilogue();
-  VOXCONV_RETURN_IF_ERROR(DoForward(plan, map, sums, workspace, context));
+  VOXCONV_RETURN_IF_ERROR(CallPlugin(
+      *this, "DoForward", [&] { return DoForward(plan, map, sums, workspace, context); }));
   Count(plan, context);
   return ApplyEpilogue(args.epilogue, args.output, context);
 }
@@ -213,7 +231,8 @@ absl::Status Dataflow::InputGrad(const DataflowPlan& plan, const PreparedMap& ma
       {"input_grad", "weights", "output_grad", args.input_grad, args.weights, args.output_grad},
       shape, map.map(), transposed, context.backend->device()));
   if (Has(Pass::kInputGrad)) {
-    VOXCONV_RETURN_IF_ERROR(DoInputGrad(plan, map, args, workspace, context));
+    VOXCONV_RETURN_IF_ERROR(CallPlugin(
+        *this, "DoInputGrad", [&] { return DoInputGrad(plan, map, args, workspace, context); }));
     Count(plan, context);
     return absl::OkStatus();
   }
@@ -243,7 +262,8 @@ absl::Status Dataflow::WeightGrad(const DataflowPlan& plan, const PreparedMap& m
       {"features", "weights_grad", "output_grad", args.input, args.weights_grad, args.output_grad},
       shape, map.map(), transposed, context.backend->device()));
   if (Has(Pass::kWeightGrad)) {
-    VOXCONV_RETURN_IF_ERROR(DoWeightGrad(plan, map, args, workspace, context));
+    VOXCONV_RETURN_IF_ERROR(CallPlugin(
+        *this, "DoWeightGrad", [&] { return DoWeightGrad(plan, map, args, workspace, context); }));
     Count(plan, context);
     return absl::OkStatus();
   }

@@ -83,6 +83,8 @@ struct MapNeed {
   // the same plugin share one prepared map for equal needs on the same map. Hence the key must name
   // everything that the layout depends on besides the map. Empty: there is no layout.
   std::string layout = {};
+  // Not empty: the plugin failed when it was asked. Prepare refuses such a need with this error.
+  std::string error = {};
   friend bool operator==(const MapNeed&, const MapNeed&) = default;
 };
 
@@ -193,9 +195,11 @@ struct WeightGradArgs {
 // - kInputGrad by DoForward on the transposed map with transposed weights. On a symmetric map it
 //   takes the map as it is, and the transposed weights of offset K-1-k in the place of offset k.
 // - kWeightGrad by TensorOps::WeightGradient, on pairs.
-// A Do... method must not throw, and must not return OK with a null pointer.
-class Dataflow {
+// A Do... method must not throw, and must not return OK with a null pointer. One that does gives
+// kInternal, with the plugin and the method in the message.
+class Dataflow : public NamedPlugin {
  public:
+  Dataflow() : NamedPlugin("dataflow") {}
   virtual ~Dataflow() = default;
 
   // The instance's option values.
@@ -241,6 +245,10 @@ class Dataflow {
   absl::Status WeightGrad(const DataflowPlan& plan, const PreparedMap& map,
                           const WeightGradArgs& args, const Workspace& workspace,
                           const ExecutionContext& context) const;
+
+ private:
+  Capability AskCapability(Pass pass, const ConvShape& shape) const;
+  MapNeed AskNeed(Pass pass, const ConvShape& shape) const;
 
  protected:
   // Whether the plugin computes the pass itself. Must be true for kForward. The Do... methods are

@@ -41,9 +41,10 @@ class MapIndex {
 //
 // Callers use the public methods. These time stages, count work, and check what the plugin returns.
 // A plugin overrides the Do... methods. A Do... method must not throw, and must not return OK with
-// a null pointer.
-class Mapping {
+// a null pointer. One that does gives kInternal, with the plugin and the method in the message.
+class Mapping : public NamedPlugin {
  public:
+  Mapping() : NamedPlugin("mapping") {}
   virtual ~Mapping() = default;
 
   // The instance's option values.
@@ -51,7 +52,7 @@ class Mapping {
 
   // Whether the mapping finds maps of this geometry. It never refuses a size: BuildIndex and Query
   // return kResourceExhausted if the memory does not suffice. O(1). Queues no work.
-  virtual Support Supports(const ConvGeometry& geometry) const = 0;
+  Support Supports(const ConvGeometry& geometry) const;
 
   // Builds the index over `inputs`. The work is queued on the context's stream, and the index may
   // still be under construction there when this returns. A mapping whose host code must learn a
@@ -70,6 +71,7 @@ class Mapping {
                                   const ExecutionContext& context) const;
 
  protected:
+  virtual Support DoSupports(const ConvGeometry& geometry) const = 0;
   virtual absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const = 0;
   // Returns the map in either form. It must have exactly the pairs of the reference. Pairs are in
@@ -85,6 +87,8 @@ class Mapping {
 // the arrays; KernelMap::Validate does.
 absl::Status CheckQueriedMap(const KernelMap& map, const MapProblem& problem);
 
+class OutputCoords;
+
 // Coordinate sets whose sizes the host does not know yet. Made by OutputCoords::Begin.
 class PendingCoordinates {
  public:
@@ -92,18 +96,24 @@ class PendingCoordinates {
   // Waits for the sizes and makes the sets. Must be called once, with a context of the stream that
   // Begin was given. Errors of OutputCoords::Compute.
   virtual absl::StatusOr<std::vector<CoordinateSetPtr>> Finish(const ExecutionContext& context) = 0;
+
+ private:
+  friend class OutputCoords;
+  const OutputCoords* maker_ = nullptr;  // whose Begin has returned this
+  size_t num_sets_ = 0;
 };
 
 // One way to find the output coordinates of strided and transposed layers. This is the third, small
 // plugin family. Stateless and const. A Do... method must not throw, and must not return OK with a
 // null pointer.
-class OutputCoords {
+class OutputCoords : public NamedPlugin {
  public:
+  OutputCoords() : NamedPlugin("output_coords") {}
   virtual ~OutputCoords() = default;
   // The instance's option values.
   virtual const Options& options() const = 0;
   // Whether the plugin finds the outputs of this geometry. O(1). Queues no work.
-  virtual Support Supports(const ConvGeometry& geometry) const = 0;
+  Support Supports(const ConvGeometry& geometry) const;
 
   // Finds the output coordinates of one layer. Rows ascend by packed key. `geometry` is strided or
   // transposed, and supported. The result is in the backend's memory. An asynchronous backend
@@ -127,6 +137,7 @@ class OutputCoords {
       std::unique_ptr<PendingCoordinates> pending, const ExecutionContext& context);
 
  protected:
+  virtual Support DoSupports(const ConvGeometry& geometry) const = 0;
   virtual absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,
                                                      const ConvGeometry& geometry,
                                                      const ExecutionContext& context) const = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <stdexcept>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -11,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "voxconv/core/check.h"
 #include "voxconv/core/status_macros.h"
 
 namespace voxconv {
@@ -207,7 +207,15 @@ absl::StatusOr<Options> Options::Parse(const OptionSchema& schema, absl::string_
 const Options::Value& Options::Get(absl::string_view name, OptionSpec::Type type) const {
   auto it = std::find_if(values_.begin(), values_.end(),
                          [name](const auto& value) { return value.first == name; });
-  VOXCONV_CHECK(it != values_.end() && it->second.type == type);
+  if (it == values_.end()) {
+    throw std::invalid_argument(
+        absl::StrCat("option '", name, "' is read, and the plugin's schema has none of that name"));
+  }
+  if (it->second.type != type) {
+    throw std::invalid_argument(
+        absl::StrCat("option '", name, "' is read as ", voxconv::ToString(type),
+                     "; by the plugin's schema it is ", voxconv::ToString(it->second.type)));
+  }
   return it->second;
 }
 

@@ -81,7 +81,9 @@ class Options {
   // out of range. The message gives the key, the value and what is allowed.
   static absl::StatusOr<Options> Parse(const OptionSchema& schema, absl::string_view text);
 
-  // The value of an option. The option must exist and have that type (checked).
+  // The value of an option. Throws std::invalid_argument if the schema has no option of that name
+  // and type, because there is no value to return. This is a mistake of the plugin that asks, and
+  // becomes an error that names it (core/plugin_call.h).
   const std::string& GetEnum(absl::string_view name) const;
   bool GetBool(absl::string_view name) const;
   int64_t GetInt(absl::string_view name) const;

@@ -3,15 +3,15 @@
 #ifndef VOXCONV_CORE_PLUGIN_H_
 #define VOXCONV_CORE_PLUGIN_H_
 
-#include <exception>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/options.h"
+#include "voxconv/core/plugin_call.h"
 
 namespace voxconv {
 
@@ -45,32 +45,20 @@ struct PluginDescription {
 // Whether something is supported.
 struct Support {
   bool ok = true;
-  std::string reason;  // if it is not: one clause without a full stop
+  std::string reason;   // if it is not: one clause without a full stop
+  bool failed = false;  // the plugin threw when it was asked; `reason` is the error
 
   static Support Yes() { return {}; }
   static Support No(std::string reason) { return {false, std::move(reason)}; }
-};
-
-// Returns what `call` returns. If `call` throws, returns kInternal with the exception's text.
-// Plugins must not throw, but one that does must not end the program.
-template <typename Call>
-std::invoke_result_t<Call> WithoutExceptions(const Call& call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("exception: ", error.what()));
-  } catch (...) {
-    return absl::InternalError("exception of an unknown type");
+  static Support Failed(std::string error) { return {false, std::move(error), true}; }
+  // OK if it is supported. kUnimplemented with the reason if not, after "`who`: " if that is given.
+  // kInternal if the plugin failed.
+  absl::Status ToStatus(absl::string_view who = "") const {
+    if (ok) return absl::OkStatus();
+    if (failed) return absl::InternalError(reason);
+    return absl::UnimplementedError(who.empty() ? reason : absl::StrCat(who, ": ", reason));
   }
-}
-
-// Returns `made`, which a plugin's method returned, unless it is OK and null. Then it returns
-// kInternal. The message begins with `who`, such as "mapping: DoBuildIndex".
-template <typename Pointer>
-absl::StatusOr<Pointer> NonNull(absl::StatusOr<Pointer> made, absl::string_view who) {
-  if (!made.ok() || *made != nullptr) return made;
-  return absl::InternalError(absl::StrCat(who, " returned null"));
-}
+};
 
 }  // namespace voxconv
 

@@ -162,12 +162,15 @@ absl::StatusOr<std::unique_ptr<const Plugin>> PluginFamily<Plugin>::Create(
                 absl::StrAppend(out, factory.first.name());
               })));
   }
+  const std::string label = absl::StrCat(family_, " ", name);
+  const PluginCallScope scope(label, "its factory");
   absl::StatusOr<std::unique_ptr<const Plugin>> plugin =
       NonNull(WithoutExceptions([&, &options = resolved.second]() -> decltype(plugin) {
                 return it->second(std::move(options));
               }),
               "its factory");
-  if (!plugin.ok()) return StatusAt(absl::StrCat(family_, " ", name), plugin.status());
+  if (!plugin.ok()) return StatusAt(label, plugin.status());
+  (*plugin)->SetLabel(label);
   return plugin;
 }
 
@@ -191,14 +194,21 @@ std::vector<std::string> PluginFamily<Plugin>::SpecsOf(
     const std::function<std::vector<std::string>(const PluginDescription&)>& option_texts) const {
   std::vector<std::string> specs;
   for (const auto& [name, entry] : entries_) {
+    if (!entry.factories.contains(backend)) continue;
+    std::vector<std::string> own;
+    bool any_works = false;
     for (const std::string& text : option_texts(entry.description)) {
       absl::StatusOr<std::string> canonical = Canonical(absl::StrCat(name, ":", text));
-      // An extra variant that does not parse must not vanish: it is kept, and fails where it runs.
+      // An extra variant that does not parse must not vanish, and neither must one with which the
+      // factory throws: they are kept, and fail where they run.
       const std::string spec = canonical.ok() ? *canonical : absl::StrCat(name, ":", text);
-      if (!entry.factories.contains(backend)) continue;
-      if (canonical.ok() && !Create(spec, backend).ok()) continue;
-      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(spec);
+      const absl::Status made = canonical.ok() ? Create(spec, backend).status() : absl::OkStatus();
+      if (!made.ok() && !absl::IsInternal(made)) continue;
+      any_works = any_works || made.ok();
+      if (std::find(own.begin(), own.end(), spec) == own.end()) own.push_back(spec);
     }
+    // Unusable tells of a plugin with which nothing can be made.
+    if (any_works) specs.insert(specs.end(), own.begin(), own.end());
   }
   return specs;
 }

@@ -15,10 +15,12 @@ namespace {
 class CheckedMapping final : public Mapping {
  public:
   CheckedMapping(std::string name, std::unique_ptr<const Mapping> mapping)
-      : name_(std::move(name)), mapping_(std::move(mapping)) {}
+      : name_(std::move(name)), mapping_(std::move(mapping)) {
+    mapping_->SetLabel(absl::StrCat("mapping ", name_));
+  }
 
   const Options& options() const override { return mapping_->options(); }
-  Support Supports(const ConvGeometry& geometry) const override {
+  Support DoSupports(const ConvGeometry& geometry) const override {
     return mapping_->Supports(geometry);
   }
 

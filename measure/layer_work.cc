@@ -91,10 +91,7 @@ absl::StatusOr<KernelMap> LayerMapper::MakeMap(const ExecutionContext& context) 
   if (geometry_.keeps_coordinates()) {
     outputs_ = inputs_;
   } else if (geometry_.kind() != ConvKind::kInverse) {
-    const Support support = output_coords_->Supports(geometry_);
-    if (!support.ok) {
-      return absl::UnimplementedError(absl::StrCat("output_coords: ", support.reason));
-    }
+    VOXCONV_RETURN_IF_ERROR(output_coords_->Supports(geometry_).ToStatus("output_coords"));
     VOXCONV_ASSIGN_OR_RETURN(outputs_, output_coords_->Compute(*inputs_, geometry_, context));
   }
   return QueryKernelMap(*mapping_, {*inputs_, *outputs_, geometry_}, context);
@@ -131,8 +128,7 @@ absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProb
   VOXCONV_ASSIGN_OR_RETURN(
       runner->dataflow_,
       registry.dataflows().Create(configuration.choice.dataflow, context.backend->kind()));
-  const Support support = runner->dataflow_->Supports(Pass::kForward, shape);
-  if (!support.ok) return absl::UnimplementedError(absl::StrCat("dataflow: ", support.reason));
+  VOXCONV_RETURN_IF_ERROR(runner->dataflow_->Supports(Pass::kForward, shape).ToStatus("dataflow"));
   VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
   return runner;
 }

@@ -28,8 +28,7 @@ absl::StatusOr<const Plugin*> Instance(
 }
 
 absl::Status CheckSupport(const char* family, const std::string& spec, const Support& support) {
-  if (support.ok) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(family, " '", spec, "': ", support.reason));
+  return support.ToStatus(absl::StrCat(family, " '", spec, "'"));
 }
 
 class Compiler {
@@ -134,7 +133,10 @@ class Compiler {
     need.dataflow = spec.name;
     for (const Pass pass : kAllPasses) {
       const auto which = static_cast<int>(pass);
-      if (Runs(pass)) need.maps[which] = layer.dataflow->NeededMap(pass, layer.shapes[which]);
+      if (!Runs(pass)) continue;
+      MapNeed map = layer.dataflow->NeededMap(pass, layer.shapes[which]);
+      if (!map.error.empty()) return absl::InternalError(map.error);
+      need.maps[which] = std::move(map);
     }
     return need;
   }

@@ -115,11 +115,9 @@ class MapTuner {
   absl::Status CheckTrusted(const Mapping& mapping, const Dataflow& dataflow,
                             const ShapeGroup& shape) const {
     const ConvShape conv = ShapeOfLayer(*geometry_, shape.c_in, shape.c_out, setup_.precision);
-    const Support support = dataflow.Supports(Pass::kForward, conv);
-    if (!support.ok) {
-      return absl::UnimplementedError(
-          absl::StrCat("dataflow '", setup_.trusted.dataflow, "': ", support.reason));
-    }
+    VOXCONV_RETURN_IF_ERROR(
+        dataflow.Supports(Pass::kForward, conv)
+            .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
                              CopyToHost(inputs_.rows(), context()));
     const Node& node = setup_.graph.node(shape.layers[0]);

@@ -63,8 +63,7 @@ class Search {
     for (size_t id = 1; id < graph_.coordinates().size(); ++id) {
       VOXCONV_ASSIGN_OR_RETURN(ConvGeometry geometry,
                                ConvGeometry::Create(graph_.coordinates()[id].geometry));
-      const Support support = plugin.Supports(geometry);
-      if (!support.ok) return absl::UnimplementedError(support.reason);
+      VOXCONV_RETURN_IF_ERROR(plugin.Supports(geometry).ToStatus());
       geometries.push_back(std::move(geometry));
     }
     return geometries;

@@ -60,11 +60,9 @@ class ShapeTuner {
     VOXCONV_ASSIGN_OR_RETURN(data_, LayerData::Create(maps_.map().num_inputs(), shape_, context()));
     VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
                              family_.Create(setup_.trusted.dataflow, backend()));
-    const Support support = dataflow->Supports(Pass::kForward, shape_);
-    if (!support.ok) {
-      return absl::UnimplementedError(
-          absl::StrCat("dataflow '", setup_.trusted.dataflow, "': ", support.reason));
-    }
+    VOXCONV_RETURN_IF_ERROR(
+        dataflow->Supports(Pass::kForward, shape_)
+            .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
                              data_.Output(*dataflow, maps_.map(), workspace_, context()));
     trusted_ = output;
@@ -90,6 +88,7 @@ class ShapeTuner {
     absl::StatusOr<std::shared_ptr<const Dataflow>> dataflow = family_.Create(spec, backend());
     if (!dataflow.ok()) return Reject(spec, dataflow.status());
     const Support support = (*dataflow)->Supports(Pass::kForward, shape_);
+    if (support.failed) return Reject(spec, support.ToStatus("dataflow"));
     if (!support.ok) {
       last_refusal_ = support.reason;
       return;

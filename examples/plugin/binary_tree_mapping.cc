@@ -49,7 +49,7 @@ class BinaryTreeMapping final : public voxconv::Mapping {
   const voxconv::Options& options() const override { return options_; }
 
   // A geometry that does not run is refused here, with the reason.
-  voxconv::Support Supports(const voxconv::ConvGeometry&) const override {
+  voxconv::Support DoSupports(const voxconv::ConvGeometry&) const override {
     return voxconv::Support::Yes();
   }
 

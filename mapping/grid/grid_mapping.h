@@ -19,7 +19,7 @@ class GridMapping : public RowsMapping {
   // kInvalidArgument for options that do not go together.
   static absl::Status CheckOptions(const Options& options);
 
-  Support Supports(const ConvGeometry&) const final { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const final { return Support::Yes(); }
 
  protected:
   using RowsMapping::RowsMapping;

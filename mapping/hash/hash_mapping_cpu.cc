@@ -15,7 +15,7 @@ class HashCpu final : public HashMapping {
  public:
   explicit HashCpu(Options options) : HashMapping(std::move(options), SplitCoordinatesCpu) {}
 
-  Support Supports(const ConvGeometry&) const override {
+  Support DoSupports(const ConvGeometry&) const override {
     if (variant() != "bucketed") return Support::Yes();
     return Support::No(absl::StrCat("hash: variant=", variant(), " has no CPU implementation"));
   }

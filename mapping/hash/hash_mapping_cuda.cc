@@ -15,7 +15,7 @@ class HashCuda final : public HashMapping {
  public:
   explicit HashCuda(Options options) : HashMapping(std::move(options), SplitCoordinatesCuda) {}
 
-  Support Supports(const ConvGeometry&) const override {
+  Support DoSupports(const ConvGeometry&) const override {
     if (variant() != "open3d" && variant() != "std") return Support::Yes();
     return Support::No(absl::StrCat("hash: variant=", variant(), " has no CUDA implementation"));
   }

@@ -33,7 +33,7 @@ class OctreeMapping : public Mapping {
   static PluginDescription Describe();
 
   const Options& options() const final { return options_; }
-  Support Supports(const ConvGeometry&) const final { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const final { return Support::Yes(); }
 
  protected:
   explicit OctreeMapping(Options options);

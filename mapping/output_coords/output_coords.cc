@@ -5,7 +5,7 @@
 
 namespace voxconv {
 
-Support ExpandingOutputCoords::Supports(const ConvGeometry& geometry) const {
+Support ExpandingOutputCoords::DoSupports(const ConvGeometry& geometry) const {
   if (geometry.kind() == ConvKind::kStrided || geometry.kind() == ConvKind::kTransposed) {
     return Support::Yes();
   }

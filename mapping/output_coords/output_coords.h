@@ -14,7 +14,7 @@ namespace voxconv {
 class ExpandingOutputCoords : public OutputCoords {
  public:
   const Options& options() const final { return options_; }
-  Support Supports(const ConvGeometry& geometry) const final;
+  Support DoSupports(const ConvGeometry& geometry) const final;
 
  protected:
   explicit ExpandingOutputCoords(Options options) : options_(std::move(options)) {}

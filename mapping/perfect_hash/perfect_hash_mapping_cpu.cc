@@ -25,7 +25,7 @@ class PerfectHashCpu final : public PerfectHashMapping {
  public:
   explicit PerfectHashCpu(Options options) : PerfectHashMapping(std::move(options)) {}
 
-  Support Supports(const ConvGeometry&) const override {
+  Support DoSupports(const ConvGeometry&) const override {
     if (!builds_on_device()) return Support::Yes();
     return Support::No("perfect_hash: build=device has no CPU implementation");
   }

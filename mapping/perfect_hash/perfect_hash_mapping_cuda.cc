@@ -13,7 +13,7 @@ class PerfectHashCuda final : public PerfectHashMapping {
  public:
   explicit PerfectHashCuda(Options options) : PerfectHashMapping(std::move(options)) {}
 
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(

@@ -22,7 +22,7 @@ class SortedSearchMapping : public Mapping {
   static absl::Status CheckOptions(const Options& options);
 
   const Options& options() const final { return options_; }
-  Support Supports(const ConvGeometry&) const final { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const final { return Support::Yes(); }
 
  protected:
   // In the order of the option's choices.

@@ -106,8 +106,8 @@ class ConvBenchmark {
     const ExecutionContext context = scenario_->Context();
     VOXCONV_ASSIGN_OR_RETURN(
         dataflow_, scenario_->registry().dataflows().Create(spec_, context.backend->kind()));
-    const Support support = dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_));
-    if (!support.ok) return absl::UnimplementedError(support.reason);
+    VOXCONV_RETURN_IF_ERROR(
+        dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_)).ToStatus());
     VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
     VOXCONV_ASSIGN_OR_RETURN(
         const Tensor output,

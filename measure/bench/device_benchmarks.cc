@@ -92,8 +92,7 @@ absl::StatusOr<DeviceTimes> TimeGemm(DeviceScenario& scenario, Precision precisi
 }
 
 absl::Status CheckSupport(const Dataflow& dataflow, const ConvShape& shape) {
-  const Support support = dataflow.Supports(Pass::kForward, shape);
-  return support.ok ? absl::OkStatus() : absl::UnimplementedError(support.reason);
+  return dataflow.Supports(Pass::kForward, shape).ToStatus();
 }
 
 // Index, query and, with a dataflow, the map that it reads.

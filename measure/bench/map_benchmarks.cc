@@ -72,8 +72,7 @@ class MapBenchmark {
     const ExecutionContext context = scenario_->Context();
     VOXCONV_ASSIGN_OR_RETURN(
         mapping_, scenario_->registry().mappings().Create(spec_, context.backend->kind()));
-    const Support support = mapping_->Supports(scenario_->problem().geometry);
-    if (!support.ok) return absl::UnimplementedError(support.reason);
+    VOXCONV_RETURN_IF_ERROR(mapping_->Supports(scenario_->problem().geometry).ToStatus());
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, BuildAndQuery(context));
     const absl::Status same =
         verify::CompareMaps(map, scenario_->pairs(), context, scenario_->baseline_name());

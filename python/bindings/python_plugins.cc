@@ -123,14 +123,14 @@ class PythonMapping final : public Mapping {
 
   const Options& options() const override { return options_; }
   // A class without the method supports all geometries.
-  Support Supports(const ConvGeometry& geometry) const override {
+  Support DoSupports(const ConvGeometry& geometry) const override {
     const absl::StatusOr<std::string> reason =
         InPython(Who("supports"), [&]() -> absl::StatusOr<std::string> {
           if (!nb::hasattr(*instance_, "supports")) return "";
           const nb::object answer = instance_->attr("supports")(geometry.ToString());
           return answer.is_none() ? "" : nb::cast<std::string>(nb::str(answer));
         });
-    if (!reason.ok()) return Support::No(std::string(reason.status().message()));
+    if (!reason.ok()) return Support::Failed(std::string(reason.status().message()));
     return reason->empty() ? Support::Yes() : Support::No(*reason);
   }
 

@@ -15,7 +15,7 @@ class WrappedMapping final : public Mapping {
       : options_(std::move(options)), right_(std::move(right)), fault_(std::move(fault)) {}
 
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry& geometry) const override {
+  Support DoSupports(const ConvGeometry& geometry) const override {
     return right_->Supports(geometry);
   }
 

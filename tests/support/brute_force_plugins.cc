@@ -37,7 +37,7 @@ class BruteForceMapping final : public Mapping {
  public:
   explicit BruteForceMapping(Options options) : options_(std::move(options)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(const CoordinateSet& inputs,
@@ -163,7 +163,7 @@ class BruteForceOutputCoords final : public OutputCoords {
  public:
   explicit BruteForceOutputCoords(Options options) : options_(std::move(options)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,

@@ -21,7 +21,7 @@ class LossyMapping final : public Mapping {
  public:
   explicit LossyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(

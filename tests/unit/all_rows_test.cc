@@ -39,7 +39,7 @@ class ShortCoords final : public OutputCoords {
  public:
   explicit ShortCoords(std::unique_ptr<const OutputCoords> right) : right_(std::move(right)) {}
   const Options& options() const override { return right_->options(); }
-  Support Supports(const ConvGeometry& geometry) const override {
+  Support DoSupports(const ConvGeometry& geometry) const override {
     return right_->Supports(geometry);
   }
 

@@ -82,7 +82,7 @@ class UncountedMapping final : public Mapping {
   UncountedMapping(Options options, std::unique_ptr<const Mapping> counted)
       : options_(std::move(options)), counted_(std::move(counted)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(

@@ -33,7 +33,7 @@ class NoOutputCoords final : public OutputCoords {
  public:
   explicit NoOutputCoords(Options options) : options_(std::move(options)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet&, const ConvGeometry&,
@@ -88,6 +88,20 @@ TEST(RegistryTest, VariantsAreTheProductOfEnumsAndBoolsAndTheExtraOnes) {
   EXPECT_THAT(family.Variants(kCpu), ElementsAre("a", "a:symmetric=true", "a:variant=full",
                                                  "a:variant=full,symmetric=true", "a:block=1"));
   EXPECT_THAT(family.EnumVariants(kCpu), ElementsAre("a", "a:variant=full"));
+}
+
+TEST(RegistryTest, AVariantWithWhichTheFactoryThrowsIsKept) {
+  const auto throws_where = [](const std::string& variant) -> Family::Factory {
+    return [variant](Options options) -> absl::StatusOr<std::unique_ptr<const OutputCoords>> {
+      if (variant.empty() || options.GetEnum("variant") == variant) throw std::runtime_error("no");
+      return std::make_unique<NoOutputCoords>(std::move(options));
+    };
+  };
+  Family family("output_coords");
+  ASSERT_TRUE(family.Register({.name = "a", .options = Schema()}, kCpu, throws_where("full")).ok());
+  ASSERT_TRUE(family.Register({.name = "b", .options = Schema()}, kCpu, throws_where("")).ok());
+  EXPECT_THAT(family.EnumVariants(kCpu), ElementsAre("a", "a:variant=full"));
+  EXPECT_THAT(family.Unusable(kCpu), SizeIs(1));
 }
 
 TEST(RegistryTest, RefusesMoreVariantsThanCanBeListed) {

@@ -102,7 +102,7 @@ class EmptyMapping final : public Mapping {
  public:
   explicit EmptyMapping(std::unique_ptr<const Mapping> inner) : inner_(std::move(inner)) {}
   const Options& options() const override { return inner_->options(); }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(

@@ -27,7 +27,7 @@ struct Index final : voxconv::MapIndex {
 class Stranger final : public voxconv::Mapping {
  public:
   const voxconv::Options& options() const override { return options_; }
-  voxconv::Support Supports(const voxconv::ConvGeometry&) const override {
+  voxconv::Support DoSupports(const voxconv::ConvGeometry&) const override {
     return voxconv::Support::Yes();
   }
 
