@@ -4,10 +4,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "voxconv/core/file_hash.h"
+#include "voxconv/core/library_probe.h"
 #include "voxconv/core/plugin_api.h"
 #include "voxconv/core/status_macros.h"
 
@@ -23,6 +23,9 @@ namespace voxconv {
 namespace {
 
 namespace fs = std::filesystem;
+
+// For constructors and register functions, on a busy machine.
+constexpr std::chrono::seconds kLoadLimit(60);
 
 using PluginInfoFunction = const VoxconvPluginInfo* (*)();
 
@@ -37,13 +40,6 @@ std::string LoaderMessage(const fs::path& path) {
   const std::string prefix = absl::StrCat(path.string(), ": ");
   if (text.rfind(prefix, 0) == 0) text.erase(0, prefix.size());
   return text;
-}
-
-// The dynamic loader says of a text file that it is too short.
-bool IsElf(const fs::path& path) {
-  std::array<char, 4> magic = {};
-  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
-  return magic == std::array<char, 4>{'\x7f', 'E', 'L', 'F'};
 }
 
 size_t NumPlugins(const Registry& registry) {
@@ -140,6 +136,47 @@ void Note(void* handle, LoadedPlugin plugin) {
   libraries.loaded.emplace_back(handle, std::move(plugin));
 }
 
+// Loads the library and registers its plugins. Sets `noted`, and the handle of the loader.
+absl::Status LoadInto(const fs::path& file, const std::string& path, Registry& registry,
+                      LoadedPlugin& noted, void*& library) {
+  library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path, LoaderMessage(file));
+  }
+  auto info_function = reinterpret_cast<PluginInfoFunction>(dlsym(library, "voxconv_plugin_info"));
+  if (info_function == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  "does not export voxconv_plugin_info; add VOXCONV_PLUGIN(name, function) at "
+                  "global scope or in a named namespace");
+  }
+  const absl::StatusOr<const VoxconvPluginInfo*> answer = WithoutExceptions(
+      [&]() -> absl::StatusOr<const VoxconvPluginInfo*> { return info_function(); });
+  if (!answer.ok()) {
+    return Refuse(answer.status().code(), path,
+                  absl::StrCat("voxconv_plugin_info(): ", answer.status().message()));
+  }
+  const VoxconvPluginInfo* info = *answer;
+  VOXCONV_RETURN_IF_ERROR(CheckInfo(info, path));
+
+  Registry extended = registry;
+  const absl::Status status =
+      WithoutExceptions([&]() -> absl::Status { return info->register_plugins(extended); });
+  if (!status.ok()) {
+    return Refuse(status.code(), path, absl::StrCat(info->name, ": ", status.message()));
+  }
+  if (NumPlugins(extended) == NumPlugins(registry)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, path,
+                  absl::StrCat(info->name, ": its register function registers nothing"));
+  }
+  noted.name = info->name;
+  noted.compiled_for = info->compiled_for;
+  noted.mappings = NewNames(registry.mappings(), extended.mappings());
+  noted.dataflows = NewNames(registry.dataflows(), extended.dataflows());
+  noted.output_coords = NewNames(registry.output_coords(), extended.output_coords());
+  registry = std::move(extended);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<LoadedPlugin> LoadedPlugins() {
@@ -178,47 +215,26 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
     return Refuse(absl::StatusCode::kInvalidArgument, path,
                   "not a regular file; name a shared library (*.so)");
   }
-  if (!IsElf(file)) {
-    return Refuse(absl::StatusCode::kInvalidArgument, path,
-                  "no shared library (*.so): it does not begin as an ELF file does");
+  if (const absl::Status whole = CheckWholeElf(file.string()); !whole.ok()) {
+    return Refuse(whole.code(), path, whole.message());
   }
   // Before it is loaded: a file that is replaced in between must not pass for the one that runs.
   const absl::StatusOr<std::string> hash = HashFile(file.string());
   if (!hash.ok()) return Refuse(hash.status().code(), path, hash.status().message());
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return Refuse(absl::StatusCode::kInvalidArgument, path, LoaderMessage(file));
-  }
-  auto info_function = reinterpret_cast<PluginInfoFunction>(dlsym(library, "voxconv_plugin_info"));
-  if (info_function == nullptr) {
-    return Refuse(absl::StatusCode::kInvalidArgument, path,
-                  "does not export voxconv_plugin_info; add VOXCONV_PLUGIN(name, function) at "
-                  "global scope or in a named namespace");
-  }
-  const absl::StatusOr<const VoxconvPluginInfo*> answer = WithoutExceptions(
-      [&]() -> absl::StatusOr<const VoxconvPluginInfo*> { return info_function(); });
-  if (!answer.ok()) {
-    return Refuse(answer.status().code(), path,
-                  absl::StrCat("voxconv_plugin_info(): ", answer.status().message()));
-  }
-  const VoxconvPluginInfo* info = *answer;
-  VOXCONV_RETURN_IF_ERROR(CheckInfo(info, path));
-
-  Registry extended = registry;
-  const absl::Status status =
-      WithoutExceptions([&]() -> absl::Status { return info->register_plugins(extended); });
-  if (!status.ok()) {
-    return Refuse(status.code(), path, absl::StrCat(info->name, ": ", status.message()));
-  }
-  if (NumPlugins(extended) == NumPlugins(registry)) {
-    return Refuse(absl::StatusCode::kInvalidArgument, path,
-                  absl::StrCat(info->name, ": its register function registers nothing"));
-  }
-  Note(library,
-       {info->name, *hash, info->compiled_for, NewNames(registry.mappings(), extended.mappings()),
-        NewNames(registry.dataflows(), extended.dataflows()),
-        NewNames(registry.output_coords(), extended.output_coords())});
-  registry = std::move(extended);
+  LoadedPlugin noted{.hash = *hash};
+  void* library = nullptr;
+  // A constructor that aborts, and whatever else ends a process that loads the library, is met in a
+  // child first.
+  const absl::Status tried = TryInChild(
+      "loading it",
+      [&] {
+        Registry copy = registry;
+        LoadInto(file, path, copy, noted, library).IgnoreError();
+      },
+      kLoadLimit);
+  if (!tried.ok()) return Refuse(tried.code(), path, tried.message());
+  VOXCONV_RETURN_IF_ERROR(LoadInto(file, path, registry, noted, library));
+  Note(library, std::move(noted));
   return absl::OkStatus();
 }
 

@@ -25,11 +25,13 @@ absl::string_view HostBuildStamp();
 //
 // The message names the file and is one line:
 //   kNotFound            there is no such file
-//   kInvalidArgument     it is a directory, it is not a shared library, it lacks a symbol that it
-//                        needs, it lacks voxconv_plugin_info, or it registers nothing
+//   kInvalidArgument     it is a directory, it is not a shared library, it is cut short, it lacks a
+//                        symbol that it needs, it lacks voxconv_plugin_info, or it registers
+//                        nothing
 //   kFailedPrecondition  it was built for another plugin ABI, with another build stamp, or for
 //                        vectors that this processor lacks
-//   kInternal            a function of the library throws
+//   kInternal            a function of the library throws, or ends the process: the library is
+//                        loaded in a child process first
 //   otherwise            the status of its register function, such as kAlreadyExists for a name
 //   that
 //                        is taken in the registry

@@ -4,8 +4,9 @@ voxconv_add_test(plugin_loader_test
 voxconv_enable_plugins(plugin_loader_test)
 
 # fixture_<case>.so for each, in a directory of its own.
-foreach(case good same_name no_symbol undefined_symbol null_info wrong_abi wrong_processor wrong_stamp incomplete
-             register_fails registers_nothing throws throws_int info_throws in_namespace)
+foreach(case good same_name no_symbol undefined_symbol null_info wrong_abi wrong_processor
+             wrong_stamp incomplete register_fails registers_nothing throws throws_int info_throws
+             in_namespace aborts exits bad_default double_name)
   voxconv_plugin(fixture_${case} plugin_fixtures/fixture.cc)
   string(TOUPPER ${case} macro)
   target_compile_definitions(fixture_${case} PRIVATE VOXCONV_FIXTURE_${macro})

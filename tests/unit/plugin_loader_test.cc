@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,35 @@ TEST(PluginLoader, TakesExceptionsForErrors) {
                 "fixture: exception of an unknown type");
   ExpectRefused(Fixture("info_throws"), absl::StatusCode::kInternal,
                 "voxconv_plugin_info(): exception: the info throws");
+}
+
+TEST(PluginLoader, OutlivesALibraryThatEndsTheProcess) {
+  ExpectRefused(Fixture("aborts"), absl::StatusCode::kInternal,
+                "loading it ends the process: it is killed by signal 6 (Aborted) (the fixture "
+                "aborts)");
+  ExpectRefused(Fixture("exits"), absl::StatusCode::kInternal,
+                "loading it ends the process: it ends with exit status 0");
+}
+
+TEST(PluginLoader, NamesThePluginAndTheOptionOfAWrongSchema) {
+  ExpectRefused(Fixture("bad_default"), absl::StatusCode::kInvalidArgument,
+                "mapping plugin 'bad': default of option block='9': allowed are 1..4");
+  ExpectRefused(Fixture("double_name"), absl::StatusCode::kInvalidArgument,
+                "mapping plugin 'bad': option block is declared more than once");
+}
+
+// Every length, in steps: in the header, in the segments, in the section headers.
+TEST(PluginLoader, RefusesALibraryThatIsCutShort) {
+  std::ifstream whole(Fixture("good"), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(whole), {}};
+  const std::string path = ::testing::TempDir() + "/plugin_loader_test_cut.so";
+  for (const size_t size : {size_t{10}, size_t{64}, size_t{100}, bytes.size() / 3, bytes.size() / 2,
+                            bytes.size() - 1}) {
+    SCOPED_TRACE(size);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes.substr(0, size);
+    ExpectRefused(path, absl::StatusCode::kInvalidArgument,
+                  size < 16 ? "does not begin as an ELF file" : "it is cut short");
+  }
 }
 
 TEST(PluginLoader, FindsThePluginInANamespace) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugin libraries that are wrong in one way each, and one that is right; VOXCONV_FIXTURE_<CASE>
 // chooses. They register under the name of their case, so that the test can tell them apart.
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -29,6 +31,17 @@ namespace {
 #elif defined(VOXCONV_FIXTURE_THROWS)
   static_cast<void>(registry);
   throw std::runtime_error("the fixture throws");
+#elif defined(VOXCONV_FIXTURE_EXITS)
+  static_cast<void>(registry);
+  std::exit(0);
+#elif defined(VOXCONV_FIXTURE_BAD_DEFAULT)
+  voxconv::OptionSchema options;
+  options.Int("block", 9, 1, 4, "");
+  return registry.mappings().Describe({.name = "bad", .options = options});
+#elif defined(VOXCONV_FIXTURE_DOUBLE_NAME)
+  voxconv::OptionSchema options;
+  options.Int("block", 1, 1, 4, "").Bool("block", true, "");
+  return registry.mappings().Describe({.name = "bad", .options = options});
 #elif defined(VOXCONV_FIXTURE_THROWS_INT)
   static_cast<void>(registry);
   throw 42;
@@ -38,6 +51,13 @@ namespace {
 }
 
 }  // namespace
+
+#if defined(VOXCONV_FIXTURE_ABORTS)
+__attribute__((constructor)) static void AbortOnLoad() {
+  std::fputs("the fixture aborts\n", stderr);
+  std::abort();
+}
+#endif
 
 #if defined(VOXCONV_FIXTURE_NO_SYMBOL)
 extern "C" void some_other_symbol() {}
