@@ -59,30 +59,81 @@ void FindPartners(const SortedRows& inputs, const SortedRows& outputs, const Int
   }
 }
 
-// The pairs [first, last) of offset k against the partners of all outputs.
-absl::Status ComparePairs(int k, const std::vector<int32_t>& partners,
-                          const std::vector<int32_t>& in, const std::vector<int32_t>& out,
-                          int64_t first, int64_t last) {
-  int64_t i = first;
-  for (int64_t o = 0; o < static_cast<int64_t>(partners.size()); ++o) {
-    const bool listed = i < last && out[i] == o;
-    if (partners[o] < 0 && !listed) continue;
-    if (listed && in[i] == partners[o]) {
-      ++i;
-      continue;
+// The pairs of one map on the host, held against the coordinates that they stand for.
+class HeldPairs {
+ public:
+  HeldPairs(const ConvGeometry& geometry, const SortedRows& inputs, const SortedRows& outputs,
+            const std::vector<int32_t>& in, const std::vector<int32_t>& out,
+            const std::vector<int64_t>& offset_ptr)
+      : geometry_(geometry),
+        inputs_(inputs),
+        outputs_(outputs),
+        in_(in),
+        out_(out),
+        offset_ptr_(offset_ptr),
+        partners_(outputs.rows.size()) {}
+
+  absl::Status Check() {
+    for (int k = 0; k < geometry_.num_offsets(); ++k) {
+      const absl::Status status = CheckOffset(k, geometry_.InputOffset(k));
+      if (status.ok()) continue;
+      return absl::InternalError(
+          absl::StrCat("the kernel map is wrong: ", status.message(),
+                       MatchesNegated() ? "; the map matches with offsets negated" : ""));
     }
-    const std::string has =
-        listed ? absl::StrCat("meets input ", in[i]) : std::string("has no pair");
-    const std::string wants =
-        partners[o] < 0 ? std::string("has none") : absl::StrCat("meets input ", partners[o]);
-    return absl::InternalError(absl::StrCat("the kernel map is wrong: under offset ", k, " output ",
-                                            o, " ", has, "; by the definition it ", wants));
+    return absl::OkStatus();
   }
-  if (i == last) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the kernel map is wrong: pair ", i, " (", in[i], ", ",
-                                          out[i], ") of offset ", k,
-                                          " is a second one of its output, or out of order"));
-}
+
+ private:
+  bool MatchesNegated() {
+    for (int k = 0; k < geometry_.num_offsets(); ++k) {
+      const Int3& d = geometry_.InputOffset(k);
+      if (!CheckOffset(k, {-d.x, -d.y, -d.z}).ok()) return false;
+    }
+    return true;
+  }
+
+  std::string Input(int32_t row) const {
+    return absl::StrCat("input ", row, " ", ToString(inputs_.rows[row]));
+  }
+  std::string Output(int64_t row) const {
+    return absl::StrCat("output ", row, " ", ToString(outputs_.rows[row]));
+  }
+  static std::string ToString(const Coordinate& c) {
+    return absl::StrCat("(", c.b, ", ", c.x, ", ", c.y, ", ", c.z, ")");
+  }
+
+  // The pairs of offset k, which must be those that meet under `offset`.
+  absl::Status CheckOffset(int k, const Int3& offset) {
+    FindPartners(inputs_, outputs_, offset, partners_);
+    const int64_t last = offset_ptr_[k + 1];
+    int64_t i = offset_ptr_[k];
+    for (int64_t o = 0; o < static_cast<int64_t>(partners_.size()); ++o) {
+      const bool listed = i < last && out_[i] == o;
+      if (partners_[o] < 0 && !listed) continue;
+      if (listed && in_[i] == partners_[o]) {
+        ++i;
+        continue;
+      }
+      return absl::InternalError(absl::StrCat(
+          "under offset ", k, " (", offset.x, ", ", offset.y, ", ", offset.z, ") ", Output(o), " ",
+          listed ? absl::StrCat("meets ", Input(in_[i])) : std::string("has no pair"),
+          "; by the definition it ",
+          partners_[o] < 0 ? std::string("has none")
+                           : absl::StrCat("meets ", Input(partners_[o]))));
+    }
+    if (i == last) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("pair ", i, " (", Input(in_[i]), ", ", Output(out_[i]),
+                                            ") of offset ", k,
+                                            " is a second one of its output, or out of order"));
+  }
+
+  const ConvGeometry& geometry_;
+  const SortedRows &inputs_, &outputs_;
+  const std::vector<int32_t>&in_, &out_;
+  const std::vector<int64_t>& offset_ptr_;
+  std::vector<int32_t> partners_;
+};
 
 absl::Status CheckRows(const std::vector<int32_t>& rows, int64_t size, const char* name) {
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -177,12 +228,8 @@ absl::Status CheckMapOnAllRows(const KernelMap& map, const MapProblem& problem,
   VOXCONV_RETURN_IF_ERROR(CheckRows(out, problem.outputs.size(), "output"));
   VOXCONV_ASSIGN_OR_RETURN(const SortedRows inputs, Sorted(problem.inputs, context));
   VOXCONV_ASSIGN_OR_RETURN(const SortedRows outputs, Sorted(problem.outputs, context));
-  std::vector<int32_t> partners(outputs.rows.size());
-  for (int k = 0; k < problem.geometry.num_offsets(); ++k) {
-    FindPartners(inputs, outputs, problem.geometry.InputOffset(k), partners);
-    VOXCONV_RETURN_IF_ERROR(
-        ComparePairs(k, partners, in, out, pairs.offset_ptr()[k], pairs.offset_ptr()[k + 1]));
-  }
+  VOXCONV_RETURN_IF_ERROR(
+      HeldPairs(problem.geometry, inputs, outputs, in, out, pairs.offset_ptr()).Check());
   // What the map says of itself, such as its identity offset.
   const absl::Status valid = map.Validate(context);
   if (valid.ok()) return valid;

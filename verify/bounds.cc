@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/half.h"
+#include "voxconv/verify/difference.h"
 
 namespace voxconv::verify {
 namespace {
@@ -130,12 +131,13 @@ double Expected::NormBound() const {
   return norm > 0 ? std::sqrt(typical / norm) : 0;
 }
 
-absl::Status CheckOutput(absl::Span<const float> output, const Expected& expected) {
+absl::Status CheckOutput(absl::Span<const float> output, const Expected& expected,
+                         const LayerData* layer) {
   if (output.size() != expected.values.size()) {
     return absl::InternalError(absl::StrCat(
         "the output has ", output.size(), " elements; the reference has ", expected.values.size()));
   }
-  size_t worst = output.size();
+  Difference difference{expected.channels, output, expected.values, {}, 0};
   double worst_share = 1, error = 0, typical = 0;
   for (size_t i = 0; i < output.size(); ++i) {
     const double off = std::abs(output[i] - expected.values[i]);
@@ -145,16 +147,16 @@ absl::Status CheckOutput(absl::Span<const float> output, const Expected& expecte
     // Written so that a NaN fails. It is further off than any number.
     if (off <= tolerance.element) continue;
     const double share = std::isnan(off) ? HUGE_VAL : off / tolerance.element;
-    if (worst < output.size() && !(share > worst_share)) continue;
-    worst = i;
+    difference.wrong.push_back(static_cast<int64_t>(i));
+    if (difference.wrong.size() > 1 && !(share > worst_share)) continue;
+    difference.worst = static_cast<int64_t>(i);
     worst_share = share;
   }
-  if (worst < output.size()) {
-    const auto at = static_cast<int64_t>(worst);
-    return absl::InternalError(
-        absl::StrCat("row ", at / expected.channels, ", channel ", at % expected.channels, " is ",
-                     output[worst], "; the reference has ", expected.values[worst],
-                     ", and the bound on the error is ", expected.tolerances[worst].element));
+  if (!difference.wrong.empty()) {
+    return absl::InternalError(absl::StrCat(
+        WorstElement(difference, layer), "; the reference has ", expected.values[difference.worst],
+        ", and the bound on the error is ", expected.tolerances[difference.worst].element, "; ",
+        DescribePattern(difference, layer)));
   }
   if (error <= typical) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("norm-wise error ", std::sqrt(error), " is past ",

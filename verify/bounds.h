@@ -102,9 +102,14 @@ struct Expected {
   double NormBound() const;
 };
 
+struct LayerData;  // verify/difference.h
+
 // Every element within its tolerance, and the 2-norm of the error within that of the typical
-// errors. kInternal names the element that is furthest off, in units of its bound. A NaN fails.
-absl::Status CheckOutput(absl::Span<const float> output, const Expected& expected);
+// errors. kInternal names the element that is furthest off, in units of its bound, and says how
+// many are wrong and in which pattern. A NaN fails. With `layer`, of which the output was computed,
+// the message tells more.
+absl::Status CheckOutput(absl::Span<const float> output, const Expected& expected,
+                         const LayerData* layer = nullptr);
 
 }  // namespace voxconv::verify
 

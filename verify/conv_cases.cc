@@ -130,7 +130,7 @@ Outcome PrepareMap(const Environment& environment, const ConvCase& test, LastMap
         environment.registry->mappings().Create(test.mapping, environment.backend->kind());
     if (!mapping.ok()) return Outcome::From(mapping.status());
     const Support support = (*mapping)->Supports(test.problem->geometry);
-    if (!support.ok) return Outcome::Skipped(support.reason);
+    if (!support.ok) return Outcome::Unsupported(support);
     map = QueryValidMap(**mapping, *test.problem, context);
   }
   if (!map.ok()) return Outcome::From(map.status(), *test.problem);
@@ -145,12 +145,12 @@ Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& las
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
   const Support support = (*dataflow)->Supports(
       Pass::kForward, LayerShapeOf(*test.problem, test.channels, test.precision));
-  if (!support.ok) return Outcome::Skipped(support.reason);
+  if (!support.ok) return Outcome::Unsupported(support);
   Outcome prepared = PrepareMap(environment, test, last);
   if (prepared.verdict != Verdict::kPassed) return prepared;
-  return Outcome::From(CheckConvolution(**dataflow, last.map,
-                                        oracle.Get(*test.problem, test.channels, test.precision),
-                                        ContextOf(*environment.backend), EpilogueOf(test)));
+  return Outcome::From(CheckConvolution(
+      **dataflow, last.map, oracle.Get(*test.problem, test.channels, test.precision),
+      ContextOf(*environment.backend), EpilogueOf(test), test.problem));
 }
 
 // On each of two backends. A race on a GPU shows less often than one between two threads.
@@ -170,13 +170,13 @@ Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec
   const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
   const Support support = (*mapping)->Supports(problem.geometry);
-  if (!support.ok) return Outcome::Skipped(support.reason);
+  if (!support.ok) return Outcome::Unsupported(support);
   for (Backend* backend : {environment.serial, environment.parallel}) {
     for (int i = 0; i < Repeats(backend->kind()); ++i) {
       const ExecutionContext context = ContextOf(*backend);
       absl::StatusOr<KernelMap> map = QueryValidMap(**mapping, problem, context);
       if (!map.ok()) return Outcome::From(map.status());
-      const absl::Status same = CompareMaps(*map, problem.map, context);
+      const absl::Status same = CompareMaps(*map, problem, context);
       if (!same.ok()) return Outcome::From(same);
     }
   }
@@ -191,7 +191,7 @@ Outcome RunRepeatConvCase(const Environment& environment, const std::string& spe
   const Capability capability = (*dataflow)->CapabilityOf(Pass::kForward, shape);
   if (!capability.deterministic) return Outcome::Skipped("does not claim to be deterministic");
   const Support& support = capability.support;
-  if (!support.ok) return Outcome::Skipped(support.reason);
+  if (!support.ok) return Outcome::Unsupported(support);
   const Operands operands = OperandsOf(problem, channels, precision, 21);
   std::vector<float> first;
   for (Backend* backend : {environment.serial, environment.parallel}) {
@@ -238,10 +238,6 @@ void AddChannelCases(Environment& environment, const std::vector<std::string>& d
   all.insert(narrow.begin(), narrow.end());
   all.insert(std::begin(kOddChannels), std::end(kOddChannels));
   if (is_cuda) all.insert(std::begin(kKernelChannels), std::end(kKernelChannels));
-  // What throws here is told of by the cases of f32.
-  const auto claims = [](const std::function<bool()>& ask) {
-    return WithoutExceptions([&]() -> absl::StatusOr<bool> { return ask(); }).value_or(false);
-  };
   std::vector<std::unique_ptr<const Dataflow>> plugins;
   for (const std::string& dataflow : dataflows) {
     auto plugin = environment.registry->dataflows().Create(dataflow, environment.backend->kind());
@@ -253,17 +249,15 @@ void AddChannelCases(Environment& environment, const std::vector<std::string>& d
       for (const Precision precision : kPrecisions) {
         for (size_t i = 0; i < dataflows.size(); ++i) {
           const Dataflow* plugin = plugins[i].get();
-          const bool claimed =
-              plugin != nullptr && claims([&] {
-                return plugin->Supports(Pass::kForward, LayerShapeOf(*problem, c, precision)).ok;
-              });
+          const Capability capability =
+              plugin == nullptr
+                  ? Capability{.support = Support::No("it cannot be made")}
+                  : plugin->CapabilityOf(Pass::kForward, LayerShapeOf(*problem, c, precision));
+          const bool claimed = capability.support.ok;
           if (!is_cuda && precision != Precision::kF32 && !claimed) continue;
           const bool with_mappings = precision == Precision::kF32 && narrow.contains(c);
           if (!with_mappings) add({kReferenceMap, dataflows[i], c, problem, precision});
-          if (claimed && claims([&] {
-                return plugin->CapabilityOf(Pass::kForward, LayerShapeOf(*problem, c, precision))
-                    .fuses_epilogue;
-              })) {
+          if (claimed && capability.fuses_epilogue) {
             add({kReferenceMap, dataflows[i], c, problem, precision, /*epilogue=*/true});
           }
         }

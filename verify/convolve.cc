@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/verify/convolve.h"
 
+#include "voxconv/verify/difference.h"
+
 namespace voxconv::verify {
 
 ConvShape ShapeOf(const KernelMap& map, const Operands& operands) {
@@ -57,11 +59,14 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
 
 absl::Status CheckConvolution(const Dataflow& dataflow, const KernelMap& map,
                               const ExactConvolution& exact, const ExecutionContext& context,
-                              const HostEpilogue& epilogue) {
+                              const HostEpilogue& epilogue, const Problem* problem) {
+  const Operands& operands = exact.operands();
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
-                           Convolve(dataflow, map, exact.operands(), context, epilogue));
-  return CheckOutput(output,
-                     exact.Expect(ExecutionOf(dataflow, ShapeOf(map, exact.operands())), epilogue));
+                           Convolve(dataflow, map, operands, context, epilogue));
+  const Expected expected = exact.Expect(ExecutionOf(dataflow, ShapeOf(map, operands)), epilogue);
+  if (problem == nullptr) return CheckOutput(output, expected);
+  const LayerData layer{*problem, operands.shape.c_in, operands.features, operands.weights};
+  return CheckOutput(output, expected, &layer);
 }
 
 }  // namespace voxconv::verify

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/verify/oracle.h"
+#include "voxconv/verify/problem.h"
 
 namespace voxconv::verify {
 
@@ -29,10 +30,11 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
                                             const ExecutionContext& context,
                                             const HostEpilogue& epilogue = {});
 
-// Calls Convolve, and checks its output against the bounds of the exact one (CheckOutput).
+// Calls Convolve, and checks its output against the bounds of the exact one (CheckOutput). With
+// `problem`, whose convolution it is, the message names voxels and offsets.
 absl::Status CheckConvolution(const Dataflow& dataflow, const KernelMap& map,
                               const ExactConvolution& exact, const ExecutionContext& context,
-                              const HostEpilogue& epilogue = {});
+                              const HostEpilogue& epilogue = {}, const Problem* problem = nullptr);
 
 }  // namespace voxconv::verify
 

@@ -116,25 +116,26 @@ Outcome RunCoveringMapCase(const Environment& environment, const std::string& sp
     if (!backend.ok()) return Outcome::From(backend.status());
     const absl::StatusOr<KernelMap> map = QueryValidMap(mapping, problem, ContextOf(**backend));
     if (!map.ok()) return Outcome::From(map.status());
-    return Outcome::From(CompareMaps(*map, problem.map, ContextOf(**backend)));
+    return Outcome::From(CompareMaps(*map, problem, ContextOf(**backend)));
   });
 }
 
 Outcome RunConvCase(const Environment& environment, const std::string& spec, Precision precision,
                     Rows& rows, const Row& row) {
-  return WithDataflow(environment, spec, {row.c_in, row.c_out, precision}, rows.Get(row).geometry,
-                      [&](const Dataflow& dataflow) {
-                        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
-                        if (!backend.ok()) return Outcome::From(backend.status());
-                        const ExecutionContext context = ContextOf(**backend);
-                        const absl::StatusOr<KernelMap> map =
-                            UploadReferenceMap(rows.Get(row), context);
-                        if (!map.ok()) return Outcome::From(map.status());
-                        const ConvData& data = rows.Data(row);
-                        const auto output = Convolve(dataflow, *map, data, precision, context);
-                        if (!output.ok()) return Outcome::From(output.status());
-                        return Outcome::From(CompareExactly(*output, data.output, data.c_out));
-                      });
+  return WithDataflow(
+      environment, spec, {row.c_in, row.c_out, precision}, rows.Get(row).geometry,
+      [&](const Dataflow& dataflow) {
+        const absl::StatusOr<Backend*> backend = rows.BackendOf(row);
+        if (!backend.ok()) return Outcome::From(backend.status());
+        const ExecutionContext context = ContextOf(**backend);
+        const absl::StatusOr<KernelMap> map = UploadReferenceMap(rows.Get(row), context);
+        if (!map.ok()) return Outcome::From(map.status());
+        const ConvData& data = rows.Data(row);
+        const auto output = Convolve(dataflow, *map, data, precision, context);
+        if (!output.ok()) return Outcome::From(output.status());
+        const LayerData layer = LayerDataOf(rows.Get(row), data);
+        return Outcome::From(CompareExactly(*output, data.output, data.c_out, &layer));
+      });
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace voxconv::verify {
 namespace {
 
@@ -18,9 +20,11 @@ void Write(const char* text, size_t size) {
 }  // namespace
 
 const std::string* volatile CrashReport::case_id_ = nullptr;
+std::string CrashReport::rerun_;
 std::array<struct sigaction, CrashReport::kSignals.size()> CrashReport::before_ = {};
 
-CrashReport::CrashReport() {
+CrashReport::CrashReport(std::string rerun) {
+  rerun_ = std::move(rerun);
   struct sigaction action = {};
   action.sa_handler = &CrashReport::Handle;
   action.sa_flags = SA_ONSTACK;
@@ -41,6 +45,13 @@ void CrashReport::Handle(int signal) {
     Write(kWords, sizeof(kWords) - 1);
     Write(id->data(), id->size());
     Write("\n", 1);
+    if (!rerun_.empty()) {
+      Write("  ", 2);
+      Write(rerun_.data(), rerun_.size());
+      Write("'", 1);
+      Write(id->data(), id->size());
+      Write("'\n", 2);
+    }
   }
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   raise(signal);  // taken as soon as this returns

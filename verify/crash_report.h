@@ -11,11 +11,12 @@
 namespace voxconv::verify {
 
 // While this object lives, a signal that ends the program (a segmentation fault, a failed check)
-// first writes one line with the case's id to standard error. Then the handler that was there
-// before gets the signal. Only one object may live at a time.
+// first writes the case's id to standard error, and the command that runs the case alone. Then the
+// handler that was there before gets the signal. Only one object may live at a time.
 class CrashReport {
  public:
-  CrashReport();
+  // The command is `rerun` with the case's id behind it, in quotes. Empty: there is none.
+  explicit CrashReport(std::string rerun = "");
   ~CrashReport();
   CrashReport(const CrashReport&) = delete;
   CrashReport& operator=(const CrashReport&) = delete;
@@ -28,6 +29,7 @@ class CrashReport {
   static void Handle(int signal);
 
   static const std::string* volatile case_id_;
+  static std::string rerun_;
   static std::array<struct sigaction, kSignals.size()> before_;
 };
 

@@ -51,21 +51,32 @@ ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out) {
 }
 
 absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<float>& expected,
-                            int64_t channels) {
+                            int64_t channels, const LayerData* layer) {
   if (actual.size() != expected.size()) {
     return absl::InternalError(absl::StrCat("the output has ", actual.size(),
                                             " elements; the reference has ", expected.size()));
   }
-  int64_t differ = 0, first = -1;
+  const std::vector<double> exact(expected.begin(), expected.end());
+  Difference difference{channels, actual, exact, {}, 0};
+  double furthest = -1;
   for (size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i]))) continue;
-    if (differ++ == 0) first = static_cast<int64_t>(i);
+    difference.wrong.push_back(static_cast<int64_t>(i));
+    const double off = std::abs(double{actual[i]} - exact[i]);
+    // A NaN is further off than any number.
+    const double distance = std::isnan(off) ? HUGE_VAL : off;
+    if (!(distance > furthest)) continue;
+    furthest = distance;
+    difference.worst = static_cast<int64_t>(i);
   }
-  if (differ == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("row ", first / channels, ", channel ", first % channels,
-                                          " is ", actual[first], "; the exact value is ",
-                                          expected[first], "; ", differ, " of ", actual.size(),
-                                          " elements differ"));
+  if (difference.wrong.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(WorstElement(difference, layer), "; the exact value is ",
+                                          expected[difference.worst], "; ",
+                                          DescribePattern(difference, layer)));
+}
+
+LayerData LayerDataOf(const Problem& problem, const ConvData& data) {
+  return {problem, data.c_in, data.features, data.weights};
 }
 
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
@@ -97,7 +108,7 @@ Outcome WithDataflow(const Environment& environment, const std::string& spec,
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
   const Support support = (*dataflow)->Supports(
       Pass::kForward, ShapeOfLayer(geometry, shape.c_in, shape.c_out, shape.precision));
-  return support.ok ? run(**dataflow) : Outcome::Skipped(support.reason);
+  return support.ok ? run(**dataflow) : Outcome::Unsupported(support);
 }
 
 Outcome WithMapping(const Environment& environment, const std::string& spec,
@@ -106,7 +117,7 @@ Outcome WithMapping(const Environment& environment, const std::string& spec,
   const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
   const Support support = (*mapping)->Supports(geometry);
-  return support.ok ? run(**mapping) : Outcome::Skipped(support.reason);
+  return support.ok ? run(**mapping) : Outcome::Unsupported(support);
 }
 
 void ForEachClaimedPrecision(const Environment& environment, const std::string& spec, int64_t c_in,
@@ -115,15 +126,10 @@ void ForEachClaimedPrecision(const Environment& environment, const std::string& 
   const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
   if (!dataflow.ok()) return;  // the case of f32 says so
   for (const Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
-    // What throws here is told of by the cases of f32.
-    const absl::StatusOr<bool> claimed = WithoutExceptions([&]() -> absl::StatusOr<bool> {
-      return (*dataflow)
-          ->Supports(
-              Pass::kForward,
-              {.c_in = c_in, .c_out = c_out, .num_offsets = 27, .types = ConvTypes::Of(precision)})
-          .ok;
-    });
-    if (claimed.value_or(false)) add(precision);
+    const ConvShape shape{
+        .c_in = c_in, .c_out = c_out, .num_offsets = 27, .types = ConvTypes::Of(precision)};
+    // A plugin that throws here fails in the cases of f32.
+    if ((*dataflow)->Supports(Pass::kForward, shape).ok) add(precision);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/registry.h"
+#include "voxconv/verify/difference.h"
 #include "voxconv/verify/matrix.h"
 #include "voxconv/verify/problem.h"
 
@@ -32,10 +33,14 @@ ConvData WholeNumbers(const Problem& problem, int64_t c_in, int64_t c_out);
 // The convolution of data.features with data.weights, in f32. O(pairs * C_in * C_out).
 std::vector<float> Sums(const Problem& problem, const ConvData& data);
 
-// Checks that all elements are equal. NaN equals NaN, and -0 equals 0. kInternal names the first
-// element that differs and says how many do.
+// Checks that all elements are equal. NaN equals NaN, and -0 equals 0. kInternal names the element
+// that differs most, and says how many differ and in which pattern. With `layer`, of which the
+// output was computed, the message tells more.
 absl::Status CompareExactly(const std::vector<float>& actual, const std::vector<float>& expected,
-                            int64_t channels);
+                            int64_t channels, const LayerData* layer = nullptr);
+
+// What `data` is, for messages. Refers to both.
+LayerData LayerDataOf(const Problem& problem, const ConvData& data);
 
 // Runs the forward pass of `dataflow` in `precision` onto an output that is NaN before. Returns the
 // output on the host, widened to f32. Synchronises the stream.

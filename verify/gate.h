@@ -34,6 +34,10 @@ absl::Status CompareMaps(const KernelMap& map, const reference::KernelMap& expec
                          absl::string_view whose = "the reference");
 absl::Status CompareMaps(const KernelMap& map, const KernelMap& expected,
                          const ExecutionContext& context, absl::string_view whose);
+// The same against the reference's map of `problem`. The message also has the first wrong output,
+// the voxels of both rows and the offset (CheckMapOnAllRows).
+absl::Status CompareMaps(const KernelMap& map, const Problem& problem,
+                         const ExecutionContext& context);
 
 // The norm-wise difference of an output from the `expected` one. kInternal if it is above `bound`
 // or NaN. `whose` says in the message who made the expected output.

@@ -226,7 +226,7 @@ Outcome RunGradCase(const Environment& environment, GradCheck check, const std::
   const ConvShape layer = ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, shape.precision);
   for (const Pass pass : kAllPasses) {
     const Support support = (*dataflow)->Supports(pass, layer);
-    if (!support.ok) return Outcome::Skipped(absl::StrCat(ToString(pass), ": ", support.reason));
+    if (!support.ok) return Outcome::Unsupported(support, ToString(pass));
   }
   return Outcome::From(Check(check, **dataflow, MakeGradProblem(problem, shape), layer,
                              ContextOf(*environment.backend)));

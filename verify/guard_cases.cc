@@ -132,7 +132,9 @@ absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const 
     VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, context));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
                              ToHost(guarded.output.view(), context));
-    if (const absl::Status same = CompareExactly(output, data.output, data.c_out); !same.ok()) {
+    const LayerData layer = LayerDataOf(problem, data);
+    const absl::Status same = CompareExactly(output, data.output, data.c_out, &layer);
+    if (!same.ok()) {
       return absl::InternalError(
           absl::StrCat("with workspace and output full of the byte ", stale, ": ", same.message()));
     }
@@ -140,7 +142,7 @@ absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const 
   VOXCONV_RETURN_IF_ERROR(guarded.input.CheckUnchanged("input", true, context));
   VOXCONV_RETURN_IF_ERROR(guarded.weights.CheckUnchanged("weights", true, context));
   VOXCONV_RETURN_IF_ERROR(guarded.output.CheckUnchanged("output", false, context));
-  const absl::Status same = CompareMaps(map, problem.map, context);
+  const absl::Status same = CompareMaps(map, problem, context);
   if (same.ok()) return same;
   return absl::InternalError(absl::StrCat("the dataflow wrote to its map: ", same.message()));
 }

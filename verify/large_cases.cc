@@ -53,7 +53,7 @@ Outcome RunLargeMapCase(const Environment& environment, const std::string& spec,
     const ExecutionContext context = ContextOf(*environment.backend);
     const absl::StatusOr<KernelMap> map = QueryValidMap(mapping, problem, context);
     if (!map.ok()) return Outcome::From(map.status());
-    return Outcome::From(CompareMaps(*map, problem.map, context));
+    return Outcome::From(CompareMaps(*map, problem, context));
   });
 }
 
@@ -66,7 +66,8 @@ Outcome RunConvCase(const Environment& environment, const std::string& spec, Pre
     if (!map.ok()) return Outcome::From(map.status());
     const auto output = Convolve(dataflow, *map, data, precision, context);
     if (!output.ok()) return Outcome::From(output.status());
-    return Outcome::From(CompareExactly(*output, data.output, data.c_out));
+    const LayerData layer = LayerDataOf(problem, data);
+    return Outcome::From(CompareExactly(*output, data.output, data.c_out, &layer));
   });
 }
 

@@ -27,9 +27,8 @@ const char* WrongProperty(const CoordinateSet& set, const CoordinateSet& expecte
 absl::Status CheckCoords(const OutputCoords& plugin, const Problem& problem,
                          const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr inputs, problem.MakeInputs(context));
-  VOXCONV_ASSIGN_OR_RETURN(
-      CoordinateSetPtr outputs,
-      NonNull(plugin.Compute(*inputs, problem.geometry, context), "output_coords: Compute"));
+  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs,
+                           plugin.Compute(*inputs, problem.geometry, context));
   VOXCONV_ASSIGN_OR_RETURN(auto rows, CopyToHost(outputs->rows(), context));
   if (rows != problem.outputs) {
     const auto differ =
@@ -55,7 +54,7 @@ Outcome RunCoordsCase(const Environment& environment, const std::string& spec,
       environment.registry->output_coords().Create(spec, environment.backend->kind());
   if (!plugin.ok()) return Outcome::From(plugin.status());
   const Support support = (*plugin)->Supports(problem.geometry);
-  if (!support.ok) return Outcome::Skipped(support.reason);
+  if (!support.ok) return Outcome::Unsupported(support);
   return Outcome::From(CheckCoords(**plugin, problem, ContextOf(*environment.backend)));
 }
 
@@ -67,7 +66,7 @@ absl::Status CheckMap(const absl::StatusOr<KernelMap>& queried, const Problem& p
       map.symmetric() != problem.geometry.symmetric()) {
     return absl::InternalError("identity offset or symmetry of the map are wrong");
   }
-  return CompareMaps(map, problem.map, context);
+  return CompareMaps(map, problem, context);
 }
 
 Outcome RunMapCase(const Environment& environment, const std::string& spec,
@@ -75,7 +74,7 @@ Outcome RunMapCase(const Environment& environment, const std::string& spec,
   const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
   if (!mapping.ok()) return Outcome::From(mapping.status());
   const Support support = (*mapping)->Supports(problem.geometry);
-  if (!support.ok) return Outcome::Skipped(support.reason);
+  if (!support.ok) return Outcome::Unsupported(support);
   const ExecutionContext context = ContextOf(*environment.backend);
   return Outcome::From(CheckMap(QueryValidMap(**mapping, problem, context), problem, context),
                        problem);
@@ -107,7 +106,7 @@ Outcome RunReusedIndexCase(const Environment& environment, const std::string& sp
     support = (*mapping)->Supports(problem->geometry);
     if (support.ok) supported.push_back(problem);
   }
-  if (supported.empty()) return Outcome::Skipped(support.reason);
+  if (supported.empty()) return Outcome::Unsupported(support);
   return Outcome::From(CheckReusedIndex(**mapping, supported, ContextOf(*environment.backend)));
 }
 
@@ -119,11 +118,11 @@ absl::Status CheckForm(MapForm form, const Problem& problem, const ExecutionCont
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, ops.To(form, pairs, context));
   if (map.form() != form) return absl::InternalError("the map has another form");
   VOXCONV_RETURN_IF_ERROR(map.Validate(context));
-  VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem.map, context));
+  VOXCONV_RETURN_IF_ERROR(CompareMaps(map, problem, context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap once, ops.Transpose(map, context));
   VOXCONV_RETURN_IF_ERROR(once.Validate(context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap twice, ops.Transpose(once, context));
-  return CompareMaps(twice, problem.map, context);
+  return CompareMaps(twice, problem, context);
 }
 
 // The layout that a dataflow makes of a map, by its own check and read back as pairs.
@@ -137,7 +136,7 @@ absl::Status CheckLayout(const Dataflow& dataflow, const MapNeed& need, const Pr
   VOXCONV_RETURN_IF_ERROR(prepared->Validate(context));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap read, prepared->ToPairs(context));
   VOXCONV_RETURN_IF_ERROR(read.Validate(context));
-  return CompareMaps(read, problem.map, context);
+  return CompareMaps(read, problem, context);
 }
 
 Outcome RunLayoutCase(const Environment& environment, const std::string& spec,
@@ -146,7 +145,7 @@ Outcome RunLayoutCase(const Environment& environment, const std::string& spec,
   if (!dataflow.ok()) return Outcome::From(dataflow.status());
   const ConvShape shape = ShapeOfLayer(problem.geometry, 16, 16, Precision::kF32);
   if (const Support support = (*dataflow)->Supports(Pass::kForward, shape); !support.ok) {
-    return Outcome::Skipped(support.reason);
+    return Outcome::Unsupported(support);
   }
   return Outcome::From(CheckLayout(**dataflow, (*dataflow)->NeededMap(Pass::kForward, shape),
                                    problem, ContextOf(*environment.backend)));
@@ -158,14 +157,13 @@ std::vector<std::string> LayoutMakers(const Environment& environment) {
   std::set<std::pair<std::string, std::string>> known;
   const BackendKind kind = environment.backend->kind();
   for (const std::string& spec : environment.registry->dataflows().Variants(kind)) {
+    const auto dataflow = environment.registry->dataflows().Create(spec, kind);
+    if (!dataflow.ok()) continue;
     // What throws here is told of by the cases of the dataflow.
-    const absl::StatusOr<MapNeed> need = WithoutExceptions([&]() -> absl::StatusOr<MapNeed> {
-      VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
-                               environment.registry->dataflows().Create(spec, kind));
-      return dataflow->NeededMap(Pass::kForward, {.c_in = 16, .c_out = 16, .num_offsets = 27});
-    });
-    if (!need.ok() || need->layout.empty()) continue;
-    if (known.emplace(spec.substr(0, spec.find(':')), need->layout).second) specs.push_back(spec);
+    const MapNeed need =
+        (*dataflow)->NeededMap(Pass::kForward, {.c_in = 16, .c_out = 16, .num_offsets = 27});
+    if (need.layout.empty()) continue;
+    if (known.emplace(spec.substr(0, spec.find(':')), need.layout).second) specs.push_back(spec);
   }
   return specs;
 }

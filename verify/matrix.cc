@@ -86,13 +86,6 @@ void AddFactoryCases(const PluginFamily<Plugin>& family, BackendKind backend,
   }
 }
 
-// What a plugin that throws is said to support.
-Support SupportOrException(const std::function<Support()>& ask) {
-  const absl::StatusOr<Support> support =
-      WithoutExceptions([&]() -> absl::StatusOr<Support> { return ask(); });
-  return support.ok() ? *support : Support::No(std::string(support.status().message()));
-}
-
 }  // namespace
 
 Outcome RunCase(const Case& test) {
@@ -143,7 +136,7 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
       if (!plugin.ok()) continue;
       for (const NamedGeometry& named : Geometries()) {
         const ConvGeometry geometry = *ConvGeometry::Create(PlacedGeometry(named.params));
-        const Support support = SupportOrException([&] { return (*plugin)->Supports(geometry); });
+        const Support support = (*plugin)->Supports(geometry);
         if (!support.ok) {
           lines.insert(
               absl::StrCat(family.family(), " ", spec, " | ", named.name, " | ", support.reason));
@@ -157,11 +150,9 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
     if (!dataflow.ok()) continue;
     for (Precision precision :
          {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
-      const Support support = SupportOrException([&] {
-        return (*dataflow)->Supports(
-            Pass::kForward,
-            {16, 16, /*num_offsets=*/27, /*symmetric=*/true, ConvTypes::Of(precision)});
-      });
+      const Support support = (*dataflow)->Supports(
+          Pass::kForward,
+          {16, 16, /*num_offsets=*/27, /*symmetric=*/true, ConvTypes::Of(precision)});
       if (!support.ok) {
         lines.insert(
             absl::StrCat("dataflow ", spec, " | ", ToString(precision), " | ", support.reason));

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/verify/problem.h"
@@ -35,6 +37,12 @@ struct Outcome {
   static Outcome Passed() { return {}; }
   static Outcome Failed(std::string why) { return {Verdict::kFailed, std::move(why)}; }
   static Outcome Skipped(std::string why) { return {Verdict::kSkipped, std::move(why)}; }
+  // Of a plugin that does not run the case: a skip with its reason, after "`what`: " if there is
+  // one. A plugin that threw when it was asked fails.
+  static Outcome Unsupported(const Support& support, absl::string_view what = "") {
+    if (support.failed) return Failed(support.reason);
+    return Skipped(what.empty() ? support.reason : absl::StrCat(what, ": ", support.reason));
+  }
   static Outcome From(const absl::Status& status) {
     return status.ok() ? Passed() : Failed(std::string(status.message()));
   }

@@ -19,14 +19,14 @@ namespace {
 
 // Features of whole numbers times 2^exponent. Their sums stay exact as long as they stay in the
 // range of the dtype.
-struct Scaled {
+struct ValueClass {
   const char* name;
   int exponent;
 };
 
 // The class's smallest magnitude is the dtype's smallest one, or its largest sums, up to 2^8 times
 // that, come near the end of the range. tf32 is stored as f32, with 10 bits of mantissa.
-std::vector<Scaled> ScaledClasses(Precision precision) {
+std::vector<ValueClass> ScaledClasses(Precision precision) {
   switch (precision) {
     case Precision::kF32:
       return {{"past_65504", 17}, {"large", 118}, {"tiny", -110}, {"denormal", -149}};
@@ -109,7 +109,7 @@ std::vector<float> WithFlushed(std::vector<float> expected, const std::vector<fl
 }
 
 Outcome RunValueCase(const Environment& environment, const std::string& spec,
-                     const CaseShape& shape, const Scaled& values, const Problem& problem) {
+                     const CaseShape& shape, const ValueClass& values, const Problem& problem) {
   return WithDataflow(environment, spec, shape, problem.geometry, [&](const Dataflow& dataflow) {
     const ExecutionContext context = ContextOf(*environment.backend);
     const Capability capability = dataflow.CapabilityOf(
@@ -123,8 +123,9 @@ Outcome RunValueCase(const Environment& environment, const std::string& spec,
     const auto output = Convolve(dataflow, *map, data, shape.precision, context);
     if (!output.ok()) return Outcome::From(output.status());
     const bool may_flush = context.backend->asynchronous() && !capability.deterministic;
+    const LayerData layer = LayerDataOf(problem, data);
     return Outcome::From(CompareExactly(
-        *output, may_flush ? WithFlushed(data.output, *output) : data.output, data.c_out));
+        *output, may_flush ? WithFlushed(data.output, *output) : data.output, data.c_out, &layer));
   });
 }
 
@@ -137,10 +138,10 @@ void AddValueCases(Environment& environment, std::vector<Case>& cases) {
          environment.registry->dataflows().Variants(environment.backend->kind())) {
       ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
         const CaseShape shape{16, 24, precision};
-        std::vector<Scaled> classes = ScaledClasses(precision);
+        std::vector<ValueClass> classes = ScaledClasses(precision);
         for (const char* name : {"signed_zero", "nan", "inf", "nan_weight", "inf_weight"})
           classes.push_back({name, 0});
-        for (const Scaled& values : classes) {
+        for (const ValueClass& values : classes) {
           cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/",
                                         values.name, "/", problem->id),
                            [&environment, spec, shape, values, problem] {

@@ -24,6 +24,7 @@ namespace voxconv::testing {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -98,7 +99,7 @@ class FaultyMapping final : public Mapping {
   FaultyMapping(Options options, MappingFault fault)
       : options_(std::move(options)), fault_(std::move(fault)) {}
   const Options& options() const override { return options_; }
-  Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+  Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(const CoordinateSet& inputs,
@@ -215,9 +216,44 @@ TEST_P(WrongMapTest, IsRefusedBeforeAnythingReadsIt) {
 }
 INSTANTIATE_TEST_SUITE_P(All, WrongMapTest, ::testing::Range<size_t>(0, MapFaults().size()));
 
+// "(0, -1, 2, 3)".
+constexpr char kVoxel[] = "\\(0, -?[0-9]+, -?[0-9]+, -?[0-9]+\\)";
+
+TEST_F(WrongPluginsTest, AWrongMapNamesTheOffsetAndBothVoxels) {
+  AddMapping({.change = [](MapParts& p) {
+    p.in.pop_back();
+    p.out.pop_back();
+    --p.offset_ptr.back();
+  }});
+  EXPECT_THAT(Failures({.mapping = "faulty", .filter = "map/faulty/submanifold_k3/cluster"}),
+              ElementsAre(ContainsRegex(absl::StrCat(
+                  "offset 26 has ([0-9]+) pairs; the reference has [0-9]+; the kernel map is "
+                  "wrong: under offset 26 \\(1, 1, 1\\) output [0-9]+ ",
+                  kVoxel, " has no pair; by the definition it meets input [0-9]+ ", kVoxel))));
+}
+
+TEST_F(WrongPluginsTest, AMapWithNegatedOffsetsIsKnown) {
+  AddMapping({.change = [](MapParts& p) {
+    const MapParts right = p;
+    p.in.clear();
+    p.out.clear();
+    const int num_offsets = static_cast<int>(p.offset_ptr.size()) - 1;
+    for (int k = 0; k < num_offsets; ++k) {
+      const int other = num_offsets - 1 - k;
+      for (int64_t i = right.offset_ptr[other]; i < right.offset_ptr[other + 1]; ++i) {
+        p.in.push_back(right.in[i]);
+        p.out.push_back(right.out[i]);
+      }
+      p.offset_ptr[k + 1] = static_cast<int64_t>(p.in.size());
+    }
+  }});
+  EXPECT_THAT(Failures({.mapping = "faulty", .filter = "map/faulty/submanifold_k3/cluster"}),
+              ElementsAre(HasSubstr("; the map matches with offsets negated")));
+}
+
 TEST_F(WrongPluginsTest, ANullIndexIsAnError) {
   ExpectMappingFails({.instead_of_build = [] { return std::unique_ptr<MapIndex>(); }},
-                     "mapping: DoBuildIndex returned null");
+                     "mapping faulty: DoBuildIndex: returned null");
 }
 
 TEST_F(WrongPluginsTest, ExceptionsFailTheirCaseAlone) {
@@ -242,7 +278,7 @@ TEST_F(WrongPluginsTest, AnIndexServesSeveralGeometries) {
    public:
     explicit Forgetful(Options options) : inner_(std::move(options), {}) {}
     const Options& options() const override { return inner_.options(); }
-    Support Supports(const ConvGeometry&) const override { return Support::Yes(); }
+    Support DoSupports(const ConvGeometry&) const override { return Support::Yes(); }
 
    protected:
     absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
@@ -332,13 +368,20 @@ class FaultyDataflow final : public Dataflow {
       std::fill_n(args.output.f32() + pairs.out.data()[i] * c_out, c_out, 0.0f);
     }
     for (int k = 0; k < map.num_offsets(); ++k) {
+      if (fault_ == "skips_offset" && k == 5) continue;
+      const int weights = fault_ == "negates_offsets" ? map.num_offsets() - 1 - k : k;
       for (int64_t i = map.offset_ptr()[k]; i < map.offset_ptr()[k + 1]; ++i) {
         for (int64_t c = 0; c < c_in * c_out; ++c) {
           args.output.f32()[pairs.out.data()[i] * c_out + c % c_out] +=
               args.input.f32()[pairs.in.data()[i] * c_in + c / c_out] *
-              args.weights.f32()[k * c_in * c_out + c];
+              args.weights.f32()[weights * c_in * c_out + c];
         }
       }
+    }
+    for (int64_t row = 0; row < args.output.rows; ++row) {
+      float* y = args.output.f32() + row * c_out;
+      if (fault_ == "last_rows" && row + 3 >= args.output.rows) std::fill_n(y, c_out, 7.0f);
+      if (fault_ == "channel_block" && c_out > 8) std::fill_n(y + 4, 4, 7.0f);
     }
     return absl::OkStatus();
   }
@@ -368,8 +411,23 @@ TEST_F(WrongDataflowTest, ARightOnePasses) {
 TEST_F(WrongDataflowTest, RowsWithoutAPairAreWritten) {
   EXPECT_THAT(FailuresOf("leaves_rows"), Contains(HasSubstr("is nan; the reference has 0")));
 }
+TEST_F(WrongDataflowTest, APatternOfTheWrongElementsIsNamed) {
+  const std::map<std::string, std::string> patterns = {
+      {"skips_offset", "; the products of offset 5 \\(-1, 0, 1\\) are missing"},
+      {"negates_offsets", "; it matches with offsets negated"},
+      {"last_rows", "elements differ, in 3 of [0-9]+ rows; the last 3 rows"},
+      {"channel_block", "elements differ, in ([0-9]+) of [0-9]+ rows; channels 4 .. 7"},
+      {"leaves_rows", "; all of these are NaN, which is what nothing has written to"}};
+  for (const auto& [fault, pattern] : patterns) {
+    SCOPED_TRACE(fault);
+    registry_ = Registry();
+    const std::string voxel = fault == "leaves_rows" ? "" : absl::StrCat("row [0-9]+ ", kVoxel);
+    EXPECT_THAT(FailuresOf(fault), Contains(ContainsRegex(absl::StrCat(voxel, ".*", pattern))));
+  }
+}
 TEST_F(WrongDataflowTest, ANullPlanIsAnError) {
-  EXPECT_THAT(FailuresOf("null_plan"), Contains(HasSubstr("dataflow: DoPlan returned null")));
+  EXPECT_THAT(FailuresOf("null_plan"),
+              Contains(HasSubstr("dataflow faulty: DoPlan: returned null")));
 }
 TEST_F(WrongDataflowTest, WhatItClaimsOnTheCpuIsRun) {
   EXPECT_THAT(FailuresOf("claims_epilogue"), Contains(HasSubstr("-epilogue/")));
