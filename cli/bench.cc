@@ -376,7 +376,7 @@ absl::Status Register(const po::variables_map& values, const Registry& registry,
 void RefuseValueOfLibrary() {
   std::cerr
       << "voxconv bench: a --benchmark flag has a value that Google Benchmark does not take\n";
-  std::exit(2);
+  std::_Exit(2);  // exit() is what plugins are kept from
 }
 
 // kInvalidArgument for a flag that the library did not take; ReportUnrecognizedArguments would

@@ -21,6 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/exit_guard.h"
 #include "voxconv/core/version.h"
 #include "voxconv/measure/build_info.h"
 
@@ -139,6 +140,7 @@ int Main(int argc, char** argv) {
   if (name == "--version") return PrintVersion({argv + 2, argv + argc});
   for (const Command& command : Commands()) {
     if (name != command.name) continue;
+    const ExitGuard guard(name);
     return Finish(name, Run(command, std::vector<std::string>(argv + 2, argv + argc)));
   }
   std::cerr << "voxconv: command '" << name << "' is unknown; the commands are";

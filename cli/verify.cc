@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/verify_child.h"
+#include "voxconv/cli/verify_report.h"
+#include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/timer.h"
 #include "voxconv/networks/models.h"
@@ -27,28 +30,8 @@
 namespace voxconv::cli {
 namespace {
 
-struct Tally {
-  int64_t passed = 0, failed = 0, skipped = 0;
-  std::map<std::string, int64_t> skip_reasons;
-};
-
-void Report(const verify::Case& test, const verify::Outcome& outcome,
-            const std::string& repro_prefix, Tally& tally) {
-  switch (outcome.verdict) {
-    case verify::Verdict::kPassed:
-      ++tally.passed;
-      break;
-    case verify::Verdict::kSkipped:
-      ++tally.skipped;
-      ++tally.skip_reasons[outcome.detail];
-      break;
-    case verify::Verdict::kFailed:
-      ++tally.failed;
-      std::cout << "FAILED " << test.id << ": " << outcome.detail << "\n  " << repro_prefix << "'"
-                << test.id << "'\n";
-      break;
-  }
-}
+// Far more than the slowest case takes on a slow machine.
+constexpr double kDefaultCaseSeconds = 600;
 
 // An argument as a shell takes it.
 std::string Quoted(const std::string& argument) {
@@ -87,7 +70,12 @@ po::options_description VerifyOptions() {
       ("quick", po::bool_switch(), "run about one case in twenty")       //
       ("shard", po::value<std::string>()->default_value("1/1"),
        "I/N: run the I-th of these cases, the (I + N)-th and so on; N processes share the cases "
-       "this way")                                                            //
+       "this way")  //
+      ("case-seconds", po::value<double>()->default_value(kDefaultCaseSeconds),
+       "longest time of a case, in seconds; a case that takes longer fails, and the others go on; "
+       "with this option, and where plugins are loaded, the cases run in a child process")  //
+      ("show-failures", po::value<uint64_t>()->default_value(20),
+       "kinds of failures to show, each by its first case; 0: all")           //
       ("list", po::bool_switch(), "print the ids of the cases and run none")  //
       ("support", po::bool_switch(),
        "print what plugins refuse, with their reasons, and run no case");
@@ -201,35 +189,40 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
   return absl::NotFoundError("no case matches --mapping, --dataflow and --filter; see --list");
 }
 
-absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string& repro,
-                      const std::string& device) {
-  Tally tally;
+absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string& device,
+                      VerifyReport& report) {
   const measure::Timer timer;
   {
     Progress progress("verify", cases.size());
-    verify::CrashReport crash;
+    verify::CrashReport crash(report.rerun());
     for (size_t i = 0; i < cases.size(); ++i) {
-      std::cout << std::flush;  // a crash must not take along what was said
       crash.SetCase(cases[i].id);
-      Report(cases[i], verify::RunCase(cases[i]), repro, tally);
+      report.Add(cases[i].id, verify::RunCase(cases[i]));
       progress.Step(i + 1);
     }
   }
-  for (const auto& [reason, count] : tally.skip_reasons) {
-    std::cout << "skipped " << count << ": " << reason << "\n";
-  }
-  std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n", device, cases.size(),
-                               timer.Seconds());
-  std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed,
-                               tally.skipped)
-            << std::flush;
-  if (tally.failed == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(tally.failed, " of ", cases.size(), " cases failed"));
+  return report.Finish(device, cases.size(), timer.Seconds());
 }
 
-}  // namespace
+// Whether the code of others runs, or a limit was asked for.
+bool RunsInChildren(const po::variables_map& values) {
+  const char* paths = std::getenv(kPluginPathVariable);
+  return !values["plugin"].as<std::vector<std::string>>().empty() ||
+         (paths != nullptr && *paths != '\0') || !values["case-seconds"].defaulted();
+}
 
-absl::Status RunVerify(const std::vector<std::string>& args) {
+absl::StatusOr<double> CaseSecondsOf(const po::variables_map& values) {
+  constexpr double kMost = 1e6;
+  const double seconds = values["case-seconds"].as<double>();
+  if (seconds > 0 && seconds <= kMost) return seconds;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--case-seconds ", seconds, ": allowed are numbers above 0, up to ", kMost));
+}
+
+// What this process does with its cases.
+enum class Role { kCommand, kChild };
+
+absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from, Role role) {
   po::options_description options = VerifyOptions();
   options.add(VerifyNetworkOptions()).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
@@ -237,21 +230,43 @@ absl::Status RunVerify(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const auto shard, ParseShard(values["shard"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const double case_seconds, CaseSecondsOf(values));
   if (values["support"].as<bool>()) return PrintSupport(values, kind);
+  const bool lists = values["list"].as<bool>();
+  VerifyReport report(ReproPrefix(args), values["show-failures"].as<uint64_t>());
+  if (role != Role::kChild && !lists && RunsInChildren(values)) {
+    return VerifyInChildren(args, case_seconds, report);
+  }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   const int device = values["device"].as<int>();
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> serial,
                            MakeBackend({.kind = kind, .device = device, .threads = 1}));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Backend> parallel,
                            MakeBackend({.kind = kind, .device = device, .threads = 2}));
-  verify::Environment environment{&session->registry(), &session->backend(), serial.get(),
-                                  parallel.get()};
+  verify::Environment environment{
+      &session->registry(), &session->backend(), serial.get(), parallel.get(), {}};
   VOXCONV_ASSIGN_OR_RETURN(std::vector<verify::Case> cases, MakeSelectedCases(values, environment));
   cases = Shard(std::move(cases), shard.first, shard.second);
-  if (!values["list"].as<bool>()) {
-    return RunCases(cases, ReproPrefix(args), session->backend().DeviceName());
+  const std::string name = session->backend().DeviceName();
+  if (role == Role::kChild) {
+    RunCasesInChild(cases, from, name);
+    return absl::OkStatus();
   }
+  if (!lists) return RunCases(cases, name, report);
   for (const verify::Case& test : cases) std::cout << test.id << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunVerify(const std::vector<std::string>& args) {
+  int64_t from = 0;
+  if (args.empty() || !absl::StartsWith(args[0], kChildArgument) ||
+      !absl::SimpleAtoi(args[0].substr(sizeof(kChildArgument) - 1), &from)) {
+    return RunWithArguments(args, 0, Role::kCommand);
+  }
+  const absl::Status status = RunWithArguments({args.begin() + 1, args.end()}, from, Role::kChild);
+  if (!status.ok()) TellParent(status);
   return absl::OkStatus();
 }
 

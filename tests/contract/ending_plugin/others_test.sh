@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# In every command, a plugin that throws or returns null gives an error that names it; one that calls
+# exit(0) does not end the command as if it was done.
+#   others_test.sh VOXCONV PLUGIN
+set -euo pipefail
+
+voxconv=$1 plugin=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset VOXCONV_PLUGIN_PATH
+
+fail() {
+  cat "$work/out" "$work/err"
+  echo "others_test: $*" >&2
+  exit 1
+}
+
+input='scene:sphere?n=300'
+small=(--plugin "$plugin" --threads 1 --input "$input")
+
+# command NAME MAPPING: runs the command with the mapping.
+command_with() {
+  local name=$1 mapping=$2
+  case $name in
+    run) "$voxconv" run "${small[@]}" --network sparseresnet21 --width 0.25 --mapping "$mapping" ;;
+    ab)
+      "$voxconv" ab "${small[@]}" --a "$mapping/direct" --b hash/direct --channels 4,4
+      ;;
+    conv)
+      "$voxconv" conv --plugin "$plugin" --threads 1 "$work/in.npz" "$work/out.npz" --channels 4 \
+        --mapping "$mapping"
+      ;;
+    bench) "$voxconv" bench "${small[@]}" --mapping "$mapping" --dataflow direct ;;
+    tune)
+      "$voxconv" tune "${small[@]}" --network sparseresnet21 --width 0.25 --quick \
+        --mapping "$mapping" --out "$work/plan.json"
+      ;;
+    experiment)
+      cat > "$work/e.json" <<JSON
+{"name": "e", "title": "e", "kind": "layer", "inputs": ["$input"], "layers": [{"kernel": 3, "channels": [4, 4]}],
+ "configurations": [{"name": "one", "spec": "$mapping/direct"}, {"name": "two", "spec": "hash/direct"}]}
+JSON
+      "$voxconv" experiment --plugin "$plugin" --threads 1 "$work/e.json" --out "$work/results"
+      ;;
+  esac
+}
+
+# refused COMMAND FAULT WORDS: it ends with a status other than 0, and with these words.
+refused() {
+  local status=0
+  command_with "$1" "ending:fault=$2,voxels=0" > "$work/out" 2> "$work/err" || status=$?
+  ((status != 0)) || fail "$1: $2: exit status 0"
+  grep -qF -- "$3" "$work/out" "$work/err" || fail "$1: $2: no '$3'"
+  ! grep -q 'unexpected error' "$work/err" || fail "$1: $2: unexpected error"
+}
+
+for command in ${3:-run ab bench tune experiment}; do
+  refused "$command" throws 'mapping ending: DoQuery: exception: boom'
+  refused "$command" null 'mapping ending: DoBuildIndex: returned null'
+  refused "$command" exits 'ended by exit() before it was done in mapping ending: DoQuery'
+done
+refused run crashes 'voxconv run: crashed in mapping ending: DoQuery'
