@@ -37,6 +37,7 @@ class Compiler {
       : network_(network), graph_(network.graph), registry_(registry), context_(context) {}
 
   absl::Status Run() {
+    VOXCONV_RETURN_IF_ERROR(FindKeptLayers());
     VOXCONV_RETURN_IF_ERROR(SetUpLayers());
     VOXCONV_RETURN_IF_ERROR(CheckPrecision());
     FindChains();
@@ -52,6 +53,21 @@ class Compiler {
   }
 
  private:
+  absl::Status FindKeptLayers() {
+    for (const std::string& name : network_.config.keep_layers) {
+      int id = 1;
+      const int size = static_cast<int>(graph_.nodes().size());
+      while (id < size && graph_.node(id).name != name) ++id;
+      if (id == size) {
+        return absl::NotFoundError(absl::StrCat("layer '", name, "': ", graph_.name(),
+                                                " has none of this name; its last is '",
+                                                graph_.node(graph_.output()).name, "'"));
+      }
+      network_.kept.push_back(id);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status SetUpLayers() {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<LayerChoice> choices,
                              network_.config.planner->Plan(graph_));
@@ -201,7 +217,9 @@ class Compiler {
   void MakeSchedule() {
     std::vector<bool> fuses;
     for (const LayerSetup& layer : network_.layers) fuses.push_back(layer.fuses_epilogue);
-    network_.schedule = voxconv::MakeSchedule(graph_, fuses);
+    std::vector<bool> kept(graph_.nodes().size(), false);
+    for (const int id : network_.kept) kept[id] = true;
+    network_.schedule = voxconv::MakeSchedule(graph_, fuses, std::move(kept));
     for (int id : network_.schedule.order) {
       const int moved = network_.schedule.tails[id].residual_bias;
       if (moved >= 0) moved_bias_.insert(moved);

@@ -50,6 +50,9 @@ struct RunConfig {
   // device knows the pairs, the host waits for each map, so that the times of later stages include
   // the time to queue them. Without it, such pairs are not reported. Only with profile_stages.
   bool count_pairs = true;
+  // Names of layers, as the graph has them after folding, whose tensors a run gives back
+  // (RunResult::kept). They stay in memory, and no layer that comes behind one is fused with it.
+  std::vector<std::string> keep_layers = {};
 };
 
 // What runs a layer. The CompiledNetwork owns the plugins. A plugin that the layer does not need is
@@ -98,14 +101,16 @@ struct CompiledNetwork {
   std::vector<PlanSlot> plans;
   std::vector<PerPass<int>> plans_of_node;  // -1 where no dataflow runs the pass
   Schedule schedule;
+  std::vector<int> kept;  // the nodes of RunConfig::keep_layers
 
   std::map<std::string, std::unique_ptr<const Mapping>> mappings;  // by canonical spec
   std::map<std::string, std::unique_ptr<const Dataflow>> dataflows;
   std::map<std::string, std::unique_ptr<const OutputCoords>> output_coords;
 };
 
-// Refuses parameters without values, unknown plugins and options, and layers and precisions that
-// the plugins or the backend do not support. The message names the layer.
+// Refuses parameters without values, unknown layers to keep, unknown plugins and options, and
+// layers and precisions that the plugins or the backend do not support. The message names the
+// layer.
 absl::StatusOr<std::unique_ptr<CompiledNetwork>> CompileNetwork(NetworkGraph graph,
                                                                 const RunConfig& config,
                                                                 const Registry& registry,

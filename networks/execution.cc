@@ -44,13 +44,22 @@ class Execution {
     }
     report_.parameter_bytes = network_.parameter_bytes;
     report_.peak_feature_bytes = features_.peak_bytes();
-    const int coordinates = graph_.node(graph_.output()).coordinates;
-    return RunResult{SparseTensor(coordinates < 0 ? nullptr : maps_.Coordinates(coordinates),
-                                  features_.Release(graph_.output())),
-                     std::move(report_)};
+    RunResult result{Give(graph_.output()), std::move(report_), {}};
+    for (const int id : network_.kept) {
+      const std::string& name = graph_.node(id).name;
+      if (id != graph_.output() && !result.kept.contains(name)) result.kept[name] = Give(id);
+    }
+    return result;
   }
 
  private:
+  // The node's tensor, which the run does not need any more.
+  SparseTensor Give(int id) {
+    const int coordinates = graph_.node(id).coordinates;
+    return SparseTensor(coordinates < 0 ? nullptr : maps_.Coordinates(coordinates),
+                        features_.Release(id));
+  }
+
   // Of node `id`. A run that is not profiled makes no reports: what is written there is ignored.
   LayerReport& Report(int id) { return profiled_ ? report_.layers[id - 1] : ignored_; }
 

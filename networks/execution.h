@@ -3,6 +3,9 @@
 #ifndef VOXCONV_NETWORKS_EXECUTION_H_
 #define VOXCONV_NETWORKS_EXECUTION_H_
 
+#include <map>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/sparse_tensor.h"
@@ -18,6 +21,8 @@ struct RunResult {
   // coordinates after a global pooling, where rows are batch samples.
   SparseTensor output;
   RunReport report;
+  // The tensors of RunConfig::keep_layers by name, as `output`; all but that of the output node.
+  std::map<std::string, SparseTensor> kept;
 };
 
 // Runs the layers on the backend's main stream with maps of `maps` and scratch memory of

@@ -9,12 +9,14 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(const NetworkGraph& graph, const std::vector<bool>& fuses)
+  Scheduler(const NetworkGraph& graph, const std::vector<bool>& fuses, std::vector<bool> kept)
       : graph_(graph),
         fuses_(fuses),
+        kept_(std::move(kept)),
         size_(static_cast<int>(graph.nodes().size())),
         consumers_(size_),
         moved_(size_, false) {
+    kept_[graph.output()] = true;
     schedule_.tails.resize(size_);
     schedule_.fused_into.assign(size_, -1);
     for (int id = 0; id < size_; ++id) {
@@ -34,9 +36,9 @@ class Scheduler {
   }
 
  private:
-  // The only reader of the node's tensor, -1 where there are others or none.
+  // The only reader of the node's tensor, -1 where there are others or none, or it is kept.
   int OnlyConsumer(int id) const {
-    return id != graph_.output() && consumers_[id].size() == 1 ? consumers_[id][0] : -1;
+    return !kept_[id] && consumers_[id].size() == 1 ? consumers_[id][0] : -1;
   }
 
   // Extends the tail of `id` as far as it goes.
@@ -101,13 +103,14 @@ class Scheduler {
       if (node.op == Op::kUnpool) last_unpool[node.counterpart] = id;
     }
     for (int id = 0; id < size_; ++id) {
-      if (last[id] >= 0 && id != graph_.output()) schedule_.dying_tensors[last[id]].push_back(id);
+      if (last[id] >= 0 && !kept_[id]) schedule_.dying_tensors[last[id]].push_back(id);
       if (last_unpool[id] >= 0) schedule_.dying_switches[last_unpool[id]].push_back(id);
     }
   }
 
   const NetworkGraph& graph_;
   const std::vector<bool>& fuses_;
+  std::vector<bool> kept_;
   const int size_;
   std::vector<std::vector<int>> consumers_;
   std::vector<bool> moved_;  // by node: runs before its turn
@@ -116,8 +119,9 @@ class Scheduler {
 
 }  // namespace
 
-Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses) {
-  return Scheduler(graph, fuses).Run();
+Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses,
+                      std::vector<bool> kept) {
+  return Scheduler(graph, fuses, std::move(kept)).Run();
 }
 
 }  // namespace voxconv

@@ -34,8 +34,10 @@ struct Schedule {
 // batch norm, an addition and a ReLU that follow it, in this order, as long as each is the only
 // reader of what comes before it. The other input of the addition must be there when the node runs.
 // If a 1x1x1 convolution makes that input, it is moved before the node where possible. All other
-// nodes run in the graph's order.
-Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses);
+// nodes run in the graph's order. `kept`: by node, whether its own tensor is needed after the run.
+// Such a node is taken over by none, and its tensor never dies; the output's is one of them.
+Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses,
+                      std::vector<bool> kept);
 
 }  // namespace voxconv
 

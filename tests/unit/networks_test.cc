@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runner, on plugins of the test's own.
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,6 +150,54 @@ TEST_F(NetworksTest, FusedTailsGiveTheSameResult) {
       EXPECT_GT(fused, 0);
     }
   }
+}
+
+// Also of layers that would be fused into another, or whose tensor a later layer would take over.
+TEST_F(NetworksTest, AnyLayersFeaturesAreKept) {
+  const NetworkGraph graph = SmallUNet();
+  const std::vector<Coordinate> rows = Scene(12);
+  const std::vector<float> features = Features(static_cast<int64_t>(rows.size()) * 4);
+  std::map<std::string, std::vector<double>> expected;
+  ASSERT_TRUE(RunReferenceNetwork(graph, rows, features,
+                                  [&](const ReferenceLayer& layer, std::vector<double>& output) {
+                                    expected[graph.node(layer.node).name] = output;
+                                  })
+                  .ok());
+  std::vector<std::vector<std::string>> asked(1);
+  for (const auto& [name, values] : expected) {
+    asked[0].push_back(name);  // all at once
+    asked.push_back({name});   // and one by one, where the others may be fused
+    if (asked.size() > 8) break;
+  }
+  asked.push_back({"head", "stem.conv1"});
+  const SparseTensor input = Input(rows, 4);
+  for (const LayerChoice& choice : {kBruteForce, kFused}) {
+    for (const std::vector<std::string>& layers : asked) {
+      RunConfig config = Config(choice);
+      config.keep_layers = layers;
+      config.profile_stages = false;
+      auto runner = NetworkRunner::Create(graph, config, registry_, *backend_);
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      const auto result = (*runner)->Run(input.view());
+      ASSERT_TRUE(result.ok()) << result.status();
+      for (const std::string& name : layers) {
+        const SparseTensor& kept = name == "head" ? result->output : result->kept.at(name);
+        EXPECT_LT(reference::RelativeError(*kept.features().ToHost(context_), expected.at(name)),
+                  1e-5)
+            << name;
+      }
+    }
+  }
+}
+
+TEST_F(NetworksTest, AnUnknownLayerToKeepIsRefused) {
+  RunConfig config = Config();
+  config.keep_layers = {"stem.conv9"};
+  const absl::Status status =
+      NetworkRunner::Create(SmallUNet(), config, registry_, *backend_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(),
+            "layer 'stem.conv9': minkunet42 has none of this name; its last is 'head'");
 }
 
 TEST_F(NetworksTest, ReportSaysWhatWasFusedIntoWhat) {
