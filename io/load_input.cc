@@ -1,21 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/io/load_input.h"
 
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/status_macros.h"
+#include "voxconv/io/read_voxels.h"
 #include "voxconv/io/scenes.h"
 
 namespace voxconv {
 namespace {
 
-absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, const PointCloud& cloud,
-                                             const VoxelizeOptions& options) {
-  absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
+// Cuts a PointCloud or VoxelizedCloud to the range, if there is one.
+template <typename Cloud>
+absl::Status Crop(const std::string& input, const std::optional<Range>& range, Cloud& cloud) {
+  if (!range.has_value()) return absl::OkStatus();
+  CropToRange(*range, cloud);
+  if (cloud.size() > 0 || cloud.cropped == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(input, ": none of its ", cloud.cropped, " points lies in the range"));
+}
+
+absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, PointCloud cloud,
+                                             const LoadOptions& options) {
+  VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, cloud));
+  absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options.voxelize);
   if (voxels.ok()) return voxels;
   return StatusAt(input, voxels.status());
+}
+
+// A size that is none is refused where it is not used, too.
+absl::Status CheckVoxelize(const VoxelizeOptions& options) {
+  return Voxelize(PointCloud{}, options).status();
+}
+
+absl::StatusOr<VoxelizedCloud> LoadFile(const std::string& input, const LoadOptions& options) {
+  ReadOptions read = options.read;
+  read.origin = options.voxelize.origin;
+  VOXCONV_ASSIGN_OR_RETURN(std::optional<VoxelizedCloud> voxels,
+                           ReadVoxels(input, read, options.voxelize.batch));
+  if (!voxels.has_value()) {
+    VOXCONV_ASSIGN_OR_RETURN(PointCloud cloud, ReadPointCloud(input, read));
+    return VoxelizeInput(input, std::move(cloud), options);
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckVoxelize(options.voxelize));
+  VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, *voxels));
+  return *std::move(voxels);
 }
 
 absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& read) {
@@ -32,26 +64,16 @@ absl::Status CheckNoReadOptions(const std::string& input, const ReadOptions& rea
 }  // namespace
 
 absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOptions& options) {
-  if (!IsSceneSpec(input)) {
-    ReadOptions read = options.read;
-    read.origin = options.voxelize.origin;
-    const absl::StatusOr<PointCloud> cloud = ReadPointCloud(input, read);
-    if (!cloud.ok()) return cloud.status();
-    return VoxelizeInput(input, *cloud, options.voxelize);
+  if (!IsSceneSpec(input)) return LoadFile(input, options);
+  VOXCONV_RETURN_IF_ERROR(CheckNoReadOptions(input, options.read));
+  VOXCONV_ASSIGN_OR_RETURN(Scene scene, MakeScene(input));
+  if (PointCloud* cloud = std::get_if<PointCloud>(&scene)) {
+    return VoxelizeInput(input, std::move(*cloud), options);
   }
-  if (absl::Status status = CheckNoReadOptions(input, options.read); !status.ok()) return status;
-  absl::StatusOr<Scene> scene = MakeScene(input);
-  if (!scene.ok()) return scene.status();
-  if (const PointCloud* cloud = std::get_if<PointCloud>(&*scene)) {
-    return VoxelizeInput(input, *cloud, options.voxelize);
-  }
-  // The scene is made of voxels and needs no size; one that is no size is refused all the same.
-  if (absl::StatusOr<VoxelizedCloud> check = Voxelize(PointCloud{}, options.voxelize);
-      !check.ok()) {
-    return check.status();
-  }
-  VoxelizedCloud voxels = std::get<VoxelizedCloud>(*std::move(scene));
+  VOXCONV_RETURN_IF_ERROR(CheckVoxelize(options.voxelize));
+  VoxelizedCloud voxels = std::get<VoxelizedCloud>(std::move(scene));
   for (Coordinate& coord : voxels.coords) coord.b = options.voxelize.batch;
+  VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, voxels));
   return voxels;
 }
 

@@ -12,5 +12,6 @@ voxconv_add_test(io_test
     ${CMAKE_CURRENT_LIST_DIR}/io_safetensors_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_scenes_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_voxelize_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_voxels_test.cc
   LIBS voxconv_io
   LABELS unit)
