@@ -3,6 +3,10 @@ voxconv_add_test(reference_gradients_test
   SOURCES reference_gradients_test.cc
   LIBS voxconv_reference_training voxconv_test_support
   LABELS unit)
+voxconv_add_test(weights_test
+  SOURCES weights_test.cc
+  LIBS voxconv_training_run
+  LABELS unit)
 voxconv_add_test(training_test
   SOURCES training_test.cc training_parts_test.cc
   LIBS voxconv_training voxconv_reference_training voxconv_test_session
