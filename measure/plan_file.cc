@@ -111,6 +111,15 @@ absl::StatusOr<std::vector<TunedPlan>> ReadIfThere(const std::string& path) {
 
 }  // namespace
 
+std::string FormatPlans(const std::vector<TunedPlan>& plans) {
+  Json list = Json::array();
+  for (const TunedPlan& plan : plans) list.push_back(plan.record);
+  const Json file = {{"format", kFormat}, {"version", kPlanVersion}, {"plans", std::move(list)}};
+  // The name of an input may hold bytes that are no UTF-8; they become U+FFFD instead of an
+  // exception that loses the plan.
+  return absl::StrCat(file.dump(1, ' ', false, Json::error_handler_t::replace), "\n");
+}
+
 TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, const Json& details) {
   TunedPlan plan{key, std::move(layers), {{"key", KeyToJson(key)}}};
   plan.record.update(details);
@@ -143,15 +152,6 @@ absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json) {
   });
   if (!error.ok()) return error;
   return plans;
-}
-
-std::string FormatPlans(const std::vector<TunedPlan>& plans) {
-  Json list = Json::array();
-  for (const TunedPlan& plan : plans) list.push_back(plan.record);
-  const Json file = {{"format", kFormat}, {"version", kPlanVersion}, {"plans", std::move(list)}};
-  // The name of an input may hold bytes that are no UTF-8; they become U+FFFD instead of an
-  // exception that loses the plan.
-  return absl::StrCat(file.dump(1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path) {

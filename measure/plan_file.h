@@ -49,6 +49,8 @@ absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json);
 std::string FormatPlans(const std::vector<TunedPlan>& plans);
 
 // Reads a plan file. Errors begin with its path.
+// The text of such a file.
+std::string FormatPlans(const std::vector<TunedPlan>& plans);
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path);
 
 // Puts `plan` into the file. It replaces the plan with the same key, or comes after the others.

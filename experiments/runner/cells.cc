@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/experiments/runner/cells.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "voxconv/io/scenes.h"
 
 namespace voxconv::experiment {
@@ -115,6 +119,7 @@ Json AskedJson(const Cell& cell) {
                {"configuration", cell.a.name},
                {"against", cell.b.name == cell.a.name ? Json() : Json(cell.b.name)},
                {"params", cell.a.params}};
+  if (!cell.input.range.empty()) json["range"] = cell.input.range;
   if (cell.input.x.has_value()) json["x"] = *cell.input.x;
   if (cell.precision_b != cell.precision_a) {
     json["dtype_b"] = std::string(ToString(cell.precision_b));
@@ -173,6 +178,14 @@ std::string TitleOf(const Cell& cell) {
   return absl::StrCat(cell.a.name, compared ? absl::StrCat(" vs ", cell.b.name) : "", " | ",
                       cell.input.name, " | ", cell.work.label, " | ", ToString(cell.precision_a),
                       cell.rebuild_maps ? "" : " | maps reused");
+}
+
+bool IsCellNamed(const Cell& cell, const std::string& pattern) {
+  const std::string title = TitleOf(cell);
+  if (pattern.find_first_of("*?") == std::string::npos) return absl::StrContains(title, pattern);
+  // No brackets: titles have specs with them.
+  const std::string literal = absl::StrReplaceAll(pattern, {{"[", "\\["}, {"\\", "\\\\"}});
+  return fnmatch(literal.c_str(), title.c_str(), 0) == 0;
 }
 
 }  // namespace voxconv::experiment

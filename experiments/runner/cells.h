@@ -45,6 +45,9 @@ absl::Status CheckDistinct(const std::vector<Cell>& cells);
 
 // "minuet vs mink | lidar64 | minkunet42 | f32", with " | maps reused" if maps are not rebuilt.
 std::string TitleOf(const Cell& cell);
+// Whether the cell's title contains `pattern`, or matches it where it has * or ?. Each title has
+// the empty pattern.
+bool IsCellNamed(const Cell& cell, const std::string& pattern);
 
 }  // namespace voxconv::experiment
 

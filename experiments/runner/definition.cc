@@ -39,8 +39,8 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
     return source;
   }
   JsonReader reader(json, path,
-                    {"input", "name", "like", "voxel_size", "x", "fields", "dtype_in", "array",
-                     "samples", "unit_sphere", "backends"},
+                    {"input", "name", "like", "voxel_size", "range", "x", "fields", "dtype_in",
+                     "array", "samples", "unit_sphere", "backends"},
                     error);
   source.input = reader.Text("input");
   source.name = reader.Text("name", source.input);
@@ -48,6 +48,10 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
   if (const std::optional<double> size = reader.Number("voxel_size")) {
     if (*size <= 0) reader.Refuse("voxel_size", "are numbers above 0");
     source.voxel_size = absl::StrCat(*size);
+  }
+  source.range = reader.Text("range", "");
+  if (!source.range.empty() && !ParseRange("range", source.range).ok()) {
+    reader.Refuse("range", "are texts such as \"-50,-50,-3,50,50,1\"");
   }
   source.x = reader.Number("x");
   source.read.fields = reader.Text("fields", "");

@@ -27,6 +27,7 @@ struct InputSource {
   std::string like;   // the kind of data, such as "outdoor-64"; may be empty
   std::string input;  // a path or scene:...
   std::string voxel_size = "0.05";
+  std::string range;  // as `--range`; empty: none
   ReadOptions read;
   std::optional<double> x;            // its place on a plot's axis
   std::vector<std::string> backends;  // only on these; empty: on all

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -21,6 +22,7 @@
 #include "voxconv/measure/interrupt.h"
 #include "voxconv/measure/machine_load.h"
 #include "voxconv/measure/timer.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::experiment {
 namespace {
@@ -53,6 +55,9 @@ absl::StatusOr<LoadedInput> Load(const InputSource& source) {
   LoadOptions options;
   options.read = source.read;
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size, ParseDouble3("voxel size", source.voxel_size));
+  if (!source.range.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(options.range, ParseRange("range", source.range));
+  }
   LoadedInput input;
   VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInput(source.input, options));
   input.hash = measure::HashInput(input.cloud.coords, input.cloud.features);
@@ -99,6 +104,7 @@ class Runner {
   Json HardwareCounters(size_t cell) const;
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
   std::string TimeLeft(int64_t done, int64_t total) const;
+  absl::Status SayChannels(const Cell& cell);
 
   const Definition& definition_;
   const RunnerOptions& options_;
@@ -113,6 +119,7 @@ class Runner {
   std::optional<ab::Verifier> verifier_;
   measure::InterruptGuard interrupt_;  // for as long as cells run
   std::string label_;
+  std::set<std::string> said_;  // of inputs and networks
 };
 
 absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
@@ -128,8 +135,9 @@ absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
 }
 
 absl::Status Runner::LoadFor(const Cell& cell) {
-  const std::string wanted = absl::StrCat(cell.input.name, "\n", cell.input.input, "\n",
-                                          cell.input.voxel_size, "\n", cell.resolution);
+  const std::string wanted =
+      absl::StrCat(cell.input.name, "\n", cell.input.input, "\n", cell.input.voxel_size, "\n",
+                   cell.input.range, "\n", cell.resolution);
   if (loaded_ == wanted) return absl::OkStatus();
   loaded_.clear();
   VOXCONV_ASSIGN_OR_RETURN(input_, Load(cell.input));
@@ -219,6 +227,9 @@ Json Runner::HardwareCounters(size_t cell) const {
 }
 
 absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary) {
+  if (options_.progress) {
+    options_.progress(label_, 0, 2 * (int64_t{options_.pairs} + options_.warmup));
+  }
   const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
   VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
@@ -274,6 +285,22 @@ absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary)
   return absl::OkStatus();
 }
 
+// Which columns of the input a network leaves out, once for each input and network.
+absl::Status Runner::SayChannels(const Cell& cell) {
+  const bool network =
+      definition_.kind == CellKind::kNetwork || definition_.kind == CellKind::kInfo;
+  if (!network || !options_.say) return absl::OkStatus();
+  if (!said_.insert(absl::StrCat(loaded_, "\n", cell.work.network.name)).second) {
+    return absl::OkStatus();
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
+                           MakeModel(cell.work.network.name, {.width = cell.work.network.width}));
+  const std::string text = DescribeChannels(input_.cloud, graph.in_channels());
+  if (text.empty()) return absl::OkStatus();
+  options_.say(absl::StrCat(cell.input.name, ", ", cell.work.network.name, ": ", text));
+  return absl::OkStatus();
+}
+
 std::string Runner::TimeLeft(int64_t done, int64_t total) const {
   if (run_ == 0 || done == total) return "";
   const double seconds =
@@ -298,6 +325,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
       ++tally.finished_before;
       continue;
     }
+    VOXCONV_RETURN_IF_ERROR(SayChannels(cell));
     label_ = absl::StrFormat("cell %d of %d%s, runs", i + 1, total, TimeLeft(i, total));
     Json line = {{"format", kLineFormat},          {"kind", "cell"},
                  {"experiment", definition_.name}, {"key", key},
@@ -334,11 +362,20 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
   return tally;
 }
 
+std::vector<Cell> NamedCells(const std::vector<Cell>& cells, const std::string& pattern) {
+  std::vector<Cell> named;
+  for (const Cell& cell : cells) {
+    if (IsCellNamed(cell, pattern)) named.push_back(cell);
+  }
+  return named;
+}
+
 }  // namespace
 
-absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& cells,
+absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& all_cells,
                              const ProfiledSide& side, const RunnerOptions& options,
                              const Registry& registry, const ExecutionContext& context) {
+  const std::vector<Cell> cells = NamedCells(all_cells, options.cell_pattern);
   if (side.cell >= cells.size()) {
     return absl::OutOfRangeError(absl::StrCat("profiled side: cell ", side.cell, " of ",
                                               cells.size(), " in ", definition.name));
@@ -380,8 +417,9 @@ absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vec
                           {"quick", options.quick},
                           {"cells", std::move(asked)}}}}));
   Runner runner(definition, options, registry, context, std::move(file));
-  VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
-  return runner.Run(cells);
+  const std::vector<Cell> named = NamedCells(cells, options.cell_pattern);
+  VOXCONV_RETURN_IF_ERROR(runner.Resolve(named));
+  return runner.Run(named);
 }
 
 }  // namespace voxconv::experiment

@@ -22,6 +22,7 @@ struct RunnerOptions {
   int pairs = 20;
   int warmup = 2;
   uint64_t seed = 1;
+  std::string cell_pattern;      // run the cells alone that IsCellNamed; empty: all
   int round = 1;                 // the number of this run of all cells, from 1
   int64_t memory_limit_mib = 0;  // of the backend; 0: none. Says what a refusal holds for
   // To read hardware counters as well: the path of ncu, and the command line of this program.
@@ -30,8 +31,8 @@ struct RunnerOptions {
   std::vector<std::string> command;
   // Called after each cell with a line for people. May be empty.
   std::function<void(const std::string&)> say;
-  // Called between the pairs of a cell with its title, the pairs done and their number; may be
-  // empty.
+  // Called when a cell begins, which is verified before its pairs, and between its pairs, with what
+  // runs, the pairs done and their number; may be empty.
   std::function<void(const std::string&, int64_t, int64_t)> progress;
 };
 
@@ -44,13 +45,14 @@ struct Tally {
   std::string first_failure;
 };
 
-// Runs every cell that the file of results does not have yet and appends a line for each as it
-// ends: {"format", "kind": "cell", "experiment", "key", "status", "quick", "cell", ...}. The key is
-// made of all that decides the figures: the experiment, the cell with its whole geometry and the
-// canonical specs of both sides, the input's hash, the hashes of this program and of the plugins
-// that it has loaded, the memory limit, the commit and the device. A cell runs again if one of them
-// changes, and each process verifies it before it is timed. Failed cells run again as well. The
-// definition stands before the lines of its cells with all cells that this run was asked for, as
+// Runs every cell of the pattern that the file of results does not have yet and appends a line for
+// each as it ends: {"format", "kind": "cell", "experiment", "key", "status", "quick", "cell", ...}.
+// The key is made of all that decides the figures: the experiment, the cell with its whole geometry
+// and the canonical specs of both sides, the input's hash, the hashes of this program and of the
+// plugins that it has loaded, the memory limit, the commit and the device. A cell runs again if one
+// of them changes, and each process verifies it before it is timed. Failed cells run again as well.
+// The definition stands before the lines of its cells with all cells that this run was asked for,
+// as
 // {"kind": "experiment", "definition", "asked": {"backend", "device", "quick", "cells"}}. Ctrl-C
 // ends the run after the current pair; the current cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,

@@ -49,6 +49,7 @@ class NetworkBenchmark {
       state.SkipWithError(std::string(status.message()).c_str());
       return;
     }
+    state.SetLabel(DescribeChannels(scenario_->cloud(), runner->graph().in_channels()));
     state.counters["voxels"] = static_cast<double>(scenario_->num_voxels());
     state.counters["median_ms"] = Median(wall);
     state.counters["queued_ms"] = Median(queued);

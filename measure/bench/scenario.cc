@@ -16,9 +16,16 @@ namespace voxconv::bench {
 
 std::string NameOfInput(const std::string& input, const LoadOptions& load) {
   const std::array<double, 3>& size = load.voxelize.size;
-  if (size == VoxelizeOptions{}.size) return input;
-  const bool cube = size[0] == size[1] && size[1] == size[2];
-  return absl::StrCat(input, "@", cube ? absl::StrCat(size[0]) : absl::StrJoin(size, "x"));
+  std::string name = input;
+  if (size != VoxelizeOptions{}.size) {
+    const bool cube = size[0] == size[1] && size[1] == size[2];
+    absl::StrAppend(&name, "@", cube ? absl::StrCat(size[0]) : absl::StrJoin(size, "x"));
+  }
+  if (load.range.has_value()) {
+    absl::StrAppend(&name, "[", absl::StrJoin(load.range->low, ","), ",",
+                    absl::StrJoin(load.range->high, ","), "]");
+  }
+  return name;
 }
 
 std::string Channels::name() const { return absl::StrCat(in, "x", out); }

@@ -107,6 +107,7 @@ class NetworkScenario {
   ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
   const Registry& registry() const { return registry_; }
   int64_t num_voxels() const { return cloud_.size(); }
+  const VoxelizedCloud& cloud() const { return cloud_; }
   // The input with `channels` features, stored as `dtype` (MakeSparseTensor).
   absl::StatusOr<SparseTensor> Input(int64_t channels, DType dtype) const;
   std::string input() const { return NameOfInput(input_, load_); }
