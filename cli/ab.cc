@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `voxconv ab`: two configurations on the same work, verified first, then interleaved.
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "voxconv/cli/ab_rounds.h"
@@ -18,6 +17,7 @@
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/ab/trial.h"
 #include "voxconv/measure/ab/work.h"
@@ -54,7 +54,7 @@ po::options_description AbOptions() {
       ("padding", po::value<std::string>()->default_value("0"),
        "padding of rule dilate; one or three values")  //
       ("channels", po::value<std::string>()->default_value("32,32"),
-       "input and output channels of the layer, as C_IN,C_OUT")  //
+       "input and output channels of the layer, as C_IN,C_OUT or C_INxC_OUT")  //
       ("pairs", po::value<int>()->default_value(measure::kMinPairs),
        "number of measured pairs, 20 or more")  //
       ("warmup", po::value<int>()->default_value(2),
@@ -62,8 +62,6 @@ po::options_description AbOptions() {
       ("rounds", po::value<int>()->default_value(1),
        "run the comparison this often, each time in a process of its own; the interval then holds "
        "what differs between the rounds")  //
-      ("round", po::value<int>(),
-       "the number of this round; it then prints its result line alone; --rounds sets it")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; the check of both sides "
        "against the reference is always in f32")  //
@@ -73,7 +71,7 @@ po::options_description AbOptions() {
        "seed of the weights and of a layer's features")  //
       ("out", po::value<std::string>(),
        "append the result to this file as one JSON line, with all that is needed to repeat the "
-       "run");
+       "run; - is standard output");
   return options;
 }
 
@@ -87,14 +85,9 @@ absl::StatusOr<ab::LayerShape> ParseLayerShape(const po::variables_map& values) 
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.stride, ParseInt3("--stride", text("stride")));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.dilation, ParseInt3("--dilation", text("dilation")));
   VOXCONV_ASSIGN_OR_RETURN(shape.geometry.padding, ParseInt3("--padding", text("padding")));
-  const std::vector<std::string> channels = absl::StrSplit(text("channels"), ',');
-  constexpr int64_t kMaxChannels = 65536;
-  if (channels.size() != 2 || !absl::SimpleAtoi(channels[0], &shape.c_in) ||
-      !absl::SimpleAtoi(channels[1], &shape.c_out) || shape.c_in < 1 || shape.c_out < 1 ||
-      shape.c_in > kMaxChannels || shape.c_out > kMaxChannels) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--channels '", text("channels"), "': C_IN,C_OUT is needed, each 1 .. ", kMaxChannels));
-  }
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChannels channels, ParseLayerChannels(text("channels")));
+  shape.c_in = channels.in;
+  shape.c_out = channels.out;
   return shape;
 }
 
@@ -298,9 +291,9 @@ void PrintTrial(const Trial& trial, bool rebuild_maps) {
   std::cout << "\n"
             << (comparison.stopped ? "interrupted; " : "") << comparison.pairs << " pairs, "
             << (rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
-            << VerdictLine(comparison.verdict, ratio) << "\n";
+            << Styled(Style::kBold, VerdictLine(comparison.verdict, ratio)) << "\n";
   if (trial.busy.empty()) return;
-  std::cout << "busy machine: " << trial.busy
+  std::cout << Styled(Style::kYellow, "busy machine:") << " " << trial.busy
             << "; the next run may find another ratio, and --rounds shows how far rounds differ\n";
 }
 
@@ -321,34 +314,43 @@ absl::Status CheckRounds(const po::variables_map& values) {
       absl::StrCat("--round ", values["round"].as<int>(), ": allowed are 1 and more"));
 }
 
+// What one round is run with.
+std::vector<std::string> WithoutRounds(std::vector<std::string> args) {
+  args.erase(std::remove(args.begin(), args.end(), "--json"), args.end());
+  return WithoutOption("out", WithoutOption("rounds", args));
+}
+
 }  // namespace
 
 absl::Status RunAb(const std::vector<std::string>& args) {
   po::options_description options = AbOptions();
-  options.add(InputOptions()).add(SessionOptions());
-  VOXCONV_ASSIGN_OR_RETURN(
-      const po::variables_map values,
-      ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]", options, {}, args));
+  options.add(JsonOption()).add(InputOptions()).add(SessionOptions());
+  po::options_description hidden;
+  hidden.add_options()("round", po::value<int>(),
+                       "the number of this round, of which the result line alone is printed");
+  VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
+                           ParseArguments("ab --a SPEC --b SPEC --input FILE|scene:NAME [OPTIONS]",
+                                          options, {}, args, hidden));
   VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(ParsePairedOptions(values)));
   VOXCONV_RETURN_IF_ERROR(CheckApplicable(values));
   VOXCONV_RETURN_IF_ERROR(CheckRounds(values));
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "a", "b"}), GivenPaths(values, {"out"})));
-  const std::string out = values.count("out") == 0 ? "" : values["out"].as<std::string>();
-  if (!out.empty()) VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(out));
+  VOXCONV_RETURN_IF_ERROR(CheckOut(values));
+  StandardOutput output(values);
   if (values["rounds"].as<int>() > 1) {
-    return RunAbRounds(values["rounds"].as<int>(),
-                       WithoutOption("out", WithoutOption("rounds", args)), out);
+    return RunAbRounds(values["rounds"].as<int>(), WithoutRounds(args),
+                       [&](const Json& line) { return output.WriteResult(values, line); });
   }
   if (values.count("round") != 0) {
     std::ostringstream unsaid;
     VOXCONV_ASSIGN_OR_RETURN(const Trial trial, RunTrial(values, unsaid));
-    std::cout << trial.line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    output.stream() << trial.line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }
   VOXCONV_ASSIGN_OR_RETURN(const Trial trial, RunTrial(values, std::cout));
   PrintTrial(trial, values["rebuild-maps"].as<bool>());
-  return out.empty() ? absl::OkStatus() : measure::AppendLine(out, trial.line);
+  return output.WriteResult(values, trial.line);
 }
 
 }  // namespace voxconv::cli

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "voxconv/cli/self_command.h"
+#include "voxconv/cli/terminal.h"
 #include "voxconv/core/check.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/experiments/runner/subprocess.h"
@@ -86,13 +87,14 @@ std::string VerdictLine(measure::Verdict verdict, const measure::Ratio& ratio) {
                          ratio.pairs, measure::kMinPairsForVerdict);
 }
 
-absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args, const std::string& out) {
+absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
+                         const std::function<absl::Status(const Json&)>& write) {
   const measure::InterruptGuard interrupt;
   std::vector<measure::Ratio> ratios;
   for (int round = 1; round <= rounds && !interrupt.interrupted(); ++round) {
     VOXCONV_ASSIGN_OR_RETURN(const Json line, RunRound(round, args));
     if (round == 1) PrintWork(line);
-    if (!out.empty()) VOXCONV_RETURN_IF_ERROR(measure::AppendLine(out, line));
+    VOXCONV_RETURN_IF_ERROR(write(line));
     const std::optional<measure::Ratio> ratio = RatioOf(line);
     if (!ratio.has_value()) return absl::InternalError("a run took no time that could be measured");
     ratios.push_back(*ratio);
@@ -108,7 +110,7 @@ absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args, const
   std::cout << "\n"
             << (interrupt.interrupted() ? "interrupted; " : "") << ratios.size()
             << " rounds, each in a process of its own, " << combined.pairs << " pairs\n"
-            << VerdictLine(measure::Judge(combined), combined) << "\n";
+            << Styled(Style::kBold, VerdictLine(measure::Judge(combined), combined)) << "\n";
   return absl::OkStatus();
 }
 

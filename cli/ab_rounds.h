@@ -3,20 +3,23 @@
 #ifndef VOXCONV_CLI_AB_ROUNDS_H_
 #define VOXCONV_CLI_AB_ROUNDS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "voxconv/measure/result_line.h"
 #include "voxconv/measure/statistics.h"
 
 namespace voxconv::cli {
 
 // Runs `ab` with `args` `rounds` times, each in a process of its own, prints what each found and
-// what follows from all, and appends their lines to `out` unless it is empty. A program's memory,
+// what follows from all, and gives their result lines to `write`. A program's memory,
 // and the core that it runs on, set its times for as long as it lives; the pairs of one process
 // cannot show that.
-absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args, const std::string& out);
+absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
+                         const std::function<absl::Status(const measure::Json&)>& write);
 
 // Several rounds as one, by the rule of the report: the median of the ratios, from the lowest end
 // of the intervals to the highest. `ratios` must not be empty (checked).

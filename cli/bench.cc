@@ -46,13 +46,14 @@ po::options_description BenchOptions() {
                                            "scene:lidar64 scene:uniform"),
        "a point cloud's path or a scene; may be repeated")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
-       "edge of a voxel; one or three values")  //
+       "edge of a voxel; one or three values")         //
+      ("range", po::value<std::string>(), kRangeHelp)  //
       ("mapping", po::value<Strings>()->default_value({}, "all variants"),
        "spec of a mapping; may be repeated")  //
       ("dataflow", po::value<Strings>()->default_value({}, "all variants"),
        "spec of a dataflow; may be repeated")  //
       ("channels", po::value<Strings>()->default_value({"64x64"}, "64x64"),
-       "input and output channels of a layer, as C_INxC_OUT; may be repeated")  //
+       "input and output channels of a layer, as C_INxC_OUT or C_IN,C_OUT; may be repeated")  //
       ("threads", po::value<std::string>()->default_value("0"),
        "CPU thread counts, separated by commas; 0: all cores")                                 //
       ("backend", po::value<std::string>()->default_value("cpu"), "the backend: cpu or cuda")  //
@@ -76,18 +77,6 @@ po::options_description BenchOptions() {
       ("plugin", po::value<Strings>()->default_value({}, ""),
        "a shared library with plugins; may be repeated");
   return options;
-}
-
-absl::StatusOr<bench::Channels> ParseChannels(const std::string& text) {
-  const Strings parts = absl::StrSplit(text, 'x');
-  bench::Channels channels;
-  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &channels.in) &&
-      absl::SimpleAtoi(parts[1], &channels.out) && channels.in >= 1 && channels.out >= 1 &&
-      channels.in <= 65536 && channels.out <= 65536) {
-    return channels;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--channels '", text, "': C_INxC_OUT is needed, each 1 .. 65536"));
 }
 
 absl::StatusOr<std::vector<int>> ParseThreads(const std::string& text) {
@@ -159,8 +148,8 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
                                                         registry.output_coords(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.threads, ParseThreads(values["threads"].as<std::string>()));
   for (const std::string& text : values["channels"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(const bench::Channels channels, ParseChannels(text));
-    AddOnce(request.channels, channels);
+    VOXCONV_ASSIGN_OR_RETURN(const LayerChannels channels, ParseLayerChannels(text));
+    AddOnce(request.channels, bench::Channels{channels.in, channels.out});
   }
   for (const std::string& text : values["dtype"].as<Strings>()) {
     VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
@@ -168,6 +157,10 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
+  if (values.count("range") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(request.load.range,
+                             ParseRange("--range", values["range"].as<std::string>()));
+  }
   for (const std::string& input : values["input"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
     AddOnce(request.inputs, input);

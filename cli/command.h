@@ -24,6 +24,9 @@ absl::Span<const Command> Commands();
 absl::Status RunList(const std::vector<std::string>& args);
 absl::Status RunInfo(const std::vector<std::string>& args);
 absl::Status RunConv(const std::vector<std::string>& args);
+absl::Status RunPool(const std::vector<std::string>& args);
+absl::Status RunVoxelize(const std::vector<std::string>& args);
+absl::Status RunWeights(const std::vector<std::string>& args);
 absl::Status RunRun(const std::vector<std::string>& args);
 absl::Status RunVerify(const std::vector<std::string>& args);
 absl::Status RunAb(const std::vector<std::string>& args);
@@ -32,6 +35,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args);
 absl::Status WriteReport(const std::vector<std::string>& args);
 absl::Status RunTune(const std::vector<std::string>& args);
 absl::Status RunTrain(const std::vector<std::string>& args);
+absl::Status RunCompletion(const std::vector<std::string>& args);
 absl::Status RunEval(const std::vector<std::string>& args);
 
 }  // namespace voxconv::cli

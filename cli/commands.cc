@@ -10,6 +10,9 @@ absl::Span<const Command> Commands() {
        RunInfo},
       {"run", "run a network on a point cloud and print a table of its layers", RunRun},
       {"conv", "run one layer on arrays in .npz files", RunConv},
+      {"pool", "pool arrays in .npz files as conv convolves them", RunPool},
+      {"voxelize", "write the voxels of an input to an .npz file", RunVoxelize},
+      {"weights", "list a file of weights, fit it to a network, and convert it", RunWeights},
       {"verify", "check every combination of plugins against the reference", RunVerify},
       {"ab", "compare two configurations on the same work, interleaved", RunAb},
       {"bench", "run micro-benchmarks of mappings and dataflows", RunBench},
@@ -20,6 +23,8 @@ absl::Span<const Command> Commands() {
       {"experiment", "measure a paper's table or figure, or your own comparison, from a file",
        RunExperiment},
       {"report", "write pages with plots from the result files of experiments", WriteReport},
+      {"completion", "print a script with which bash or zsh completes commands and options",
+       RunCompletion},
   };
   return kCommands;
 }

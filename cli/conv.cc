@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// voxconv conv: one layer on arrays, to hold voxconv against another engine.
+// voxconv conv and voxconv pool: one layer on arrays, to hold voxconv against another engine.
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/map_check.h"
@@ -22,20 +25,27 @@
 namespace voxconv::cli {
 namespace {
 
-po::options_description LayerOptions() {
+// The defaults of a layer.
+struct UsualLayer {
+  const char* kind;
+  const char* kernel;
+  const char* stride;
+};
+
+po::options_description LayerOptions(const UsualLayer& usual) {
   po::options_description options("The layer");
   const auto text = [](const char* value) {
     return po::value<std::string>()->default_value(value);
   };
   options.add_options()  //
-      ("kind", text("submanifold"),
+      ("kind", text(usual.kind),
        "kind of the layer: submanifold, strided, inverse, transposed or generative (the same as "
        "transposed)")  //
       ("rule", text("quantize"),
        "output rule of strided and inverse layers: quantize or dilate; --convention spconv has "
        "dilate only")                                                        //
-      ("kernel", text("3"), "kernel size; one or three values")              //
-      ("stride", text("1"), "stride; one or three values")                   //
+      ("kernel", text(usual.kernel), "kernel size; one or three values")     //
+      ("stride", text(usual.stride), "stride; one or three values")          //
       ("dilation", text("1"), "dilation; one or three values")               //
       ("padding", text("0"), "padding of rule dilate; one or three values")  //
       ("tensor-stride", po::value<std::string>(),
@@ -122,7 +132,7 @@ absl::StatusOr<Int3> ShapeOfCoords(const NpzArrays& arrays) {
   return Int3{past(last.x), past(last.y), past(last.z)};
 }
 
-absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows,
+absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows, Precision precision,
                                     const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "features"));
   constexpr int64_t kMostChannels = 65536;
@@ -133,7 +143,7 @@ absl::StatusOr<Tensor> ReadFeatures(const NpzArrays& arrays, int64_t rows,
                                                    kMostChannels, " channels"));
   }
   VOXCONV_ASSIGN_OR_RETURN(const auto values, ToFloat32(*array, "features"));
-  return Tensor::FromHost(values, rows, array->shape[1], context);
+  return Tensor::FromHost(values, rows, array->shape[1], context, StorageOf(precision));
 }
 
 // Null where the file has no bias.
@@ -199,6 +209,7 @@ absl::Status CheckFiles(const po::variables_map& values) {
   written.insert(written.begin(), {"OUT.npz", text("out")});
   VOXCONV_RETURN_IF_ERROR(CheckOutputs({{"IN.npz", text("in")}}, written));
   for (const NamedPath& file : written) {
+    if (file.path == kStandardOutput) continue;
     const absl::Status status = CheckWriteFile(file.path);
     if (status.ok()) continue;
     return absl::Status(status.code(), absl::StrCat(file.argument, " ", status.message()));
@@ -206,84 +217,202 @@ absl::Status CheckFiles(const po::variables_map& values) {
   return absl::OkStatus();
 }
 
-absl::Status Convolve(const po::variables_map& values, Session& session) {
+absl::StatusOr<Precision> ParseDtype(const po::variables_map& values, BackendKind backend) {
+  const std::string& text = values["dtype"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
+  if (precision == Precision::kF32 || backend == BackendKind::kCuda) return precision;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype ", text, ": allowed with --backend cpu is f32"));
+}
+
+// What both commands read before they run.
+struct Layer {
+  Convention convention;
+  ConvGeometry geometry;
+  Precision precision;
+  std::unique_ptr<const Mapping> mapping;
+  std::unique_ptr<const OutputCoords> output_coords;
+  NpzArrays arrays;
+  CoordinateSetPtr inputs;
+  Tensor features;
+};
+
+absl::StatusOr<Layer> ReadLayer(const po::variables_map& values, Session& session) {
   const auto text = [&](const char* name) { return values[name].as<std::string>(); };
   const ExecutionContext context = session.Context();
   const BackendKind backend = session.backend().kind();
   VOXCONV_RETURN_IF_ERROR(CheckFiles(values));
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention, ParseConvention(text("convention")));
-  VOXCONV_ASSIGN_OR_RETURN(LayerArguments layer, ParseLayerArguments(values));
+  VOXCONV_ASSIGN_OR_RETURN(LayerArguments arguments, ParseLayerArguments(values));
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParseDtype(values, backend));
   VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
-  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ReadNpz(text("in"), npz));
-  if (convention == Convention::kTorchsparse && layer.kind == ConvKind::kStrided &&
-      !layer.spatial_shape.has_value()) {
-    VOXCONV_ASSIGN_OR_RETURN(layer.spatial_shape, ShapeOfCoords(arrays));
+  VOXCONV_ASSIGN_OR_RETURN(NpzArrays arrays, ReadNpz(text("in"), npz));
+  if (convention == Convention::kTorchsparse && arguments.kind == ConvKind::kStrided &&
+      !arguments.spatial_shape.has_value()) {
+    VOXCONV_ASSIGN_OR_RETURN(arguments.spatial_shape, ShapeOfCoords(arrays));
   }
-  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, layer));
-  VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+  VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, arguments));
+  VOXCONV_ASSIGN_OR_RETURN(auto mapping,
                            session.registry().mappings().Create(text("mapping"), backend));
-  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
-                           session.registry().dataflows().Create(text("dataflow"), backend));
-  VOXCONV_ASSIGN_OR_RETURN(const auto output_coords, session.registry().output_coords().Create(
-                                                         text("output-coords"), backend));
+  VOXCONV_ASSIGN_OR_RETURN(auto output_coords, session.registry().output_coords().Create(
+                                                   text("output-coords"), backend));
+  Layer layer{
+      convention,        geometry,      precision, std::move(mapping), std::move(output_coords),
+      std::move(arrays), /*inputs=*/{}, {}};
+  VOXCONV_ASSIGN_OR_RETURN(layer.inputs, ReadCoords(layer.arrays, "coords", convention,
+                                                    geometry.input_tensor_stride(), context));
+  VOXCONV_ASSIGN_OR_RETURN(layer.features,
+                           ReadFeatures(layer.arrays, layer.inputs->size(), precision, context));
+  return layer;
+}
 
-  VOXCONV_ASSIGN_OR_RETURN(
-      CoordinateSetPtr inputs,
-      ReadCoords(arrays, "coords", convention, geometry.input_tensor_stride(), context));
-  VOXCONV_ASSIGN_OR_RETURN(Tensor features, ReadFeatures(arrays, inputs->size(), context));
-  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* weight_array, Find(arrays, "weights"));
-  VOXCONV_ASSIGN_OR_RETURN(const Weights weights,
-                           WeightsToVoxconv(convention, geometry.params().kernel, *weight_array,
-                                            geometry.params().stride));
-  if (weights.c_in != features.channels()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "weights: ", weights.c_in, " input channels; the features have ", features.channels()));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(Tensor weight_tensor,
-                           Tensor::FromHost(weights.values, geometry.num_offsets() * weights.c_in,
-                                            weights.c_out, context));
-  VOXCONV_ASSIGN_OR_RETURN(const auto bias, ReadBias(arrays, weights.c_out, context));
+// The map of the layer, which rows are read by.
+absl::StatusOr<KernelMap> QueryMap(const po::variables_map& values, const Layer& layer,
+                                   const CoordinateSet& outputs, const ExecutionContext& context) {
+  const MapProblem problem{*layer.inputs, outputs, layer.geometry};
+  VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryPairs(*layer.mapping, problem, context));
+  const std::string& mapping = values["mapping"].as<std::string>();
+  if (!measure::IsLoadedMapping(mapping)) return map;
+  const absl::Status held = CheckMapOnAllRows(map, problem, context);
+  if (!held.ok()) return StatusAt(absl::StrCat("mapping '", mapping, "'"), held);
+  return map;
+}
 
-  VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr outputs, OutputSet(arrays, convention, geometry, inputs,
-                                                               *output_coords, context));
-  VOXCONV_ASSIGN_OR_RETURN(KernelMap map,
-                           QueryPairs(*mapping, {*inputs, *outputs, geometry}, context));
-  if (measure::IsLoadedMapping(text("mapping"))) {  // before rows are read by it
-    const absl::Status held = CheckMapOnAllRows(map, {*inputs, *outputs, geometry}, context);
-    if (!held.ok()) return StatusAt(absl::StrCat("mapping '", text("mapping"), "'"), held);
-  }
-  Workspace workspace;
-  VOXCONV_ASSIGN_OR_RETURN(Tensor result,
-                           RunConvolution(*dataflow, map, features.view(), weight_tensor.view(),
-                                          Precision::kF32, workspace, context));
-  if (bias.has_value()) {
-    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().ScaleShift(
-        result.view(), nullptr, bias->data(), false, result.view(), context));
-  }
-
-  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> rows, CopyToHost(outputs->rows(), context));
-  CoordinatesFromVoxconv(convention, geometry.output_tensor_stride(), rows);
+// Writes OUT.npz and what --save-map names, and says what was done.
+absl::Status WriteLayer(const po::variables_map& values, const Layer& layer,
+                        const CoordinateSet& outputs, const KernelMap& map, const Tensor& result,
+                        StandardOutput& output, const ExecutionContext& context) {
+  const auto text = [&](const char* name) { return values[name].as<std::string>(); };
+  const ConvGeometry& geometry = layer.geometry;
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> rows, CopyToHost(outputs.rows(), context));
+  CoordinatesFromVoxconv(layer.convention, geometry.output_tensor_stride(), rows);
   VOXCONV_ASSIGN_OR_RETURN(const auto result_host, result.ToHost(context));
   NpzArrays written;
   written.emplace_back("out_coords", CoordinatesToArray(rows));
   written.emplace_back("out_features", MakeNpyArray({result.rows(), result.channels()},
                                                     absl::MakeConstSpan(result_host)));
   VOXCONV_RETURN_IF_ERROR(
-      AppendMap(map, OffsetOrder(convention, geometry.params().kernel), context, written));
+      AppendMap(map, OffsetOrder(layer.convention, geometry.params().kernel), context, written));
   VOXCONV_ASSIGN_OR_RETURN(const std::string out, SerializeNpz(written));
   std::string saved_map;
   std::vector<FileContent> files = {{text("out"), out}};
   if (values.count("save-map") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(const NpzArrays map_arrays,
-                             KernelMapArrays(geometry, *inputs, *outputs, map, context));
+                             KernelMapArrays(geometry, *layer.inputs, outputs, map, context));
     VOXCONV_ASSIGN_OR_RETURN(saved_map, SerializeNpz(map_arrays));
     files.push_back({text("save-map"), saved_map});
   }
-  VOXCONV_RETURN_IF_ERROR(WriteFiles(files));
-  std::cout << geometry.ToString() << ": " << inputs->size() << " -> " << outputs->size()
-            << " voxels, " << weights.c_in << " -> " << weights.c_out << " channels, "
-            << map.num_pairs() << " pairs -> " << text("out") << "\n";
+  VOXCONV_RETURN_IF_ERROR(output.WriteFiles(files));
+  std::cout << geometry.ToString() << ": " << layer.inputs->size() << " -> " << outputs.size()
+            << " voxels, " << layer.features.channels() << " -> " << result.channels()
+            << " channels, " << map.num_pairs() << " pairs -> " << text("out") << "\n";
   return absl::OkStatus();
+}
+
+absl::Status Convolve(const po::variables_map& values, Session& session) {
+  StandardOutput output({values["out"].as<std::string>()});
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                           session.registry().dataflows().Create(
+                               values["dataflow"].as<std::string>(), session.backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(values, session));
+  const ConvGeometry& geometry = layer.geometry;
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* weight_array, Find(layer.arrays, "weights"));
+  VOXCONV_ASSIGN_OR_RETURN(const Weights weights,
+                           WeightsToVoxconv(layer.convention, geometry.params().kernel,
+                                            *weight_array, geometry.params().stride));
+  if (weights.c_in != layer.features.channels()) {
+    return absl::InvalidArgumentError(absl::StrCat("weights: ", weights.c_in,
+                                                   " input channels; the features have ",
+                                                   layer.features.channels()));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor weight_tensor,
+                           Tensor::FromHost(weights.values, geometry.num_offsets() * weights.c_in,
+                                            weights.c_out, context, StorageOf(layer.precision)));
+  VOXCONV_ASSIGN_OR_RETURN(const auto bias, ReadBias(layer.arrays, weights.c_out, context));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr outputs,
+                           OutputSet(layer.arrays, layer.convention, geometry, layer.inputs,
+                                     *layer.output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, QueryMap(values, layer, *outputs, context));
+  Workspace workspace;
+  VOXCONV_ASSIGN_OR_RETURN(
+      const Tensor result,
+      RunConvolution(*dataflow, map, layer.features.view(), weight_tensor.view(), layer.precision,
+                     workspace, context));
+  if (bias.has_value()) {
+    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().ScaleShift(
+        result.view(), nullptr, bias->data(), false, result.view(), context));
+  }
+  return WriteLayer(values, layer, *outputs, map, result, output, context);
+}
+
+// What --mode means in the convention. SpConv's average divides by the voxels that are present.
+absl::StatusOr<PoolMode> ParsePoolMode(const std::string& text, Convention convention) {
+  const bool spconv = convention == Convention::kSpconv;
+  if (text == "max") return PoolMode::kMax;
+  if (text == "average") return spconv ? PoolMode::kAveragePresent : PoolMode::kAverage;
+  if (text == "sum" && !spconv) return PoolMode::kSum;
+  if (text == "average_present" && !spconv) return PoolMode::kAveragePresent;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--mode '", text, "': allowed are max, ",
+      spconv ? "and average, with --convention spconv" : "sum, average and average_present"));
+}
+
+absl::Status Pool(const po::variables_map& values, Session& session) {
+  StandardOutput output({values["out"].as<std::string>()});
+  const ExecutionContext context = session.Context();
+  VOXCONV_ASSIGN_OR_RETURN(const Convention convention,
+                           ParseConvention(values["convention"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const PoolMode mode,
+                           ParsePoolMode(values["mode"].as<std::string>(), convention));
+  const std::string& kind_name = values["kind"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(const ConvKind kind, ParseConvKind(kind_name));
+  if (kind != ConvKind::kStrided && kind != ConvKind::kSubmanifold) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kind ", kind_name, ": allowed for pooling are submanifold and strided"));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(values, session));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr outputs,
+                           OutputSet(layer.arrays, layer.convention, layer.geometry, layer.inputs,
+                                     *layer.output_coords, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, QueryMap(values, layer, *outputs, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor result,
+                           Tensor::Create(outputs->size(), layer.features.channels(),
+                                          StorageOf(layer.precision), context));
+  TensorOps& ops = context.backend->tensor_ops();
+  VOXCONV_RETURN_IF_ERROR(
+      ops.Pool(map, mode, layer.features.view(), result.view(), nullptr, context));
+  // SpConv's maximum begins at 0.
+  if (mode == PoolMode::kMax && convention == Convention::kSpconv) {
+    VOXCONV_RETURN_IF_ERROR(
+        ops.ScaleShift(result.view(), nullptr, nullptr, true, result.view(), context));
+  }
+  return WriteLayer(values, layer, *outputs, map, result, output, context);
+}
+
+// The options of both commands behind those of the layer, and their positions.
+void AddPluginOptions(const LayerChoice& layer, po::options_description& options) {
+  options.add_options()  //
+      ("mapping", po::value<std::string>()->default_value(layer.mapping),
+       "spec of the mapping")  //
+      ("output-coords", po::value<std::string>()->default_value(layer.output_coords),
+       "spec of the output coordinates")  //
+      ("dtype", po::value<std::string>()->default_value("f32"),
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16. Arrays of the file are "
+       "rounded to it, and results are written as float32")  //
+      ("save-map", po::value<std::string>(),
+       "also write the kernel map and its coordinates to this .npz file")  //
+      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp);
+  options.add(SessionOptions());
+}
+
+constexpr char kOutHelp[] =
+    "OUT.npz: gets out_coords, out_features, map_in, map_out, map_offset_ptr; - is standard output";
+
+po::positional_options_description Positions() {
+  po::positional_options_description positional;
+  positional.add("in", 1).add("out", 1);
+  return positional;
 }
 
 }  // namespace
@@ -291,30 +420,39 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
 absl::Status RunConv(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
   const LayerChoice& layer = defaults.single_layer;
-  po::options_description options = LayerOptions();
+  po::options_description options =
+      LayerOptions({.kind = "submanifold", .kernel = "3", .stride = "1"});
   options.add_options()  //
       ("in", po::value<std::string>()->required(),
        "IN.npz: coords int32 [N, 4], features [N, C_in], weights, optionally bias [C_out]; --kind "
-       "inverse also needs out_coords")  //
-      ("out", po::value<std::string>()->required(),
-       "OUT.npz: gets out_coords, out_features, map_in, map_out, map_offset_ptr")  //
-      ("mapping", po::value<std::string>()->default_value(layer.mapping),
-       "spec of the mapping")  //
-      ("dataflow", po::value<std::string>()->default_value(layer.dataflow),
-       "spec of the dataflow")  //
-      ("output-coords", po::value<std::string>()->default_value(layer.output_coords),
-       "spec of the output coordinates")  //
-      ("save-map", po::value<std::string>(),
-       "also write the kernel map and its coordinates to this .npz file")  //
-      ("npz-limit-mib", po::value<int64_t>()->default_value(256), kNpzLimitHelp);
-  options.add(SessionOptions());
-  po::positional_options_description positional;
-  positional.add("in", 1).add("out", 1);
+       "inverse also needs out_coords")                        //
+      ("out", po::value<std::string>()->required(), kOutHelp)  //
+      ("dataflow", po::value<std::string>()->default_value(layer.dataflow), "spec of the dataflow");
+  AddPluginOptions(layer, options);
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
-      ParseArguments("conv IN.npz OUT.npz [OPTIONS]", options, positional, args));
+      ParseArguments("conv IN.npz OUT.npz [OPTIONS]", options, Positions(), args));
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   return Convolve(values, *session);
+}
+
+absl::Status RunPool(const std::vector<std::string>& args) {
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  po::options_description options = LayerOptions({.kind = "strided", .kernel = "2", .stride = "2"});
+  options.add_options()  //
+      ("in", po::value<std::string>()->required(),
+       "IN.npz: coords int32 [N, 4], features [N, C]")         //
+      ("out", po::value<std::string>()->required(), kOutHelp)  //
+      ("mode", po::value<std::string>()->default_value("max"),
+       "max, sum, average (the sum by the number of kernel offsets) or average_present (by the "
+       "voxels in the window). With --convention spconv: max, which is 0 where all are negative, "
+       "and average, by the voxels in the window");
+  AddPluginOptions(defaults.single_layer, options);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("pool IN.npz OUT.npz [OPTIONS]", options, Positions(), args));
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
+  return Pool(values, *session);
 }
 
 }  // namespace voxconv::cli

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/input_options.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/experiments/runner/cells.h"
 #include "voxconv/experiments/runner/definition.h"
@@ -50,15 +52,25 @@ po::options_description ExperimentOptions() {
       ("rounds", po::value<int>()->default_value(1),
        "run all of it this often, each time in a process of its own; the report's intervals then "
        "hold what differs between the rounds")  //
-      ("round", po::value<int>()->default_value(1),
-       "the number of this round; --rounds sets it")                                          //
+      ("cell", po::value<std::string>()->default_value(""),
+       "run only the cells whose title, as --list prints it, contains this text or matches it as a "
+       "pattern with * and ?; the report counts the others as missing")                       //
       ("warmup", po::value<int>(), "runs of each side before the measured pairs; default 2")  //
       ("counters", po::bool_switch(),
        "CUDA: also read the L2 hit ratio and DRAM bytes of each side, by one more run under ncu")  //
-      ("profiled-side", po::value<std::string>(),
-       "CELL:a|b:EXPERIMENT: run one side of one cell and measure nothing; --counters sets it")  //
       ("seed", po::value<uint64_t>()->default_value(1),
        "seed of the weights and of a layer's features");
+  return options;
+}
+
+// What this program gives to itself.
+po::options_description HiddenOptions() {
+  po::options_description options;
+  options.add_options()  //
+      ("round", po::value<int>()->default_value(1),
+       "the number of this round; --rounds sets it")  //
+      ("profiled-side", po::value<std::string>(),
+       "CELL:a|b:EXPERIMENT: run one side of one cell and measure nothing; --counters sets it");
   return options;
 }
 
@@ -71,6 +83,8 @@ po::options_description GivenInputOptions() {
        "a JSON file with an array of inputs, written as the key \"inputs\" of an experiment")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
        "of --input: edge of a voxel in the cloud's unit; one or three values")  //
+      ("range", po::value<std::string>()->default_value(""),
+       absl::StrCat("of --input: ", kRangeHelp).c_str())  //
       ("fields", po::value<std::string>()->default_value(""),
        "of --input: columns of a raw file")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
@@ -83,9 +97,12 @@ po::options_description GivenInputOptions() {
 
 // What is said of --input, or could be.
 absl::Status CheckInputOptions(const po::variables_map& values) {
-  for (const char* name : {"voxel-size", "fields", "dtype-in", "like"}) {
+  for (const char* name : {"voxel-size", "range", "fields", "dtype-in", "like"}) {
     if (values[name].defaulted() || !values["input"].as<Texts>().empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat("--", name, " has no meaning without --input"));
+  }
+  if (!values["range"].defaulted()) {
+    VOXCONV_RETURN_IF_ERROR(ParseRange("--range", values["range"].as<std::string>()).status());
   }
   const Texts& kinds = experiment::InputKinds();
   const std::string& like = values["like"].as<std::string>();
@@ -151,6 +168,7 @@ absl::StatusOr<std::vector<InputSource>> GivenInputs(const po::variables_map& va
     source.input = input;
     source.name = NameOf(input, values["input"].as<Texts>());
     source.voxel_size = values["voxel-size"].as<std::string>();
+    source.range = values["range"].as<std::string>();
     source.like = values["like"].as<std::string>();
     source.read.fields = values["fields"].as<std::string>();
     source.read.dtype_in = values["dtype-in"].as<std::string>();
@@ -193,6 +211,20 @@ absl::StatusOr<std::vector<Definition>> Select(const Texts& patterns) {
     }
   }
   return selected;
+}
+
+// A pattern that names no cell is a mistake.
+absl::Status CheckCellPattern(const std::string& pattern,
+                              const std::vector<Definition>& definitions,
+                              const experiment::CellOptions& cell_options) {
+  if (pattern.empty()) return absl::OkStatus();
+  for (const Definition& definition : definitions) {
+    for (const auto& cell : experiment::ExpandCells(definition, cell_options)) {
+      if (experiment::IsCellNamed(cell, pattern)) return absl::OkStatus();
+    }
+  }
+  return absl::NotFoundError(
+      absl::StrCat("--cell '", pattern, "': no cell has such a title; --list prints the titles"));
 }
 
 absl::Status PrintList() {
@@ -256,11 +288,13 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   }
   experiment::RunnerOptions options;
   options.directory = values["out"].as<std::string>();
+  VOXCONV_RETURN_IF_ERROR(CheckFolder("--out", options.directory));
   options.quick = values["quick"].as<bool>();
   options.pairs = options.quick ? kQuickPairs : measure::kMinPairs;
   options.warmup = options.quick ? 1 : 2;
   if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
   if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
+  options.cell_pattern = values["cell"].as<std::string>();
   options.seed = values["seed"].as<uint64_t>();
   options.round = values["round"].as<int>();
   options.memory_limit_mib = values["memory-limit-mib"].as<int64_t>();
@@ -341,7 +375,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("experiment NAME... --out DIR [OPTIONS], or experiment --list", options,
-                     positional, args));
+                     positional, args, HiddenOptions()));
   const Texts& names = values["name"].as<Texts>();
   const bool list = values["list"].as<bool>();
   if (list && names.empty()) return PrintList();
@@ -354,9 +388,12 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind backend,
                            ParseBackendKind(values["backend"].as<std::string>()));
   const experiment::CellOptions cell_options{backend, values["quick"].as<bool>(), given};
+  const std::string& pattern = values["cell"].as<std::string>();
+  VOXCONV_RETURN_IF_ERROR(CheckCellPattern(pattern, definitions, cell_options));
   if (list) {
     for (const Definition& definition : definitions) {
       for (const auto& cell : experiment::ExpandCells(definition, cell_options)) {
+        if (!experiment::IsCellNamed(cell, pattern)) continue;
         std::cout << definition.name << ": " << experiment::TitleOf(cell) << "\n";
       }
     }

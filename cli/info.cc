@@ -8,9 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/io/kernel_map_file.h"
 #include "voxconv/measure/defaults.h"
+#include "voxconv/measure/result_line.h"
 
 namespace voxconv::cli {
 namespace {
@@ -42,44 +44,67 @@ absl::StatusOr<std::vector<int64_t>> NeighbourHistogram(const KernelMap& map,
   return histogram;
 }
 
-void PrintOffsets(const KernelMap& map) {
+std::vector<int64_t> PairsPerOffset(const KernelMap& map) {
   std::vector<int64_t> sizes;
   sizes.reserve(map.num_offsets());
   for (int k = 0; k < map.num_offsets(); ++k) sizes.push_back(map.num_pairs(k));
-  std::cout << "pairs per kernel offset: " << absl::StrJoin(sizes, " ") << "\n";
+  return sizes;
 }
 
-absl::Status PrintCloud(const VoxelizedCloud& cloud, const Mapping& mapping, Session& session) {
+void PrintOffsets(const std::vector<int64_t>& sizes) {
+  std::cout << Wrapped("pairs per kernel offset: ", absl::StrJoin(sizes, " "), 2);
+}
+
+// Prints it and gives it as JSON.
+absl::StatusOr<measure::Json> PrintCloud(const VoxelizedCloud& cloud, const Mapping& mapping,
+                                         Session& session) {
   const ExecutionContext context = session.Context();
   VOXCONV_ASSIGN_OR_RETURN(CoordinateSetPtr set, MakeCoordinates(cloud, context));
-  std::cout << "points: " << cloud.points << ", dropped (NaN or Inf): " << cloud.dropped << "\n"
-            << "voxels: " << set->size() << ", batch samples: " << set->num_batches() << "\n"
-            << "features: " << absl::StrJoin(cloud.names, ", ") << "\n";
+  PrintCounts(cloud);
+  std::cout << "features: " << (cloud.names.empty() ? "none" : absl::StrJoin(cloud.names, ", "))
+            << "\n";
   const Box& bounds = set->bounds();
   double cells = set->num_batches();
   for (int axis = 0; axis < 3; ++axis) cells *= bounds.hi[axis] - int64_t{bounds.lo[axis]} + 1;
+  const double density = cells == 0 ? 0.0 : static_cast<double>(set->size()) / cells;
   std::cout << absl::StrFormat("bounds: (%d, %d, %d) .. (%d, %d, %d)\n", bounds.lo.x, bounds.lo.y,
                                bounds.lo.z, bounds.hi.x, bounds.hi.y, bounds.hi.z)
-            << absl::StrFormat("density: %.3g of %.4g cells\n",
-                               cells == 0 ? 0.0 : static_cast<double>(set->size()) / cells, cells);
+            << absl::StrFormat("density: %.3g of %.4g cells\n", density, cells);
 
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometry::Create({}));
   VOXCONV_ASSIGN_OR_RETURN(KernelMap map, QueryPairs(mapping, {*set, *set, geometry}, context));
   VOXCONV_ASSIGN_OR_RETURN(const auto histogram, NeighbourHistogram(map, context));
   PrintHistogram(histogram, set->size());
-  PrintOffsets(map);
-  return absl::OkStatus();
+  PrintOffsets(PairsPerOffset(map));
+  return measure::Json{
+      {"kind", "info"},
+      {"points", cloud.points},
+      {"dropped", cloud.dropped},
+      {"cropped", cloud.cropped},
+      {"voxels", set->size()},
+      {"batches", set->num_batches()},
+      {"features", cloud.names},
+      {"bounds", {bounds.lo.x, bounds.lo.y, bounds.lo.z, bounds.hi.x, bounds.hi.y, bounds.hi.z}},
+      {"cells", cells},
+      {"density", density},
+      {"voxels_by_neighbours", histogram},
+      {"pairs", map.num_pairs()},
+      {"pairs_per_offset", PairsPerOffset(map)},
+      {"input_hash", measure::HashInput(cloud.coords, cloud.features)}};
 }
 
-absl::Status PrintMap(const std::string& path, const NpzOptions& options,
-                      const ExecutionContext& context) {
+absl::StatusOr<measure::Json> PrintMap(const std::string& path, const NpzOptions& options,
+                                       const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const SavedKernelMap saved, ReadKernelMap(path, context, options));
   std::cout << "kernel map: " << saved.geometry.ToString() << "\n"
             << "inputs: " << saved.inputs->size() << ", outputs: " << saved.outputs->size() << "\n"
             << "kernel offsets: " << saved.map.num_offsets() << ", pairs: " << saved.map.num_pairs()
             << "\n";
-  PrintOffsets(saved.map);
-  return absl::OkStatus();
+  PrintOffsets(PairsPerOffset(saved.map));
+  return measure::Json{
+      {"kind", "kernel_map"},           {"geometry", saved.geometry.ToString()},
+      {"inputs", saved.inputs->size()}, {"outputs", saved.outputs->size()},
+      {"pairs", saved.map.num_pairs()}, {"pairs_per_offset", PairsPerOffset(saved.map)}};
 }
 
 // A map has its voxels and pairs; nothing is read or looked for.
@@ -87,7 +112,10 @@ absl::Status CheckMapOptions(const po::variables_map& values) {
   const po::options_description input = InputOptions();
   for (const auto& option : input.options()) {
     const std::string& name = option->long_name();
-    if (name == "input" || name == "npz-limit-mib" || values[name].defaulted()) continue;
+    if (name == "input" || name == "npz-limit-mib" || values.count(name) == 0 ||
+        values[name].defaulted()) {
+      continue;
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " has no meaning for a saved kernel map"));
   }
@@ -103,23 +131,29 @@ absl::Status RunInfo(const std::vector<std::string>& args) {
   options.add_options()("mapping",
                         po::value<std::string>()->default_value(defaults.single_layer.mapping),
                         "spec of the mapping that finds the neighbours");
-  options.add(SessionOptions());
+  options.add(JsonOption()).add(SessionOptions());
   po::positional_options_description positional;
   positional.add("input", 1);
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("info FILE|scene:NAME|MAP.npz [OPTIONS]", options, positional, args));
+  StandardOutput output(values);
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
+  measure::Json result;
   if (values.count("input") != 0 && IsKernelMapFile(values["input"].as<std::string>(), npz)) {
     VOXCONV_RETURN_IF_ERROR(CheckMapOptions(values));
-    return PrintMap(values["input"].as<std::string>(), npz, session->Context());
+    VOXCONV_ASSIGN_OR_RETURN(result,
+                             PrintMap(values["input"].as<std::string>(), npz, session->Context()));
+  } else {
+    VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+                             session->registry().mappings().Create(
+                                 values["mapping"].as<std::string>(), session->backend().kind()));
+    VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+    VOXCONV_ASSIGN_OR_RETURN(result, PrintCloud(cloud, *mapping, *session));
+    result["input"] = values["input"].as<std::string>();
   }
-  VOXCONV_ASSIGN_OR_RETURN(
-      const auto mapping, session->registry().mappings().Create(values["mapping"].as<std::string>(),
-                                                                session->backend().kind()));
-  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
-  return PrintCloud(cloud, *mapping, *session);
+  return output.WriteResult(values, result);
 }
 
 }  // namespace voxconv::cli

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/cli/input_options.h"
 
+#include <algorithm>
 #include <iostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace voxconv::cli {
 
@@ -16,10 +19,25 @@ absl::Status CheckRuleOption(const po::variables_map& values, ConvKind kind) {
                    values["kind"].as<std::string>(), "; it is for strided and inverse layers"));
 }
 
+absl::StatusOr<LayerChannels> ParseLayerChannels(const std::string& text) {
+  constexpr int64_t kMost = 65536;
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::ByAnyChar(",x"));
+  LayerChannels channels;
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &channels.in) &&
+      absl::SimpleAtoi(parts[1], &channels.out) && std::min(channels.in, channels.out) >= 1 &&
+      std::max(channels.in, channels.out) <= kMost) {
+    return channels;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--channels '", text, "': C_IN,C_OUT or C_INxC_OUT is needed, each 1 .. ", kMost));
+}
+
 po::options_description InputOptions() {
   po::options_description options("Input");
-  options.add_options()                                                                         //
-      ("input", po::value<std::string>(), "a point cloud's path, or scene:NAME?key=value&...")  //
+  options.add_options()  //
+      ("input", po::value<std::string>(),
+       "the path of a point cloud or of integer voxel coordinates (.npy, .npz), or "
+       "scene:NAME?key=value&...")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
        "edge of a voxel in the cloud's unit; one value, or three for x, y, z")  //
       ("origin", po::value<std::string>()->default_value("0"),
@@ -28,6 +46,7 @@ po::options_description InputOptions() {
       ("voxel-rule", po::value<std::string>()->default_value("f64"),
        "how points become voxels: f64, the quotient in double precision and the mean of the "
        "points' features; spconv, SpConv's quotient in float32 and the first point's features")  //
+      ("range", po::value<std::string>(), kRangeHelp)                                            //
       ("fields", po::value<std::string>()->default_value(""),
        "columns of a raw file, such as x,y,z,intensity; _ skips a column")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
@@ -57,6 +76,10 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
                            ParseDouble3("--origin", values["origin"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.rule,
                            ParseVoxelRule(values["voxel-rule"].as<std::string>()));
+  if (values.count("range") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(options.range,
+                             ParseRange("--range", values["range"].as<std::string>()));
+  }
   VOXCONV_ASSIGN_OR_RETURN(const NpzOptions npz, ParseNpzLimit(values));
   options.read.npz_limit_mib = npz.max_bytes >> 20;
   options.read.fields = values["fields"].as<std::string>();
@@ -81,12 +104,27 @@ void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& 
   if (!text.empty()) say << text << "\n";
 }
 
+void PrintCounts(const VoxelizedCloud& cloud) {
+  std::cout << "points: " << cloud.points << ", dropped (NaN or Inf): " << cloud.dropped;
+  if (cloud.cropped > 0) std::cout << ", outside the range: " << cloud.cropped;
+  const int32_t batches = cloud.coords.empty() ? 0 : cloud.coords.back().b + 1;
+  std::cout << "\nvoxels: " << cloud.size() << ", batch samples: " << batches << "\n";
+}
+
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {
   if (values.count("input") == 0) {
     return absl::InvalidArgumentError("--input is missing: a point cloud's path or scene:NAME");
   }
   VOXCONV_ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(values));
-  return voxconv::LoadInput(values["input"].as<std::string>(), options);
+  VOXCONV_ASSIGN_OR_RETURN(VoxelizedCloud cloud,
+                           voxconv::LoadInput(values["input"].as<std::string>(), options));
+  for (const char* name : {"voxel-size", "voxel-rule"}) {
+    if (!cloud.from_voxels || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", name, " has no meaning for ",
+                                                   values["input"].as<std::string>(),
+                                                   ", which holds voxels already"));
+  }
+  return cloud;
 }
 
 }  // namespace voxconv::cli

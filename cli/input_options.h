@@ -25,8 +25,22 @@ inline constexpr char kNpzLimitHelp[] =
     "what all arrays of a compressed .npz file may take when unpacked, in MiB";
 absl::StatusOr<NpzOptions> ParseNpzLimit(const po::variables_map& values);
 
+// The help of --range, which commands with several inputs have, too.
+inline constexpr char kRangeHelp[] =
+    "cut the input to this part before it is voxelised: xmin,ymin,zmin,xmax,ymax,zmax in the "
+    "cloud's unit, the greatest values excluded; of voxels in voxels";
+
+// "64,64" or "64x64": input and output channels of a layer, each 1 .. 65536.
+struct LayerChannels {
+  int64_t in = 0, out = 0;
+};
+absl::StatusOr<LayerChannels> ParseLayerChannels(const std::string& text);
+
 // Says which features of the input a network leaves out, or how many it fills in.
 void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& say = std::cout);
+
+// Two lines: how many points and voxels the input has.
+void PrintCounts(const VoxelizedCloud& cloud);
 
 absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values);
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values);

@@ -116,20 +116,20 @@ std::string SupportText(const Json& plugin) {
 }
 
 void PrintFamily(const std::string& family, const Json& plugins) {
-  std::cout << family << "\n";
+  const auto text = [](const Json& json, const char* key) { return json[key].get<std::string>(); };
+  std::cout << Styled(Style::kBold, family) << "\n";
   for (const Json& plugin : plugins) {
-    std::cout << "  " << plugin["name"].get<std::string>() << ": "
-              << plugin["summary"].get<std::string>() << " [" << plugin["source"].get<std::string>()
-              << "]\n"
-              << "    " << SupportText(plugin) << "\n";
+    std::cout << Wrapped(absl::StrCat("  ", text(plugin, "name"), ": "),
+                         absl::StrCat(text(plugin, "summary"), " [", text(plugin, "source"), "]"),
+                         6)
+              << Wrapped("    ", SupportText(plugin), 6);
     for (const Json& note : plugin["notes"]) {
-      std::cout << "    " << note.get<std::string>() << "\n";
+      std::cout << Wrapped("    ", note.get<std::string>(), 6);
     }
     for (const Json& option : plugin["options"]) {
-      std::cout << "    " << option["name"].get<std::string>() << "="
-                << option["default"].get<std::string>() << "  ("
-                << option["allowed"].get<std::string>() << ")  "
-                << option["help"].get<std::string>() << "\n";
+      std::cout << Wrapped(absl::StrCat("    ", text(option, "name"), "=", text(option, "default"),
+                                        "  (", text(option, "allowed"), ")  "),
+                           text(option, "help"), 8);
     }
   }
 }

@@ -18,10 +18,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/exit_guard.h"
+#include "voxconv/cli/suggest.h"
+#include "voxconv/cli/terminal.h"
 #include "voxconv/core/version.h"
 #include "voxconv/measure/build_info.h"
 
@@ -31,12 +34,13 @@ namespace {
 void PrintUsage(std::ostream& out) {
   out << "usage: voxconv COMMAND [OPTIONS]\n"
          "       voxconv COMMAND --help   prints the options of a command\n"
+         "       voxconv help COMMAND     does the same\n"
          "       voxconv --version        prints the version; with --verbose, what it was built "
          "of\n"
          "\n";
   for (const Command& command : Commands()) {
-    out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ')
-        << command.summary << "\n";
+    const std::string name(command.name);
+    out << Wrapped("  " + name + std::string(12 - name.size(), ' '), command.summary, 14);
   }
 }
 
@@ -99,15 +103,23 @@ int Finish(const std::string& name, absl::Status status) {
   const absl::Status output = FlushOutput();
   if (status.ok() || status.code() == absl::StatusCode::kCancelled) status = output;
   if (status.ok()) return 0;
-  std::cerr << "voxconv " << name << ": " << absl::StrReplaceAll(status.message(), {{"\n", " "}})
-            << "\n";
+  std::cerr << Styled(Style::kRed, "voxconv " + name + ":", STDERR_FILENO) << " "
+            << absl::StrReplaceAll(status.message(), {{"\n", " "}}) << "\n";
   return 1;
 }
 
-int PrintVersion(const std::vector<std::string>& args) {
+int RefuseUnknown(const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : Commands()) names.push_back(command.name);
+  std::cerr << "voxconv: command '" << name << "' is unknown" << DidYouMean(name, names)
+            << "; the commands are " << absl::StrJoin(names, " ") << "\n";
+  return 2;
+}
+
+int PrintVersion(const std::string& name, const std::vector<std::string>& args) {
   const bool verbose = args == std::vector<std::string>{"--verbose"};
   if (!args.empty() && !verbose) {
-    std::cerr << "voxconv --version: argument '" << args.front()
+    std::cerr << "voxconv " << name << ": argument '" << args.front()
               << "' is unknown; only --verbose is allowed\n";
     return 2;
   }
@@ -119,7 +131,26 @@ int PrintVersion(const std::vector<std::string>& args) {
               << "matrix product on the CPU: voxconv's own, " << SgemmTarget() << "\n"
               << "CUDA: " << VOXCONV_CUDA_VERSION << "\n";
   }
-  return Finish("--version", absl::OkStatus());
+  return Finish(name, absl::OkStatus());
+}
+
+int RunCommand(const std::string& name, std::vector<std::string> args) {
+  if (name == "--version" || name == "-v") return PrintVersion(name, args);
+  if (name == "help" && args.size() > 1) {
+    std::cerr << "voxconv help: argument '" << args[1] << "' is unknown; one command is allowed\n";
+    return 2;
+  }
+  if (name == "help" && !args.empty() && args[0] != "help") return RunCommand(args[0], {"--help"});
+  if (name == "--help" || name == "-h" || name == "help") {
+    PrintUsage(std::cout);
+    return Finish(name, absl::OkStatus());
+  }
+  for (const Command& command : Commands()) {
+    if (name != command.name) continue;
+    const ExitGuard guard(name);
+    return Finish(name, Run(command, args));
+  }
+  return RefuseUnknown(name);
 }
 
 int Main(int argc, char** argv) {
@@ -132,21 +163,7 @@ int Main(int argc, char** argv) {
     PrintUsage(std::cerr);
     return 2;
   }
-  const std::string name = argv[1];
-  if (name == "--help" || name == "-h" || name == "help") {
-    PrintUsage(std::cout);
-    return Finish(name, absl::OkStatus());
-  }
-  if (name == "--version") return PrintVersion({argv + 2, argv + argc});
-  for (const Command& command : Commands()) {
-    if (name != command.name) continue;
-    const ExitGuard guard(name);
-    return Finish(name, Run(command, std::vector<std::string>(argv + 2, argv + argc)));
-  }
-  std::cerr << "voxconv: command '" << name << "' is unknown; the commands are";
-  for (const Command& command : Commands()) std::cerr << " " << command.name;
-  std::cerr << "\n";
-  return 2;
+  return RunCommand(argv[1], std::vector<std::string>(argv + 2, argv + argc));
 }
 
 }  // namespace

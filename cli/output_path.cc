@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "voxconv/cli/plan_option.h"
+#include "voxconv/cli/standard_output.h"
 
 namespace voxconv::cli {
 namespace {
@@ -34,6 +35,7 @@ absl::Status CheckOutputs(const std::vector<NamedPath>& inputs,
                           const std::vector<NamedPath>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const NamedPath& input : inputs) {
+      if (outputs[i].path == kStandardOutput) continue;  // a file of this name is another
       VOXCONV_RETURN_IF_ERROR(RefuseSame(outputs[i], input));
     }
     for (size_t j = 0; j < i; ++j) VOXCONV_RETURN_IF_ERROR(RefuseSame(outputs[i], outputs[j]));

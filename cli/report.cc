@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/experiments/runner/subprocess.h"
 #include "voxconv/measure/data_files.h"
 
@@ -71,6 +72,7 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const std::string program, FindProgram());
   const std::string out = values.count("out") != 0 ? values["out"].as<std::string>() : directory;
+  VOXCONV_RETURN_IF_ERROR(CheckFolder("--out", out));
   std::vector<std::string> argv = {program, directory, "--out",
                                    out,     "--title", values["title"].as<std::string>()};
   if (values.count("again") != 0) {

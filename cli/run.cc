@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
-#include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
-#include "voxconv/backends/cpu/cpu_backend.h"
+#include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
+#include "voxconv/cli/run_report.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/parse.h"
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
-#include "voxconv/measure/input_class.h"
+#include "voxconv/measure/network_features.h"
 #include "voxconv/measure/network_frame.h"
 #include "voxconv/measure/preset.h"
 #include "voxconv/measure/result_line.h"
@@ -25,148 +25,10 @@
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
+#include "voxconv/training/checkpoint.h"
 
 namespace voxconv::cli {
 namespace {
-
-using Table = std::vector<std::vector<std::string>>;
-
-std::string Ms(double ms) { return ms == 0 ? "-" : absl::StrFormat("%.3f", ms); }
-
-// Stages that the run visited, in order.
-std::vector<Stage> VisitedStages(const Profile& total) {
-  std::vector<Stage> stages;
-  for (int i = 0; i < kNumStages; ++i) {
-    if (total.visits[i] > 0) stages.push_back(static_cast<Stage>(i));
-  }
-  return stages;
-}
-
-void PrintLayerTable(const RunReport& report) {
-  const std::vector<Stage> stages = VisitedStages(report.total);
-  Table table = {{"layer", "op", "geometry", "channels", "voxels", "pairs", "map"}};
-  for (Stage stage : stages) table[0].push_back(absl::StrCat(ToString(stage), " ms"));
-  for (const LayerReport& layer : report.layers) {
-    const bool fused = !layer.fused_into.empty();
-    std::vector<std::string> row = {
-        layer.name,
-        fused ? absl::StrCat(layer.op, " (fused)") : layer.op,
-        fused ? absl::StrCat("in ", layer.fused_into) : layer.geometry,
-        absl::StrCat(layer.c_in, "->", layer.c_out),
-        absl::StrCat(layer.n_in, "->", layer.n_out),
-        layer.pairs > 0 ? absl::StrCat(layer.pairs) : "",
-        layer.map_origin == MapOrigin::kNone ? "" : ToString(layer.map_origin)};
-    for (Stage stage : stages) row.push_back(Ms(layer.profile.Time(stage)));
-    table.push_back(std::move(row));
-  }
-  std::vector<std::string> sum = {"sum", "", "", "", "", "", ""};
-  for (Stage stage : stages) sum.push_back(Ms(report.total.Time(stage)));
-  table.push_back(std::move(sum));
-  std::cout << FormatTable(table);
-}
-
-// How long the network took: the run that the stages are of, or the medians of more that were not
-// profiled.
-struct Frames {
-  int count = 0;
-  double wall_ms = 0;
-  double queued_ms = 0;    // how long the host was busy queueing
-  double replayed_ms = 0;  // wall time of replays of a CUDA graph; 0: there were none
-  double replay_queued_ms = 0;
-  int64_t synchronisations = 0;  // most of one frame, without the one that its time ends with
-
-  std::string wall_name() const {
-    if (count == 0) return "wall time";
-    return absl::StrFormat("median wall time of %d frames without stage times (queued in %.2f ms)",
-                           count, queued_ms);
-  }
-};
-
-// The stages that cost most, and what else the run held and counted.
-void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend) {
-  std::vector<Stage> stages = VisitedStages(report.total);
-  std::sort(stages.begin(), stages.end(),
-            [&](Stage a, Stage b) { return report.total.Time(a) > report.total.Time(b); });
-  std::cout << absl::StrFormat("%s: %.2f ms; stages: %.2f ms; costliest:", frames.wall_name(),
-                               frames.wall_ms, report.total.Total());
-  for (size_t i = 0; i < std::min<size_t>(3, stages.size()); ++i) {
-    std::cout << absl::StrFormat(" %s %.2f ms (%.0f %%)", ToString(stages[i]),
-                                 report.total.Time(stages[i]),
-                                 100 * report.total.Time(stages[i]) / report.total.Total());
-  }
-  if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
-    std::cout << absl::StrFormat(
-        "\na frame made the host wait at most %d times before the wait for its results",
-        frames.synchronisations);
-  }
-  if (frames.replayed_ms > 0) {
-    std::cout << absl::StrFormat(
-        "\nreplayed as a CUDA graph: %.2f ms (queued in %.2f ms), %.2f times as fast",
-        frames.replayed_ms, frames.replay_queued_ms, frames.wall_ms / frames.replayed_ms);
-  }
-  constexpr double kMib = 1 << 20;
-  std::cout << absl::StrFormat(
-      "\nmaps: %d queried, %d transposed, %d converted; indices built: %d\n", report.maps_queried,
-      report.maps_transposed, report.maps_converted, report.indices_built);
-  std::cout << absl::StrFormat(
-      "peak MiB: features %.1f, maps %.1f, workspace %.1f, parameters %.1f",
-      static_cast<double>(report.peak_feature_bytes) / kMib,
-      static_cast<double>(report.peak_map_bytes) / kMib,
-      static_cast<double>(report.total.counters.peak_workspace) / kMib,
-      static_cast<double>(report.parameter_bytes) / kMib);
-  if (auto* cpu = dynamic_cast<CpuBackend*>(&backend)) {
-    std::cout << absl::StrFormat("; backend in total %.1f",
-                                 static_cast<double>(cpu->PeakBytes()) / kMib);
-  }
-  std::cout << "\n";
-}
-
-void PrintMapSizes(const RunReport& report) {
-  for (const LayerReport& layer : report.layers) {
-    if (layer.map_origin != MapOrigin::kQueried && layer.map_origin != MapOrigin::kTransposed)
-      continue;
-    std::cout << "map sizes of " << layer.name << ": " << absl::StrJoin(layer.map_sizes, " ")
-              << "\n";
-  }
-}
-
-measure::Json TimedLayerJson(const LayerReport& layer) {
-  measure::Json stages = measure::Json::object();
-  for (Stage stage : VisitedStages(layer.profile)) {
-    stages[std::string(ToString(stage))] = layer.profile.Time(stage);
-  }
-  measure::Json json = measure::LayerJson(layer);
-  json["stages_ms"] = std::move(stages);
-  return json;
-}
-
-measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,
-                         const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
-                         const Backend& backend) {
-  measure::Json layers = measure::Json::array();
-  for (const LayerReport& layer : report.layers) layers.push_back(TimedLayerJson(layer));
-  return {{"kind", "run"},
-          {"network", values["network"].as<std::string>()},
-          {"width", values["width"].as<double>()},
-          {"seed", values["seed"].as<uint64_t>()},
-          {"input", values["input"].as<std::string>()},
-          {"input_hash", measure::HashInput(cloud.coords, cloud.features)},
-          {"voxels", cloud.size()},
-          {"configuration", measure::ToJson(config)},
-          {"dtype", values["dtype"].as<std::string>()},
-          {"fold_batch_norm", values["fold-batch-norm"].as<bool>()},
-          {"wall_ms", frames.wall_ms},
-          {"frames", frames.count},
-          {"queued_ms", frames.queued_ms},
-          {"synchronisations",
-           frames.count == 0 ? measure::Json() : measure::Json(frames.synchronisations)},
-          {"keep_maps", values["keep-maps"].as<bool>()},
-          {"replayed_ms", frames.replayed_ms},
-          {"replay_queued_ms", frames.replay_queued_ms},
-          {"layers", layers},
-          {"counters", measure::ToJson(report.total.counters)},
-          {"provenance", measure::DescribeProvenance(backend)}};
-}
 
 // --plan, or --preset, or --mapping, --dataflow and --output-coords together.
 absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_map& values,
@@ -229,7 +91,15 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
                                       .in_channels = values["in-channels"].as<int64_t>(),
                                       .classes = values["classes"].as<int64_t>(),
                                       .grid = grid}));
-  InitializeParameters(graph, values["seed"].as<uint64_t>());
+  if (values.count("weights") == 0) {
+    InitializeParameters(graph, values["seed"].as<uint64_t>());
+    return graph;
+  }
+  if (!values["seed"].defaulted()) {
+    return absl::InvalidArgumentError(
+        "--seed: has no meaning together with --weights, which gives all parameters");
+  }
+  VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
   return graph;
 }
 
@@ -251,6 +121,9 @@ po::options_description RunNetworkOptions() {
        "they "
        "keep all")                                                                 //
       ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
+      ("weights", po::value<std::string>(),
+       "take the parameters from this safetensors file; `voxconv weights` says what fits and "
+       "converts other files")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
       ("fold-batch-norm", po::bool_switch(), "fold batch norm into the convolutions");
@@ -289,7 +162,13 @@ absl::StatusOr<po::options_description> ConfigurationOptions(const measure::Defa
        "CUDA 20")                                                                                 //
       ("warmup", po::value<int>()->default_value(1), "runs before the reported run")              //
       ("map-sizes", po::bool_switch(), "also print the pairs per kernel offset of each new map")  //
-      ("out", po::value<std::string>(), "append the result to this file as one JSON line");
+      ("features-out", po::value<std::string>(),
+       "write coordinates and features of --layer to this .npz file, from one more run; - is "
+       "standard output")  //
+      ("layer", po::value<std::string>(),
+       "of --features-out: NAME[,NAME...], as the table names them; default: the last layer")  //
+      ("out", po::value<std::string>(),
+       "append the result to this file as one JSON line; - is standard output");
   return options;
 }
 
@@ -399,38 +278,45 @@ absl::Status CheckLoadedMappings(const NetworkGraph& graph, RunConfig config,
   return session.Context().stream->Synchronize();
 }
 
-// Says so where one run takes minutes or more. This is a bound from below, so that it is true on
-// every machine: the layers on the input's own voxels alone, whose pairs are known, at the peak of
-// the fastest processors.
-void SayHowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, const Backend& backend) {
-  constexpr double kCpuPeak = 1.5e11, kCudaPeak = 1e15;  // multiply-adds a second
-  constexpr double kLong = 60;
-  const double rate = backend.kind() == BackendKind::kCpu
-                          ? kCpuPeak * std::max(1u, std::thread::hardware_concurrency())
-                          : kCudaPeak;
-  double products = 0;  // channels, of layers with a kernel of 3
-  for (const int id : graph.Convolutions(/*with_shortcuts=*/false)) {
-    const Node& node = graph.node(id);
-    if (node.coordinates != graph.node(0).coordinates ||
-        node.geometry.kind != ConvKind::kSubmanifold || node.geometry.kernel != Int3{3, 3, 3}) {
-      continue;
-    }
-    products += static_cast<double>(graph.InputChannels(node)) * static_cast<double>(node.channels);
+absl::Status CheckFeaturesOut(const po::variables_map& values) {
+  if (values.count("features-out") == 0) {
+    if (values.count("layer") == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("--layer: has no meaning without --features-out");
   }
-  if (27 * products * static_cast<double>(cloud.size()) < kLong * rate) return;
-  const measure::InputDensity density = measure::MeasureDensity(cloud.coords);
-  const double work =
-      products * static_cast<double>(density.voxels) * static_cast<double>(density.neighbours);
-  if (work < kLong * rate) return;
-  std::cout << absl::StrFormat(
-                   "one run takes more than %s: its layers at full resolution have %.2g "
-                   "multiply-adds",
-                   absl::FormatDuration(absl::Seconds(static_cast<int64_t>(work / rate))), work)
-            << std::endl;
+  const std::string& path = values["features-out"].as<std::string>();
+  if (values["fold-batch-norm"].as<bool>()) {
+    return absl::InvalidArgumentError(
+        "--fold-batch-norm: has no meaning together with --features-out; a folded layer has no "
+        "features of its own");
+  }
+  if (path == kStandardOutput) {
+    if (!values["json"].as<bool>()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--features-out -: standard output is that of --json; allowed is a file");
+  }
+  if (!absl::EndsWith(path, ".npz")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--features-out ", path, ": the name must end in .npz"));
+  }
+  return CheckWriteFile(path);
+}
+
+// Before the measured runs, whose layers may be fused and whose tensors are freed.
+absl::Status WriteFeatures(const po::variables_map& values, const NetworkGraph& graph,
+                           const RunConfig& config, const SparseTensorView& input, Session& session,
+                           StandardOutput& output) {
+  if (values.count("features-out") == 0) return absl::OkStatus();
+  std::vector<std::string> layers = {graph.node(graph.output()).name};
+  if (values.count("layer") != 0) layers = absl::StrSplit(values["layer"].as<std::string>(), ',');
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays,
+                           measure::FeaturesOfLayers(graph, config, layers, input,
+                                                     session.registry(), session.backend()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, SerializeNpz(arrays));
+  return output.WriteFiles({{values["features-out"].as<std::string>(), bytes}});
 }
 
 absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
-                        Session& session) {
+                        Session& session, StandardOutput& output) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
                            ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
@@ -445,7 +331,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
   VOXCONV_RETURN_IF_ERROR(CheckCudaOptions(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
-  SayHowLong(graph, cloud, session.backend());
+  std::cout << HowLong(graph, cloud, session.backend()) << std::flush;
   RunConfig config{.planner = measure::MakePlanner(configuration),
                    .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
@@ -458,6 +344,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   if (measure::HasLoadedMapping(configuration)) {
     VOXCONV_RETURN_IF_ERROR(CheckLoadedMappings(graph, config, input, session));
   }
+  VOXCONV_RETURN_IF_ERROR(WriteFeatures(values, graph, config, input, session, output));
   VOXCONV_ASSIGN_OR_RETURN(
       auto runner,
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
@@ -482,10 +369,8 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   PrintLayerTable(result.report);
   if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
   PrintTotals(result.report, frames, session.backend());
-  if (values.count("out") == 0) return absl::OkStatus();
-  return measure::AppendLine(
-      values["out"].as<std::string>(),
-      ResultJson(values, configuration, cloud, result.report, frames, session.backend()));
+  return output.WriteResult(
+      values, ResultJson(values, configuration, cloud, result.report, frames, session.backend()));
 }
 
 }  // namespace
@@ -495,17 +380,17 @@ absl::Status RunRun(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
   VOXCONV_ASSIGN_OR_RETURN(const po::options_description configuration,
                            ConfigurationOptions(defaults));
-  options.add(configuration).add(InputOptions()).add(SessionOptions());
+  options.add(configuration).add(JsonOption()).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("run --input FILE|scene:NAME [OPTIONS]", options, {}, args));
-  VOXCONV_RETURN_IF_ERROR(
-      CheckOutputs(GivenPaths(values, {"input", "plan"}), GivenPaths(values, {"out"})));
-  if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(measure::CheckWritable(values["out"].as<std::string>()));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckOutputs(GivenPaths(values, {"input", "plan", "weights"}),
+                                       GivenPaths(values, {"out", "features-out"})));
+  VOXCONV_RETURN_IF_ERROR(CheckOut(values));
+  VOXCONV_RETURN_IF_ERROR(CheckFeaturesOut(values));
+  StandardOutput output(values);
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  return RunNetwork(values, defaults, *session);
+  return RunNetwork(values, defaults, *session, output);
 }
 
 }  // namespace voxconv::cli

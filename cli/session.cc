@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/cli/session.h"
 
-#include <unistd.h>
-
 #include <iostream>
 
 #include "absl/strings/ascii.h"
@@ -10,6 +8,8 @@
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/builtin/plugins.h"
+#include "voxconv/cli/examples.h"
+#include "voxconv/cli/suggest.h"
 #include "voxconv/measure/product_rate.h"
 
 namespace voxconv::cli {
@@ -45,13 +45,43 @@ absl::Status RefuseEmpty(const po::parsed_options& parsed) {
   return absl::OkStatus();
 }
 
+void PrintHelp(const std::string& usage, const po::options_description& options) {
+  std::cout << "usage: voxconv " << usage << "\n\n" << options;
+  const auto examples = ExamplesOf(usage.substr(0, usage.find(' ')));
+  if (!examples.empty()) std::cout << "\nExamples:\n";
+  for (absl::string_view example : examples) std::cout << "  voxconv " << example << "\n";
+}
+
+void PrintOptions(const po::options_description& options) {
+  for (const auto& option : options.options()) {
+    std::cout << "--" << option->long_name() << "\t" << option->description() << "\n";
+  }
+}
+
+absl::Status ParseError(const po::error& error, const po::options_description& options) {
+  std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
+  if (const auto* unknown = dynamic_cast<const po::unknown_option*>(&error)) {
+    std::vector<std::string> names;
+    for (const auto& option : options.options()) names.push_back("--" + option->long_name());
+    message += DidYouMean(unknown->get_option_name(), names);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(message, " (see --help)"));
+}
+
 }  // namespace
 
 absl::StatusOr<po::variables_map> ParseArguments(
     const std::string& usage, const po::options_description& options,
-    const po::positional_options_description& positional, const std::vector<std::string>& args) {
-  po::options_description all = options;
-  all.add_options()("help,h", "print this help");
+    const po::positional_options_description& positional, const std::vector<std::string>& args,
+    const po::options_description& hidden) {
+  po::options_description shown = options;
+  shown.add_options()("help,h", "print this help");
+  if (args.size() == 1 && args[0] == kListOptions) {
+    PrintOptions(shown);
+    return absl::CancelledError("options");
+  }
+  po::options_description all = shown;
+  all.add(hidden);
   po::variables_map values;
   try {
     // No abbreviated option names: a new option must not change what an old script means.
@@ -63,13 +93,12 @@ absl::StatusOr<po::variables_map> ParseArguments(
     VOXCONV_RETURN_IF_ERROR(RefuseEmpty(parsed));
     po::store(parsed, values);
     if (values.count("help") != 0) {
-      std::cout << "usage: voxconv " << usage << "\n\n" << all;
+      PrintHelp(usage, shown);
       return absl::CancelledError("help");
     }
     po::notify(values);
   } catch (const po::error& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(absl::StrReplaceAll(error.what(), {{"\n", " "}}), " (see --help)"));
+    return ParseError(error, shown);
   }
   return values;
 }
@@ -123,45 +152,6 @@ void WarnOfSlowProducts(BackendKind backend) {
   if (backend != BackendKind::kCpu) return;
   const std::string warning = measure::WhySlow(measure::MeasureProductRate());
   if (!warning.empty()) std::cerr << "warning: " << warning << std::endl;
-}
-
-Progress::Progress(std::string label, int64_t total)
-    : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
-
-Progress::~Progress() {
-  if (terminal_ && last_percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
-}
-
-void Progress::Step(int64_t done) {
-  if (!terminal_ || total_ <= 0) return;
-  const int percent = static_cast<int>(100 * done / total_);
-  if (percent == last_percent_) return;
-  last_percent_ = percent;
-  std::cerr << "\r\033[K" << label_ << " " << percent << " % (" << done << " of " << total_ << ")"
-            << std::flush;
-}
-
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> width;
-  for (const auto& row : rows) {
-    width.resize(std::max(width.size(), row.size()), 0);
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string& cell = row[i];
-      const std::string padding(width[i] - cell.size(), ' ');
-      const bool number =
-          !cell.empty() &&
-          (absl::ascii_isdigit(cell[0]) || ((cell[0] == '-' || cell[0] == '+') && cell.size() > 1));
-      absl::StrAppend(&line, i == 0 ? "" : "  ", number ? padding + cell : cell + padding);
-    }
-    absl::StripTrailingAsciiWhitespace(&line);
-    absl::StrAppend(&text, line, "\n");
-  }
-  return text;
 }
 
 }  // namespace voxconv::cli

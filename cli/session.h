@@ -11,6 +11,7 @@
 #include "boost/program_options.hpp"
 #include "voxconv/builtin/backends.h"
 #include "voxconv/builtin/plugins.h"
+#include "voxconv/cli/terminal.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/registry.h"
 
@@ -18,11 +19,18 @@ namespace voxconv::cli {
 
 namespace po = boost::program_options;
 
-// Parses the command line. Exceptions of the parser become a status. `--help` prints the options
-// and gives kCancelled, for which the program exits with 0.
+// The one argument with which a command prints its options for programs: a line for each, with a
+// tab before its help.
+inline constexpr char kListOptions[] = "--list-options";
+
+// Parses the command line. Exceptions of the parser become a status; for an unknown option it names
+// one that is meant. `--help` prints the options and examples (cli/examples.h) and gives
+// kCancelled, for which the program exits with 0. `usage` begins with the command's name. `hidden`
+// options are for this program itself and are not shown.
 absl::StatusOr<po::variables_map> ParseArguments(
     const std::string& usage, const po::options_description& options,
-    const po::positional_options_description& positional, const std::vector<std::string>& args);
+    const po::positional_options_description& positional, const std::vector<std::string>& args,
+    const po::options_description& hidden = po::options_description());
 
 // --backend, --threads, --memory-limit-mib, --plugin.
 po::options_description SessionOptions();
@@ -50,25 +58,6 @@ absl::Status CheckThreads(int threads);
 // On the CPU backend: measures how fast dense products are, and says on standard error if that is
 // so slow that what is timed next would mislead. Takes less than 0.1 s.
 void WarnOfSlowProducts(BackendKind backend);
-
-// Shows the progress of long work. It overwrites one line on a terminal and prints nothing
-// elsewhere.
-class Progress {
- public:
-  Progress(std::string label, int64_t total);
-  ~Progress();
-  void Step(int64_t done);
-
- private:
-  std::string label_;
-  int64_t total_;
-  int last_percent_ = -1;
-  bool terminal_;
-};
-
-// Plain text table: columns padded to their widest cell, numbers (cells that start with a digit or
-// sign) right-aligned.
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace voxconv::cli
 

@@ -291,8 +291,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   options.add(DataOptions()).add(NetworkOptions()).add(TrainOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
-      ParseArguments("voxconv train --network NAME --data SET --out FOLDER [options]", options, {},
-                     args));
+      ParseArguments("train --network NAME --data SET --out FOLDER [options]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   Backend& backend = session->backend();
@@ -334,8 +333,7 @@ absl::Status RunEval(const std::vector<std::string>& args) {
   options.add(DataOptions()).add(NetworkOptions()).add(own).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
-      ParseArguments("voxconv eval --network NAME --data SET --weights FILE [options]", options, {},
-                     args));
+      ParseArguments("eval --network NAME --data SET --weights FILE [options]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
   VOXCONV_ASSIGN_OR_RETURN(const std::string weights, Required(values, "weights"));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));

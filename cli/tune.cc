@@ -13,6 +13,7 @@
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/core/version.h"
 #include "voxconv/io/file_bytes.h"
@@ -69,7 +70,7 @@ po::options_description SearchOptions() {
       ("repeats", po::value<int>()->default_value(9),
        "number of rounds, 1 .. 1000; their median counts")  //
       ("out", po::value<std::string>(),
-       "save the plan in this file, beside the plans that it holds");
+       "save the plan in this file, beside the plans that it holds; - is standard output");
   return options;
 }
 
@@ -324,14 +325,16 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   const std::string search = values["search"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(
       CheckOutputs(GivenPaths(values, {"input", "candidates"}), GivenPaths(values, {"out"})));
-  if (values.count("out") != 0) {
-    VOXCONV_RETURN_IF_ERROR(measure::CheckSavePlan(values["out"].as<std::string>()));
+  const std::string path = OutOf(values);
+  if (!path.empty() && path != kStandardOutput) {
+    VOXCONV_RETURN_IF_ERROR(measure::CheckSavePlan(path));
   }
+  StandardOutput output(values);
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   WarnOfSlowProducts(session->backend().kind());
   VOXCONV_RETURN_IF_ERROR(CheckSearch(values, search, *session));
   VOXCONV_ASSIGN_OR_RETURN(Job job, MakeJob(values, *session));
-  if (values.count("out") == 0) {  // said before minutes of work, not after
+  if (path.empty()) {  // said before minutes of work, not after
     return absl::InvalidArgumentError("--out is missing: a file for the plan is needed");
   }
   const measure::InterruptGuard guard;
@@ -350,7 +353,10 @@ absl::Status RunTune(const std::vector<std::string>& args) {
                                                         ? Measured(values, job, key, *session)
                                                         : Heuristic(values, job, key, *session));
   AddProvenance(values, job, *session, plan);
-  const std::string path = values["out"].as<std::string>();
+  if (path == kStandardOutput) {
+    output.stream() << measure::FormatPlans({plan});
+    return absl::OkStatus();
+  }
   VOXCONV_RETURN_IF_ERROR(measure::SavePlanOrElsewhere(path, plan));
   std::cout << "plan saved in " << path << "\n";
   return absl::OkStatus();

@@ -92,7 +92,8 @@ std::vector<int64_t> PlacesIn(Convention convention, const Use& use) {
     for (int64_t i = 0; i < size; ++i) digits[i] = static_cast<float>(i / unit % kDigit);
     const absl::StatusOr<Weights> weights =
         WeightsToVoxconv(convention, use.layer->geometry.kernel,
-                         MakeNpyArray(ShapeIn(convention, use), absl::MakeConstSpan(digits)));
+                         MakeNpyArray(ShapeIn(convention, use), absl::MakeConstSpan(digits)),
+                         use.layer->geometry.stride);
     VOXCONV_CHECK(weights.ok());  // the shape is the convention's
     for (int64_t i = 0; i < size; ++i) {
       places[i] += unit * static_cast<int64_t>(weights->values[i]);

@@ -6,6 +6,12 @@ voxconv_add_test(bad_input_test
 target_compile_definitions(bad_input_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
 add_dependencies(bad_input_test voxconv)
 
+voxconv_add_test(array_commands_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/array_commands_test.cc
+  LIBS voxconv_test_session LABELS contract)
+target_compile_definitions(array_commands_test PRIVATE VOXCONV_PROGRAM="$<TARGET_FILE:voxconv>")
+add_dependencies(array_commands_test voxconv)
+
 voxconv_add_test(support_table_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/support_table_test.cc LIBS voxconv_test_session LABELS contract)
 voxconv_add_test(real_scan_test

@@ -16,3 +16,5 @@ voxconv_add_test(verify_bounds_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/verify_bou
                  LIBS voxconv_verify LABELS unit)
 voxconv_add_test(verify_network_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/verify_network_test.cc
                  LIBS voxconv_cli voxconv_test_saboteurs voxconv_verify LABELS unit)
+voxconv_add_test(terminal_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/terminal_test.cc
+                 LIBS voxconv_cli LABELS unit)

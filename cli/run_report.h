@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `voxconv run` says of a network.
+#ifndef VOXCONV_CLI_RUN_REPORT_H_
+#define VOXCONV_CLI_RUN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "voxconv/cli/session.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/io/voxelize.h"
+#include "voxconv/measure/preset.h"
+#include "voxconv/measure/result_line.h"
+#include "voxconv/networks/graph.h"
+#include "voxconv/networks/report.h"
+
+namespace voxconv::cli {
+
+// How long the network took: the run that the stages are of, or the medians of more that were not
+// profiled.
+struct Frames {
+  int count = 0;
+  double wall_ms = 0;
+  double queued_ms = 0;    // how long the host was busy queueing
+  double replayed_ms = 0;  // wall time of replays of a CUDA graph; 0: there were none
+  double replay_queued_ms = 0;
+  int64_t synchronisations = 0;  // most of one frame, without the one that its time ends with
+
+  std::string wall_name() const {
+    if (count == 0) return "wall time";
+    return absl::StrFormat("median wall time of %d frames without stage times (queued in %.2f ms)",
+                           count, queued_ms);
+  }
+};
+
+void PrintLayerTable(const RunReport& report);
+void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend);
+void PrintMapSizes(const RunReport& report);
+
+// A line for where one run takes a minute or more, and else "".
+std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, const Backend& backend);
+
+// The result line.
+measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,
+                         const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
+                         const Backend& backend);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_RUN_REPORT_H_

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands write as arrays, and the files that they read and write: voxelize, pool, weights,
+// the features of a network's layers, and standard output in place of a file.
+#include "bad_input_fixture.h"
+#include "nlohmann/json.hpp"
+#include "voxconv/io/convention.h"
+#include "voxconv/io/safetensors.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+
+namespace voxconv::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+class ArrayCommandsTest : public BadInputTest {
+ protected:
+  void ExpectDone(const std::string& arguments) const {
+    const Outcome run = Voxconv(arguments);
+    EXPECT_EQ(run.exit_code, 0) << arguments << "\n" << run.errors;
+  }
+  std::string Printed() const {
+    std::ifstream in(Path("stdout"), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  std::vector<float> Floats(const NpzArrays& arrays, const std::string& name) const {
+    const NpyArray* array = FindArray(arrays, name);
+    EXPECT_NE(array, nullptr) << name;
+    return array == nullptr ? std::vector<float>() : *ToFloat32(*array, name);
+  }
+  NpzArrays Read(const std::string& file) const {
+    const auto arrays = ReadNpz(Path(file));
+    EXPECT_TRUE(arrays.ok()) << arrays.status();
+    return arrays.ok() ? *arrays : NpzArrays();
+  }
+  // The parameters of the small network as the program makes them, in a file.
+  std::string WriteWeights(const std::string& renamed = "", const std::string& name = "") const {
+    NetworkGraph graph = *MakeModel("sparseresnet21", {.width = 0.25});
+    InitializeParameters(graph, 7);
+    Safetensors content;
+    for (const Parameter& p : graph.parameters()) {
+      content.tensors.push_back(
+          MakeSafeTensor(p.name == renamed ? name : p.name, p.shape, p.values));
+    }
+    return Write("weights.safetensors", *SerializeSafetensors(content));
+  }
+};
+
+TEST_F(ArrayCommandsTest, VoxelizeWritesWhatEveryCommandReads) {
+  const std::string cloud = Write("a.xyz", "0.1 0.1 0.1\n0.2 0.2 0.2\n3.5 0 0\n-9 0 0\n");
+  ExpectDone(absl::StrCat("voxelize '", cloud, "' '", Path("v.npz"),
+                          "' --voxel-size 1 --range -5,-5,-5,5,5,5"));
+  EXPECT_THAT(Printed(), HasSubstr("outside the range: 1"));
+  const NpzArrays arrays = Read("v.npz");
+  EXPECT_THAT(*ToInt32(*FindArray(arrays, "coords"), "coords"),
+              ElementsAre(0, 0, 0, 0, 0, 3, 0, 0));
+  EXPECT_THAT(FindArray(arrays, "features")->shape, ElementsAre(2, 3));
+  const std::string input = absl::StrCat(" --input '", Path("v.npz"), "'");
+  ExpectDone("info '" + Path("v.npz") + "'");
+  EXPECT_THAT(Printed(), HasSubstr("voxels: 2,"));
+  ExpectDone("run" + std::string(kSmallNetwork) + input);
+  ExpectDone("verify --quick --filter sorted_search" + std::string(kSmallNetwork) + input);
+  ExpectDone("ab --a minuet --b torchsparse --pairs 20 --channels 4x4" + input);
+  ExpectDone("bench --benchmark_filter=map/hash --benchmark_min_time=0.001 --mapping hash" + input);
+  ExpectDone("voxelize" + input + " --out - --range 0,0,0,1,1,1");
+  EXPECT_THAT(Printed(), StartsWith("PK"));
+  ExpectRefused("info --voxel-size 2" + input, {"--voxel-size", "voxels already"});
+  ExpectRefused("info --voxel-rule spconv" + input, {"--voxel-rule", "voxels already"});
+  ExpectRefused("info --range 0,0,0,0,1,1" + input, {"--range '0,0,0,0,1,1'", "six numbers"});
+  ExpectRefused("bench --range 1" + input, {"--range '1'"});
+  ExpectRefused("voxelize scene:room", {"OUT.npz is missing"});
+  ExpectRefused("voxelize scene:room out.bin", {"out.bin", ".npz"});
+}
+
+TEST_F(ArrayCommandsTest, PoolGivesTheMaximumSumAndMeans) {
+  Arrays in;
+  in.coords = {0, 0, 0, 0, 0, 1, 1, 1, 0, 4, 4, 4};
+  in.coords_shape = {3, 4};
+  in.features = {1, -4, 3, -2, 5, 6};
+  in.features_shape = {3, 2};
+  const std::string path = WriteArrays(in);
+  const auto pooled = [&](const std::string& options) {
+    ExpectDone(absl::StrCat("pool '", path, "' '", Path("out.npz"), "' ", options));
+    return Floats(Read("out.npz"), "out_features");
+  };
+  EXPECT_THAT(pooled(""), ElementsAre(3, -2, 5, 6));
+  EXPECT_THAT(*ToInt32(*FindArray(Read("out.npz"), "out_coords"), ""),
+              ElementsAre(0, 0, 0, 0, 0, 4, 4, 4));
+  EXPECT_THAT(pooled("--mode sum"), ElementsAre(4, -6, 5, 6));
+  EXPECT_THAT(pooled("--mode average"), ElementsAre(0.5, -0.75, 0.625, 0.75));
+  EXPECT_THAT(pooled("--mode average_present"), ElementsAre(2, -3, 5, 6));
+  // SpConv's maximum begins at 0, and its average divides by the voxels that are there.
+  const std::string spconv = "--convention spconv --spatial-shape 6,6,6 ";
+  EXPECT_THAT(pooled(spconv), ElementsAre(3, 0, 5, 6));
+  EXPECT_THAT(pooled(spconv + "--mode average"), ElementsAre(2, -3, 5, 6));
+  const std::string pool = absl::StrCat("pool '", path, "' '", Path("x.npz"), "' ");
+  ExpectRefused(pool + spconv + "--mode sum", {"--mode 'sum'", "max", "average"});
+  ExpectRefused(pool + "--kind inverse --stride 2", {"--kind inverse", "submanifold", "strided"});
+  ExpectRefused(pool + "--dtype f16", {"--dtype f16", "cpu"});
+  ExpectRefused(absl::StrCat("conv '", path, "' '", Path("x.npz"), "' --dtype bf16"),
+                {"--dtype bf16", "cpu"});
+  ExpectDone(absl::StrCat("pool '", path, "' -"));
+  EXPECT_THAT(Printed(), StartsWith("PK"));
+}
+
+TEST_F(ArrayCommandsTest, RunWritesTheFeaturesOfAnyLayer) {
+  const std::string run =
+      absl::StrCat("run", kSmallInput, kSmallNetwork, " --features-out '", Path("f.npz"), "' ");
+  ExpectDone(run + "--layer stage1.conv,stage5.conv.bn");
+  const NpzArrays two = Read("f.npz");
+  ASSERT_NE(FindArray(two, "stage1.conv.features"), nullptr);
+  EXPECT_THAT(*ToInt32(*FindArray(two, "stage1.conv.tensor_stride"), ""), ElementsAre(1, 1, 1));
+  ASSERT_NE(FindArray(two, "stage5.conv.bn.coords"), nullptr);
+  ExpectDone(run);  // the last layer
+  const NpzArrays one = Read("f.npz");
+  EXPECT_EQ(Floats(one, "features"), Floats(two, "stage5.conv.bn.features"));
+  ExpectRefused(run + "--layer nowhere", {"nowhere", "stage5.conv.bn"});
+  ExpectRefused(run + "--layer stage1.conv,stage1.conv", {"stage1.conv", "twice"});
+  ExpectRefused(run + "--fold-batch-norm", {"--fold-batch-norm", "--features-out"});
+  ExpectRefused(absl::StrCat("run --layer stem", kSmallInput), {"--layer", "--features-out"});
+  ExpectRefused(absl::StrCat("run --features-out - --json", kSmallInput),
+                {"--features-out", "--json"});
+}
+
+TEST_F(ArrayCommandsTest, RunTakesWeightsAndTheCommandSaysWhatFits) {
+  const std::string weights = WriteWeights();
+  const std::string run =
+      absl::StrCat("run", kSmallInput, kSmallNetwork, " --features-out '", Path("f.npz"), "' ");
+  ExpectDone(run + "--seed 7");
+  const std::vector<float> expected = Floats(Read("f.npz"), "features");
+  ExpectDone(run + "--weights '" + weights + "'");
+  EXPECT_EQ(Floats(Read("f.npz"), "features"), expected);
+  ExpectRefused(run + "--seed 7 --weights '" + weights + "'", {"--seed", "--weights"});
+
+  ExpectDone("weights '" + weights + "'");
+  EXPECT_THAT(Printed(), HasSubstr("stage1.conv.weight"));
+  const std::string fit = absl::StrCat("weights '", weights, "' ");
+  ExpectDone(absl::StrCat(fit, kSmallNetwork));
+  EXPECT_THAT(Printed(), HasSubstr("parameters of sparseresnet21 fit"));
+  ExpectRefused(fit + "--network sparseresnet21", {"does not fit", "wrong shape"});
+  ExpectRefused(fit + "--convention spconv", {"--convention", "--network"});
+  ExpectRefused(fit + "out.pt", {"out.pt", ".safetensors"});
+
+  // To another engine's convention and format, and back.
+  ExpectDone(absl::StrCat(fit, " '", Path("s.npz"), "' --to-convention spconv", kSmallNetwork));
+  EXPECT_THAT(FindArray(Read("s.npz"), "stage1.conv.weight")->shape, SizeIs(5));
+  ExpectDone(absl::StrCat("weights '", Path("s.npz"), "' '", Path("back.safetensors"),
+                          "' --convention spconv", kSmallNetwork));
+  ExpectDone(run + "--weights '" + Path("back.safetensors") + "'");
+  EXPECT_EQ(Floats(Read("f.npz"), "features"), expected);
+
+  WriteWeights("stage1.conv.weight", "module.0");
+  ExpectRefused(absl::StrCat(fit, kSmallNetwork), {"missing", "stage1.conv.weight"});
+  const std::string names = Write("names.json", R"({"stage1.conv.weight": "module.0"})");
+  ExpectDone(absl::StrCat(fit, "--names '", names, "'", kSmallNetwork));
+  ExpectRefused(run + "--weights '" + weights + "'", {"stage1.conv.weight", "missing"});
+}
+
+}  // namespace
+}  // namespace voxconv::testing
