@@ -331,7 +331,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   VOXCONV_ASSIGN_OR_RETURN(const int num_frames, ParseFrames(values, session.backend().kind()));
   VOXCONV_RETURN_IF_ERROR(CheckCudaOptions(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
-  std::cout << HowLong(graph, cloud, session.backend()) << std::flush;
+  std::cout << HowLong(graph, cloud, PeakRate(session.backend())) << std::flush;
   RunConfig config{.planner = measure::MakePlanner(configuration),
                    .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),

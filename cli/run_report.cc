@@ -145,16 +145,15 @@ measure::Json ResultJson(const po::variables_map& values, const measure::Configu
           {"provenance", measure::DescribeProvenance(backend)}};
 }
 
-// This is a bound from below, so that it is true on
-// every machine: the layers on the input's own voxels alone, whose pairs are known, at the peak of
-// the fastest processors.
-std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud,
-                    const Backend& backend) {
-  constexpr double kCpuPeak = 1.5e11, kCudaPeak = 1e15;  // multiply-adds a second
+double PeakRate(const Backend& backend) {
+  constexpr double kCpuPeak = 1.5e11, kCudaPeak = 1e15;
+  return backend.kind() == BackendKind::kCpu
+             ? kCpuPeak * std::max(1u, std::thread::hardware_concurrency())
+             : kCudaPeak;
+}
+
+std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, double rate) {
   constexpr double kLong = 60;
-  const double rate = backend.kind() == BackendKind::kCpu
-                          ? kCpuPeak * std::max(1u, std::thread::hardware_concurrency())
-                          : kCudaPeak;
   double products = 0;  // channels, of layers with a kernel of 3
   for (const int id : graph.Convolutions(/*with_shortcuts=*/false)) {
     const Node& node = graph.node(id);

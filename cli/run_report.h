@@ -37,8 +37,12 @@ void PrintLayerTable(const RunReport& report);
 void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend);
 void PrintMapSizes(const RunReport& report);
 
-// A line for where one run takes a minute or more, and else "".
-std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, const Backend& backend);
+// Multiply-adds a second at the peak of the fastest processors of this kind.
+double PeakRate(const Backend& backend);
+// A line for where one run takes a minute or more at this rate, and else "". This is a bound from
+// below, so that it is true on every machine: the layers on the input's own voxels alone, whose
+// pairs are known.
+std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, double rate);
 
 // The result line.
 measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,

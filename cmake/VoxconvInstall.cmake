@@ -28,6 +28,15 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/voxconv/core/version.h
 
 if(TARGET voxconv)
   install(TARGETS voxconv RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # The program writes them from its own options.
+  foreach(shell bash zsh)
+    install(CODE "execute_process(COMMAND \"$<TARGET_FILE:voxconv>\" completion ${shell}
+      OUTPUT_FILE \"${PROJECT_BINARY_DIR}/completion.${shell}\" COMMAND_ERROR_IS_FATAL ANY)")
+  endforeach()
+  install(FILES ${PROJECT_BINARY_DIR}/completion.bash RENAME voxconv
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${PROJECT_BINARY_DIR}/completion.zsh RENAME _voxconv
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()
 
 configure_package_config_file(

@@ -40,6 +40,9 @@ build() {
 }
 
 step "install" cmake --install "$build_dir" --prefix "$work/prefix"
+step "find the completions" grep -q experiment \
+  "$work/prefix/share/bash-completion/completions/voxconv" \
+  "$work/prefix/share/zsh/site-functions/_voxconv"
 # Nothing of the source tree may be needed from here on: the sources are copied out of it.
 cp -r "$source_dir/examples/plugin" "$work/plugin_source"
 cp -r "$source_dir/examples/dataflow_plugin" "$work/dataflow_plugin_source"
