@@ -16,6 +16,7 @@
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/cli/verify_child.h"
 #include "voxconv/cli/verify_report.h"
 #include "voxconv/core/plugin_loader.h"
@@ -46,7 +47,7 @@ std::string Quoted(const std::string& argument) {
 std::string ReproPrefix(const std::vector<std::string>& args) {
   std::string prefix = "voxconv verify";
   for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--quick") continue;
+    if (args[i] == "--quick" || args[i] == "--json") continue;
     const std::string name = args[i].substr(0, args[i].find('='));
     if (name == "--filter" || name == "--shard" || name == "--mapping" || name == "--dataflow") {
       if (name == args[i]) ++i;  // its value is the next word
@@ -219,23 +220,38 @@ absl::StatusOr<double> CaseSecondsOf(const po::variables_map& values) {
       absl::StrCat("--case-seconds ", seconds, ": allowed are numbers above 0, up to ", kMost));
 }
 
+// Writes the result for programs, if cases have run, and gives their status.
+absl::Status Told(const absl::Status& status, const po::variables_map& values,
+                  const VerifyReport& report, StandardOutput& output) {
+  if (!report.result().is_null()) {
+    VOXCONV_RETURN_IF_ERROR(output.WriteResult(values, report.result()));
+  }
+  return status;
+}
+
 // What this process does with its cases.
 enum class Role { kCommand, kChild };
 
 absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from, Role role) {
   po::options_description options = VerifyOptions();
-  options.add(VerifyNetworkOptions()).add(InputOptions()).add(SessionOptions());
+  options.add(JsonOption()).add(VerifyNetworkOptions()).add(InputOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(const po::variables_map values,
                            ParseArguments("verify [OPTIONS]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const auto shard, ParseShard(values["shard"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const double case_seconds, CaseSecondsOf(values));
+  for (const char* name : {"list", "support"}) {
+    if (!values["json"].as<bool>() || !values[name].as<bool>()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--json: has no meaning together with --", name, ", which runs no case"));
+  }
   if (values["support"].as<bool>()) return PrintSupport(values, kind);
+  StandardOutput output(values);
   const bool lists = values["list"].as<bool>();
   VerifyReport report(ReproPrefix(args), values["show-failures"].as<uint64_t>());
   if (role != Role::kChild && !lists && RunsInChildren(values)) {
-    return VerifyInChildren(args, case_seconds, report);
+    return Told(VerifyInChildren(args, case_seconds, report), values, report, output);
   }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
   const int device = values["device"].as<int>();
@@ -252,7 +268,7 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
     RunCasesInChild(cases, from, name);
     return absl::OkStatus();
   }
-  if (!lists) return RunCases(cases, name, report);
+  if (!lists) return Told(RunCases(cases, name, report), values, report, output);
   for (const verify::Case& test : cases) std::cout << test.id << "\n";
   return absl::OkStatus();
 }

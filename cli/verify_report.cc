@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "voxconv/cli/terminal.h"
 
 namespace voxconv::cli {
 namespace {
@@ -54,17 +55,19 @@ void VerifyReport::Add(const std::string& id, const verify::Outcome& outcome) {
       break;
   }
   ++failed_;
+  failures_.push_back(
+      {{"id", id}, {"detail", outcome.detail}, {"rerun", absl::StrCat(rerun_, "'", id, "'")}});
   const std::string key = absl::StrCat(SubjectOf(id), " ", WithoutNumbers(outcome.detail));
   const auto [known, is_new] = kind_of_.try_emplace(key, kinds_.size());
   if (is_new) kinds_.push_back({id});
   ++kinds_[known->second].count;
   if (!is_new || kinds_.size() > most_kinds_) return;
-  std::cout << "FAILED " << id << ": " << outcome.detail << "\n  " << rerun_ << "'" << id << "'\n"
+  std::cout << Styled(Style::kRed, "FAILED") << " " << id << ": " << outcome.detail << "\n  "
+            << rerun_ << "'" << id << "'\n"
             << std::flush;
 }
 
-absl::Status VerifyReport::Finish(const std::string& device, int64_t num_cases,
-                                  double seconds) const {
+absl::Status VerifyReport::Finish(const std::string& device, int64_t num_cases, double seconds) {
   int64_t hidden = 0;
   for (size_t i = 0; i < kinds_.size(); ++i) {
     if (i >= most_kinds_) {
@@ -81,6 +84,17 @@ absl::Status VerifyReport::Finish(const std::string& device, int64_t num_cases,
     std::cout << "skipped " << count << ": " << reason << "\n";
   }
   const int64_t done = passed_ + failed_ + skipped_;
+  result_ = {{"kind", "verify"},
+             {"device", device},
+             {"cases", num_cases},
+             {"passed", passed_},
+             {"failed", failed_},
+             {"skipped", skipped_},
+             {"seconds", seconds},
+             {"failures", failures_},
+             {"skip_reasons", skip_reasons_},
+             {"program", measure::ProgramHash()},
+             {"plugins", measure::PluginHashes()}};
   std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n", device, done, seconds);
   std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", passed_, failed_, skipped_)
             << std::flush;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "voxconv/measure/result_line.h"
 #include "voxconv/verify/matrix.h"
 
 namespace voxconv::cli {
@@ -25,7 +26,9 @@ class VerifyReport {
   const std::string& rerun() const { return rerun_; }
 
   // Prints the counts. kInternal if a case failed, and if the outcomes are fewer than `num_cases`.
-  absl::Status Finish(const std::string& device, int64_t num_cases, double seconds) const;
+  absl::Status Finish(const std::string& device, int64_t num_cases, double seconds);
+  // For programs, after Finish; null before it. Every failure is in it.
+  const measure::Json& result() const { return result_; }
 
  private:
   struct Kind {
@@ -39,6 +42,8 @@ class VerifyReport {
   std::map<std::string, int64_t> skip_reasons_;
   std::vector<Kind> kinds_;  // in the order of their first cases
   std::map<std::string, size_t> kind_of_;
+  measure::Json failures_ = measure::Json::array();
+  measure::Json result_;
 };
 
 // What is the same in the messages of one kind: without numbers.

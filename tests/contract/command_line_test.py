@@ -112,6 +112,11 @@ class CommandLineTest(unittest.TestCase):
                 self.assertEqual(len(lines), 1)
                 self.assertEqual(json.loads(lines[0])["kind"], arguments[0])
         self.assertEqual(json.loads(run("info", SCENE, "--json").stdout)["voxels"], 400)
+        verified = json.loads(run("verify", "--filter", "map/hash:", "--quick", "--json").stdout)
+        self.assertEqual(verified["kind"], "verify")
+        self.assertGreater(verified["passed"], 0)
+        self.assertEqual((verified["failed"], verified["failures"]), (0, []))
+        self.assertIn("--json", run("verify", "--list", "--json").stderr)
         rounds = run(*LAYER, "--rounds", "2", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["round"] for line in rounds], [1, 2])
 
