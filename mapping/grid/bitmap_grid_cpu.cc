@@ -76,7 +76,8 @@ void RankWords(const int64_t* cells, int64_t size, Bitmap& bitmap,
 
 class BitmapGrid final : public GridCpu {
  public:
-  BitmapGrid(const CellOrder& order, Bitmap bitmap) : order_(order), bitmap_(std::move(bitmap)) {}
+  BitmapGrid(const CellOrder& order, Bitmap bitmap, int64_t bytes)
+      : order_(order), bitmap_(std::move(bitmap)), bytes_(bytes) {}
 
   absl::Status Fill(const CoordinateSet& inputs, const ExecutionContext& context) {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs, context));
@@ -97,9 +98,7 @@ class BitmapGrid final : public GridCpu {
     return absl::OkStatus();
   }
 
-  int64_t bytes() const override {
-    return bitmap_.words.bytes() + bitmap_.word_rank.bytes() + bitmap_.row_of_rank.bytes();
-  }
+  int64_t bytes() const override { return bytes_; }
 
   absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                   bool symmetric, const ExecutionContext& context) const override {
@@ -133,6 +132,7 @@ class BitmapGrid final : public GridCpu {
 
   CellOrder order_;
   Bitmap bitmap_;
+  int64_t bytes_;  // of the pages that voxels lie in, and of row_of_rank
 };
 
 }  // namespace
@@ -141,9 +141,11 @@ absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64
                                               const ExecutionContext& context) {
   const CellOrder order = CellOrder::Bitmap(inputs);
   const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
-  VOXCONV_RETURN_IF_ERROR(CheckPages(
-      order, inputs, {{sizeof(uint64_t), kCellsPerWord}, {sizeof(uint32_t), kCellsPerWord}},
-      rows_bytes, limit_mib, "bitmap", context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      WrittenBytes(order, inputs,
+                   {{sizeof(uint64_t), kCellsPerWord}, {sizeof(uint32_t), kCellsPerWord}},
+                   rows_bytes, limit_mib, "bitmap", context));
   const int64_t num_words = order.num_cells() / kCellsPerWord;
   Bitmap bitmap;
   VOXCONV_ASSIGN_OR_RETURN(bitmap.words,
@@ -151,7 +153,7 @@ absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64
   VOXCONV_ASSIGN_OR_RETURN(bitmap.word_rank,
                            ZeroPages::Reserve(num_words * static_cast<int64_t>(sizeof(uint32_t))));
   VOXCONV_ASSIGN_OR_RETURN(bitmap.row_of_rank, AllocateArray<int32_t>(inputs.size(), context));
-  auto grid = std::make_unique<BitmapGrid>(order, std::move(bitmap));
+  auto grid = std::make_unique<BitmapGrid>(order, std::move(bitmap), bytes);
   VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
   return grid;
 }

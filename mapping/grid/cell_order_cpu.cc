@@ -3,10 +3,47 @@
 
 #include <algorithm>
 
+#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/integer.h"
 
 namespace voxconv {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+// How many pages of an array the cells of `inputs` lie in.
+absl::StatusOr<int64_t> CountPages(const CellOrder& order, const CoordinateSet& inputs,
+                                   const CellArray& array, const CellTermsCpu& terms,
+                                   const ExecutionContext& context) {
+  const CellTermsCpu::Shifted cell_of(terms, Int3{});
+  const Coordinate* rows = inputs.rows().data();
+  const auto page_of = [&](int64_t row) {
+    return cell_of(rows[row]) / array.cells * array.bytes / kPage;
+  };
+  // A bit a page is faster than sorting, up to 256 GiB.
+  constexpr int64_t kMostBits = int64_t{1} << 26;
+  const int64_t all = CeilDiv(order.num_cells() / array.cells * array.bytes, kPage);
+  if (all <= kMostBits) {
+    constexpr int64_t kWord = 64;
+    VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> seen,
+                             AllocateArray<uint64_t>(CeilDiv(all, kWord), context));
+    std::fill_n(seen.data(), seen.size(), 0u);
+    for (int64_t row = 0; row < inputs.size(); ++row) {
+      const int64_t page = page_of(row);
+      seen.data()[page / kWord] |= uint64_t{1} << (page % kWord);
+    }
+    int64_t pages = 0;
+    for (int64_t i = 0; i < seen.size(); ++i) pages += absl::popcount(seen.data()[i]);
+    return pages;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> seen, AllocateArray<int64_t>(inputs.size(), context));
+  for (int64_t row = 0; row < inputs.size(); ++row) seen.data()[row] = page_of(row);
+  std::sort(seen.data(), seen.data() + seen.size());
+  return std::unique(seen.data(), seen.data() + seen.size()) - seen.data();
+}
+
+}  // namespace
 
 absl::StatusOr<CellTermsCpu> CellTermsCpu::Create(const CellOrder& order, const Box& rows_bounds,
                                                   int32_t num_batches, const Int3& min_offset,
@@ -48,10 +85,11 @@ absl::StatusOr<CellTermsCpu> CellTermsCpu::OfProblem(const CellOrder& order,
   return Create(order, problem.outputs.bounds(), problem.outputs.num_batches(), min, max, context);
 }
 
-absl::Status CheckPages(const CellOrder& order, const CoordinateSet& inputs,
-                        absl::Span<const CellArray> arrays, int64_t extra_bytes, int64_t limit_mib,
-                        absl::string_view storage, const ExecutionContext& context) {
-  constexpr int64_t kMib = 1 << 20, kPage = 4096;
+absl::StatusOr<int64_t> WrittenBytes(const CellOrder& order, const CoordinateSet& inputs,
+                                     absl::Span<const CellArray> arrays, int64_t extra_bytes,
+                                     int64_t limit_mib, absl::string_view storage,
+                                     const ExecutionContext& context) {
+  constexpr int64_t kMib = 1 << 20;
   constexpr int64_t kAddressSpaceMib = int64_t{1} << 26;  // of 47 bits, some is taken
   // All arrays over the cells of the coarsest one.
   CellArray whole{0, 1};
@@ -60,29 +98,17 @@ absl::Status CheckPages(const CellOrder& order, const CoordinateSet& inputs,
   const auto check = [&](int64_t limit) {
     return order.CheckLimit(whole.bytes, whole.cells, extra_bytes, limit, storage);
   };
-  const absl::Status fits = check(limit_mib);
-  if (fits.ok() || !check(kAddressSpaceMib).ok()) return fits;
-  const int64_t voxels = inputs.size();
-  const auto mib = [&](int64_t pages) { return CeilDiv(pages * kPage + extra_bytes, kMib); };
-  if (mib(voxels * static_cast<int64_t>(arrays.size())) <= limit_mib) return absl::OkStatus();
-
+  if (!check(kAddressSpaceMib).ok()) return check(limit_mib);
   VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order, inputs, context));
-  const CellTermsCpu::Shifted cell_of(terms, Int3{});
-  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> touched, AllocateArray<int64_t>(voxels, context));
-  int64_t pages = 0;
+  int64_t bytes = extra_bytes;
   for (const CellArray& array : arrays) {
-    int64_t* begin = touched.data();
-    int64_t* end = begin + voxels;
-    for (int64_t i = 0; i < voxels; ++i) {
-      begin[i] = cell_of(inputs.rows().data()[i]) / array.cells * array.bytes / kPage;
-    }
-    std::sort(begin, end);
-    pages += std::unique(begin, end) - begin;
+    VOXCONV_ASSIGN_OR_RETURN(const int64_t pages, CountPages(order, inputs, array, terms, context));
+    bytes += std::min(pages * kPage, order.num_cells() / array.cells * array.bytes);
   }
-  if (mib(pages) <= limit_mib) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("grid: storage=", storage, " needs ", mib(pages), " MiB, for the pages that ",
-                   voxels, " voxels lie in; memory_limit_mib=", limit_mib, " allows less"));
+  if (CeilDiv(bytes, kMib) <= limit_mib) return bytes;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "grid: storage=", storage, " needs ", CeilDiv(bytes, kMib), " MiB, for the pages that ",
+      inputs.size(), " voxels lie in; memory_limit_mib=", limit_mib, " allows less"));
 }
 
 CellTermsCpu::Shifted::Shifted(const CellTermsCpu& terms, const Int3& offset)

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -55,13 +54,13 @@ struct CellArray {
   int64_t bytes, cells;
 };
 
-// Checks what a grid of ZeroPages takes: the pages that cells of `inputs` lie in, in all `arrays`,
-// and `extra_bytes`. Pages that no voxel lies in are only reserved. kResourceExhausted if they are
-// more than `limit_mib`, or if the whole grid is past the address space. O(1) where the grid, or
-// one page for each voxel and array, is within the limit. Otherwise O(N log N).
-absl::Status CheckPages(const CellOrder& order, const CoordinateSet& inputs,
-                        absl::Span<const CellArray> arrays, int64_t extra_bytes, int64_t limit_mib,
-                        absl::string_view storage, const ExecutionContext& context);
+// What a grid of ZeroPages takes, in bytes: the pages that cells of `inputs` lie in, in all
+// `arrays`, and `extra_bytes`. Pages that no voxel lies in are only reserved. kResourceExhausted if
+// it is more than `limit_mib`, or if the whole grid is past the address space. O(N).
+absl::StatusOr<int64_t> WrittenBytes(const CellOrder& order, const CoordinateSet& inputs,
+                                     absl::Span<const CellArray> arrays, int64_t extra_bytes,
+                                     int64_t limit_mib, absl::string_view storage,
+                                     const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -16,7 +16,8 @@ constexpr int64_t kRowsPerTask = 65536;
 
 class DenseGrid final : public GridCpu {
  public:
-  DenseGrid(const CellOrder& order, ZeroPages cells) : order_(order), cells_(std::move(cells)) {}
+  DenseGrid(const CellOrder& order, ZeroPages cells, int64_t bytes)
+      : order_(order), cells_(std::move(cells)), bytes_(bytes) {}
 
   absl::Status Fill(const CoordinateRows& inputs, const ExecutionContext& context) {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs.set(), context));
@@ -32,8 +33,7 @@ class DenseGrid final : public GridCpu {
     return absl::OkStatus();
   }
 
-  // Reserved; what is written is the pages that voxels lie in.
-  int64_t bytes() const override { return cells_.bytes(); }
+  int64_t bytes() const override { return bytes_; }
 
   absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                   bool symmetric, const ExecutionContext& context) const override {
@@ -66,6 +66,7 @@ class DenseGrid final : public GridCpu {
 
   CellOrder order_;
   ZeroPages cells_;  // int32 a cell: row + 1, so that untouched zero pages hold no row
+  int64_t bytes_;    // of the pages that voxels lie in
 };
 
 }  // namespace
@@ -73,12 +74,13 @@ class DenseGrid final : public GridCpu {
 absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64_t limit_mib,
                                              const ExecutionContext& context) {
   const CellOrder order = CellOrder::Dense(inputs.set());
-  VOXCONV_RETURN_IF_ERROR(
-      CheckPages(order, inputs.set(), {{sizeof(int32_t), 1}}, 0, limit_mib, "dense", context));
+  VOXCONV_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      WrittenBytes(order, inputs.set(), {{sizeof(int32_t), 1}}, 0, limit_mib, "dense", context));
   VOXCONV_ASSIGN_OR_RETURN(
       ZeroPages cells,
       ZeroPages::Reserve(order.num_cells() * static_cast<int64_t>(sizeof(int32_t))));
-  auto grid = std::make_unique<DenseGrid>(order, std::move(cells));
+  auto grid = std::make_unique<DenseGrid>(order, std::move(cells), bytes);
   VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
   return grid;
 }

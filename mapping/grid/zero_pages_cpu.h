@@ -14,7 +14,7 @@ namespace voxconv {
 // gigabytes. Pages of an anonymous mapping read as zero, and take memory only once they are
 // written. A build thus costs only the pages that voxels lie in. The backend's pool cannot serve
 // this, because its blocks hold what their last user left. The grid's own option limits the
-// pages that voxels lie in instead (CheckPages).
+// pages that voxels lie in instead (WrittenBytes).
 class ZeroPages {
  public:
   // Reserves `bytes` >= 0. kResourceExhausted if the operating system refuses the address space.
