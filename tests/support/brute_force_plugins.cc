@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -182,7 +183,7 @@ class BruteForceOutputCoords final : public OutputCoords {
       for (const Int3& offset : geometry.input_offsets()) {
         const Coordinate q = Moved(p, offset, -1);
         if (Modulo(q.x, stride.x) == 0 && Modulo(q.y, stride.y) == 0 &&
-            Modulo(q.z, stride.z) == 0) {
+            Modulo(q.z, stride.z) == 0 && Within(geometry.params().output_bounds, q, stride)) {
           outputs.insert(q);
         }
       }
@@ -192,6 +193,14 @@ class BruteForceOutputCoords final : public OutputCoords {
   }
 
  private:
+  static bool Within(const std::optional<Box>& bounds, const Coordinate& q, const Int3& stride) {
+    if (!bounds.has_value()) return true;
+    const Int3 cell{q.x / stride.x, q.y / stride.y, q.z / stride.z};
+    for (int axis = 0; axis < 3; ++axis) {
+      if (cell[axis] < bounds->lo[axis] || cell[axis] > bounds->hi[axis]) return false;
+    }
+    return true;
+  }
   // In 0..m-1, also for negative a.
   static int32_t Modulo(int32_t a, int32_t m) { return ((a % m) + m) % m; }
 
