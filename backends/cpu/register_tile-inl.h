@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace voxconv {
 namespace HWY_NAMESPACE {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): only .cc files of backends/cpu include it
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -119,7 +119,7 @@ HWY_INLINE void ForTiles(int64_t rows, const Tile& tile) {
         case 5:
           tile.template Run<5>(first);
           break;
-        case 6:
+        case 6:  // NOLINT(bugprone-branch-clone): where tiles have at most 6 rows
           tile.template Run<6>(first);
           break;
         case 7:

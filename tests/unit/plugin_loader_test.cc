@@ -114,7 +114,7 @@ TEST(PluginLoader, RefusesWrongLibraries) {
 }
 
 TEST(PluginLoader, RefusesAnotherAbiOrBuild) {
-  ExpectRefused(Fixture("wrong_abi"), absl::StatusCode::kFailedPrecondition, "plugin ABI 42");
+  ExpectRefused(Fixture("wrong_abi"), absl::StatusCode::kFailedPrecondition, "plugin ABI 43");
   ExpectRefused(Fixture("wrong_stamp"), absl::StatusCode::kFailedPrecondition,
                 absl::StrCat("built with (voxconv 0.0.0, another), this program with (",
                              HostBuildStamp(), ")"));
