@@ -36,6 +36,7 @@ absl::Status WriteReport(const std::vector<std::string>& args);
 absl::Status RunTune(const std::vector<std::string>& args);
 absl::Status RunTrain(const std::vector<std::string>& args);
 absl::Status RunCompletion(const std::vector<std::string>& args);
+absl::Status RunView(const std::vector<std::string>& args);
 absl::Status RunEval(const std::vector<std::string>& args);
 
 }  // namespace voxconv::cli

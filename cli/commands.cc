@@ -8,6 +8,7 @@ absl::Span<const Command> Commands() {
       {"list", "show plugins, their options, what they support and what they refuse", RunList},
       {"info", "show counts, density and neighbours of a point cloud, scene or saved kernel map",
        RunInfo},
+      {"view", "write a page that shows a point cloud, or a layer's output, in a browser", RunView},
       {"run", "run a network on a point cloud and print a table of its layers", RunRun},
       {"conv", "run one layer on arrays in .npz files", RunConv},
       {"pool", "pool arrays in .npz files as conv convolves them", RunPool},

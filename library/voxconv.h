@@ -60,6 +60,10 @@
 #include "voxconv/measure/result_line.h"
 #include "voxconv/measure/statistics.h"
 #include "voxconv/tune/search.h"
+
+// Pages that show voxels in a browser.
+#include "voxconv/view/cloud_view.h"
+#include "voxconv/view/page.h"
 // IWYU pragma: end_exports
 
 #endif  // VOXCONV_VOXCONV_H_

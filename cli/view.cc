@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// voxconv view: a cloud, or the output of a layer, as a page for a browser.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/cli/input_options.h"
+#include "voxconv/cli/output_path.h"
+#include "voxconv/cli/session.h"
+#include "voxconv/io/output_file.h"
+#include "voxconv/measure/checked_maps.h"
+#include "voxconv/measure/defaults.h"
+#include "voxconv/networks/executor.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/training/checkpoint.h"
+#include "voxconv/view/cloud_view.h"
+#include "voxconv/view/page.h"
+
+namespace voxconv::cli {
+namespace {
+
+po::options_description ViewOptions(const measure::Defaults& defaults) {
+  po::options_description options("View");
+  options.add_options()                                                  //
+      ("out", po::value<std::string>(), "the page, such as cloud.html")  //
+      ("points", po::value<int64_t>()->default_value(1000000),
+       "most voxels that the page has; of more, it has so many, spread evenly")  //
+      ("mapping", po::value<std::string>()->default_value(defaults.single_layer.mapping),
+       "spec of the mapping that counts the neighbours");
+  return options;
+}
+
+po::options_description LayerOptions() {
+  po::options_description options("Layer of a network");
+  options.add_options()  //
+      ("network", po::value<std::string>(),
+       absl::StrCat("also run this network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
+      ("layer", po::value<std::string>(),
+       "the layer whose output is shown, as the table of `run` names it; default: the last")  //
+      ("channel", po::value<std::string>(),
+       "channels of the layer to colour by, such as 0,3, besides norm and largest channel")  //
+      ("width", po::value<double>()->default_value(1.0),
+       "factor on every channel count; all counts must stay whole numbers")  //
+      ("in-channels", po::value<int64_t>()->default_value(0),
+       "input channels; 0: the network's usual number")  //
+      ("classes", po::value<int64_t>()->default_value(19),
+       "classes of minkunet42's head; 0: no head")  //
+      ("weights", po::value<std::string>(),
+       "the network's parameters: a safetensors file, such as the checkpoint of a run")  //
+      ("seed", po::value<uint64_t>()->default_value(1),
+       "seed of the parameters where no file gives them");
+  return options;
+}
+
+// What says something of a network, without one.
+absl::Status CheckNetworkOptions(const po::variables_map& values) {
+  if (values.count("network") != 0) return absl::OkStatus();
+  for (const char* name :
+       {"layer", "channel", "width", "in-channels", "classes", "weights", "seed"}) {
+    if (values.count(name) == 0 || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": has no meaning without --network"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ParsePoints(const po::variables_map& values) {
+  constexpr int64_t kMostPoints = 20000000;  // a page of 2 GB
+  const int64_t points = values["points"].as<int64_t>();
+  if (points >= 1 && points <= kMostPoints) return points;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--points ", points, ": allowed are 1 .. ", kMostPoints));
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseChannels(const po::variables_map& values) {
+  std::vector<int64_t> channels;
+  if (values.count("channel") == 0) return channels;
+  const std::string& text = values["channel"].as<std::string>();
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(part, &channels.emplace_back())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--channel ", text, ": '", part, "' is no whole number; allowed are such as 0,3"));
+    }
+  }
+  return channels;
+}
+
+absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
+  for (const char* name : {"in-channels", "classes"}) {
+    constexpr int64_t kMostChannels = 65536;
+    const int64_t value = values[name].as<int64_t>();
+    if (value >= 0 && value <= kMostChannels) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " ", value, ": allowed are 0 .. ", kMostChannels));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeModel(values["network"].as<std::string>(),
+                                     {.width = values["width"].as<double>(),
+                                      .in_channels = values["in-channels"].as<int64_t>(),
+                                      .classes = values["classes"].as<int64_t>()}));
+  InitializeParameters(graph, values["seed"].as<uint64_t>());
+  if (values.count("weights") != 0) {
+    VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
+  }
+  if (values.count("layer") != 0) {
+    VOXCONV_RETURN_IF_ERROR(graph.EndAt(values["layer"].as<std::string>()));
+  }
+  return graph;
+}
+
+// The maps of plugins from libraries are checked before a dataflow reads rows by them.
+absl::StatusOr<view::VoxelSet> RunLayer(const po::variables_map& values,
+                                        const measure::Defaults& defaults,
+                                        const VoxelizedCloud& cloud, Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<int64_t> channels, ParseChannels(values));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, defaults.LayersOn(session.backend().kind()));
+  const ExecutionContext context = session.Context();
+  PrintChannels(cloud, graph.in_channels());
+  VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
+                           MakeSparseTensor(cloud, graph.in_channels(), context));
+  const std::string name = absl::StrCat(graph.name(), " ", graph.node(graph.output()).name);
+  VOXCONV_ASSIGN_OR_RETURN(const Registry checked,
+                           measure::WithCheckedMaps(session.registry(), measure::IsLoadedMapping));
+  const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice), .parallel_maps = false};
+  VOXCONV_ASSIGN_OR_RETURN(const auto runner, NetworkRunner::Create(std::move(graph), config,
+                                                                    checked, session.backend()));
+  VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
+  return view::ViewLayer(name, result.output, channels, context);
+}
+
+std::vector<std::string> Notes(const po::variables_map& values, const VoxelizedCloud& cloud) {
+  std::vector<std::string> notes = {
+      absl::StrFormat("%d voxels of %d points", cloud.size(), cloud.points)};
+  if (values.count("network") != 0 && values.count("weights") == 0) {
+    notes.push_back(absl::StrCat("The network's parameters are random (seed ",
+                                 values["seed"].as<uint64_t>(), ")."));
+  }
+  return notes;
+}
+
+// The cloud, coloured by features and neighbours, and the layer's output, if one is named.
+absl::StatusOr<std::vector<view::VoxelSet>> MakeSets(const po::variables_map& values,
+                                                     const measure::Defaults& defaults,
+                                                     const VoxelizedCloud& cloud,
+                                                     Session& session) {
+  VOXCONV_ASSIGN_OR_RETURN(const auto mapping,
+                           session.registry().mappings().Create(values["mapping"].as<std::string>(),
+                                                                session.backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
+                           MakeCoordinates(cloud, session.Context()));
+  std::vector<view::VoxelSet> sets = {view::ViewCloud("input", cloud)};
+  VOXCONV_ASSIGN_OR_RETURN(view::Colouring neighbours,
+                           view::CountNeighbours(*mapping, coordinates, session.Context()));
+  sets[0].colourings.push_back(std::move(neighbours));
+  if (values.count("network") == 0) return sets;
+  VOXCONV_ASSIGN_OR_RETURN(view::VoxelSet layer, RunLayer(values, defaults, cloud, session));
+  sets.insert(sets.begin(), std::move(layer));  // what was asked for is shown first
+  return sets;
+}
+
+}  // namespace
+
+absl::Status RunView(const std::vector<std::string>& args) {
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
+  po::options_description options = ViewOptions(defaults);
+  options.add(LayerOptions()).add(InputOptions()).add(SessionOptions());
+  po::positional_options_description positional;
+  positional.add("input", 1);
+  VOXCONV_ASSIGN_OR_RETURN(
+      const po::variables_map values,
+      ParseArguments("view FILE|scene:NAME --out PAGE.html [OPTIONS]", options, positional, args));
+  VOXCONV_RETURN_IF_ERROR(CheckNetworkOptions(values));
+  VOXCONV_ASSIGN_OR_RETURN(const int64_t points, ParsePoints(values));
+  if (values.count("out") == 0) {
+    return absl::InvalidArgumentError("--out is missing: the page's path, such as cloud.html");
+  }
+  const std::string& out = values["out"].as<std::string>();
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "weights"}), GivenPaths(values, {"out"})));
+  VOXCONV_RETURN_IF_ERROR(CheckWriteFile(out));
+  VOXCONV_ASSIGN_OR_RETURN(const view::Scripts scripts, view::LoadScripts());
+  VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<view::VoxelSet> sets,
+                           MakeSets(values, defaults, cloud, *session));
+  std::vector<std::string> shown;
+  for (view::VoxelSet& set : sets) {
+    view::Sample(points, set);
+    shown.push_back(
+        absl::StrCat(set.name, ": ", set.size(), " of ", set.of, " voxels",
+                     set.size() < set.of ? ", spread evenly (--points)" : "", ", coloured by ",
+                     absl::StrJoin(set.colourings, ", ",
+                                   [](std::string* text, const view::Colouring& colouring) {
+                                     absl::StrAppend(text, colouring.name);
+                                   })));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(
+      const std::string page,
+      view::MakePage(absl::StrCat("voxconv: ", values["input"].as<std::string>()),
+                     Notes(values, cloud), sets, scripts));
+  VOXCONV_RETURN_IF_ERROR(WriteFileBytes(out, page));
+  for (const std::string& line : shown) std::cout << line << "\n";
+  std::cout << absl::StrFormat("%s: %.1f MB\n", out, static_cast<double>(page.size()) / 1e6);
+  return absl::OkStatus();
+}
+
+}  // namespace voxconv::cli
