@@ -123,12 +123,14 @@ def variance(experiment, folder, stem):
         if factor not in main:
             continue
         levels = sorted(main[factor].items(), key=lambda item: item[1])
-        extra.tables.append((f"Time by {factor}, against the mean of all", [factor, "times the mean"],
+        of_cells = f"geometric mean of {len(kept) // len(levels)} cells each"
+        title = f"Time by {factor}, against that of all ({of_cells})"
+        extra.tables.append((title, [factor, "times the mean"],
                              [[level, f"{math.exp(effect):.2f}"] for level, effect in levels]))
-        plots.bars(folder / f"{stem}-{factor}.png", f"time by {factor}, times the mean of all",
-                   "times the mean",
+        plots.bars(folder / f"{stem}-{factor}.png", title, "times the mean of all",
                    [(level, math.exp(effect)) for level, effect in levels])
-        extra.images.append((f"Time by {factor}", folder / f"{stem}-{factor}.png"))
+        extra.images.append((title, folder / f"{stem}-{factor}.png"))
+    extra.images += _heat_map(observations, folder / f"{stem}-heat.png")
     extra.text += _in_words(shares, main) + _without_farthest(kept, factors, main)
     extra.tables.append(_best(experiment, observations))
     dropped = len(observations) - len(kept)
@@ -136,6 +138,41 @@ def variance(experiment, folder, stem):
         extra.text.append(f"{dropped} of {len(observations)} cells are not in the decomposition, "
                           "which needs every combination of the levels that it has.")
     return extra
+
+
+def _heat_map(observations, path):
+    """[(title, path)] of the times of every mapping with every dataflow, over the fastest of the same
+    input and network; [] without both."""
+    groups = {}
+    for levels, value in observations:
+        if "mapping" in levels and "dataflow" in levels:
+            group = (levels["input"], levels["network"], levels["dtype"], levels["maps"])
+            groups.setdefault(group, {})[levels["mapping"], levels["dataflow"]] = value
+    over = {}
+    for times in groups.values():
+        fastest = min(times.values())
+        for choice, value in times.items():
+            over.setdefault(choice, []).append(value - fastest)
+    if not over:
+        return []
+    mean = {choice: statistics.fmean(values) for choice, values in over.items()}
+
+    def ordered(part):
+        names = {choice[part] for choice in over}
+        return sorted(names, key=lambda name: statistics.fmean(
+            value for choice, value in mean.items() if choice[part] == name))
+
+    rows, columns = ordered(0), ordered(1)
+    values = [[math.exp(mean[row, column]) if (row, column) in mean else None for column in columns]
+              for row in rows]
+    missing = [[f"{len(over[row, column])} of {len(groups)}"
+                if 0 < len(over.get((row, column), ())) < len(groups) else "" for column in columns]
+               for row in rows]
+    title = ("Time of every mapping with every dataflow, over the fastest of the same input and network "
+             f"(geometric mean of {len(groups)})")
+    plots.heat_map(path, title.replace(", over", ",\nover"), rows, columns, values,
+                   "times the fastest", notes=missing)
+    return [(title, path)]
 
 
 def _of_plugins(shares):
@@ -185,7 +222,7 @@ def _in_words(shares, main):
         f"{100 * plugins[larger]:.0f} %, the {smaller} {100 * plugins[smaller]:.0f} % and their "
         f"interaction {100 * plugins['interaction']:.0f} %.",
         f"From the slowest to the fastest {larger} is a factor of {spread[larger]:.2f} in the "
-        f"mean, from the slowest to the fastest {smaller} {spread[smaller]:.2f}.",
+        f"geometric mean of all cells, from the slowest to the fastest {smaller} {spread[smaller]:.2f}.",
     ]
 
 
@@ -208,7 +245,7 @@ def _best(experiment, observations):
         else:
             row += ["", ""]
         rows.append(row)
-    return ("The best of each class of inputs",
+    return ("The best of each class of inputs, by the geometric mean of its inputs",
             ["input class", "network", "dtype", "maps", "fastest", "second", "times slower"], rows)
 
 
@@ -261,7 +298,7 @@ def parts(experiment, folder, stem):
                                 for part in ("mapping", "dataflow", "both")]
                     + [str(len(places))])
         extra.text.append(_part_in_words(engine, gain))
-    extra.tables.append(("Times faster than the plain engine",
+    extra.tables.append(("Times faster than the plain engine, geometric mean of the cells",
                          ["engine", "mapping alone", "dataflow alone", "both", "cells"], rows))
     return extra
 
@@ -270,7 +307,7 @@ def _part_in_words(engine, gain):
     """Which part carries the gain, from the three ratios and their intervals alone."""
     total, low, _ = gain["both"]
     mapping, dataflow = gain["mapping"], gain["dataflow"]
-    words = f"{engine} is {total:.2f} times as fast as the plain engine"
+    words = f"In the geometric mean {engine} is {total:.2f} times as fast as the plain engine"
     if low <= 1:
         return f"{words}: there is no gain to share out."
     if mapping[1] <= 1 and dataflow[1] <= 1:

@@ -9,6 +9,7 @@ import re
 import urllib.parse
 
 import again
+import notes
 import results as lines
 import rule
 
@@ -59,6 +60,16 @@ class Section:
     images: list   # (title, path)
     tables: list   # (title, header, rows)
     text: list
+    anchor: str    # unique; letters, digits, dashes, dots and underscores
+
+
+class Link(str):
+    """A text in a table that leads to a section of the same page."""
+
+    def __new__(cls, text, anchor):
+        link = super().__new__(cls, text)
+        link.anchor = anchor
+        return link
 
 
 def _number(value):
@@ -91,8 +102,9 @@ FIGURES_HEADER = ["claim", "metric", "published", "ours (interval)", "verdict", 
 
 def _figure_row(figure, outcome):
     verdict = outcome.verdict + (f": {outcome.reason}" if outcome.reason else "")
+    cells = str(outcome.cells) + (f" ({outcome.combined})" if outcome.cells > 1 else "")
     return [figure["what"], lines.METRIC_NAMES[figure.get("metric", "time")], _published(figure),
-            _ours(figure, outcome), verdict, str(outcome.cells), figure["source"], figure["gpu"]]
+            _ours(figure, outcome), verdict, cells, figure["source"], figure["gpu"]]
 
 
 CELLS_HEADER = ["configuration", "against", "input", "voxels", "neighbours", "work", "dtype",
@@ -183,7 +195,10 @@ def _table(header, rows, verdict_column=None):
             if i == verdict_column:
                 verdict = max((v for v in rule.VERDICTS if text.startswith(v)), key=len)
                 kind = f' class="{verdict.replace(" ", "-")}"'
-            parts.append(f"<td{kind}>{_e(text)}</td>")
+            text = _e(text)
+            if isinstance(cell, Link):
+                text = f'<a href="#{cell.anchor}">{text}</a>'
+            parts.append(f"<td{kind}>{text}</td>")
         parts.append("</tr>")
     return "".join(parts) + "</tbody></table>"
 
@@ -195,16 +210,44 @@ def _counts(section):
 
 def _overview(sections):
     header = ["experiment", "device", "about", "cells", *rule.VERDICTS]
-    rows = [[s.experiment.name, s.experiment.device, s.experiment.definition["title"],
+    rows = [[Link(s.experiment.name, s.anchor), s.experiment.device, s.experiment.definition["title"],
              str(len(s.experiment.measured())), *_counts(s)] for s in sections]
     return header, rows
+
+
+def _html_pictures(section):
+    """Of a Section or of a Training."""
+    parts = []
+    for title, path in section.images:
+        data = base64.b64encode(path.read_bytes()).decode()
+        parts.append(f'<p><img alt="{_e(title)}" src="data:image/png;base64,{data}"></p>')
+    return parts
+
+
+def _html_tables(section):
+    return [part for title, header, rows in section.tables
+            for part in (f"<h3>{_e(title)}</h3>", _table(header, rows))]
+
+
+def _html_training(training):
+    parts = [f'<h2 id="training">{_e(training.title)}</h2>']
+    parts += [f'<p class="problem">{_e(problem)}</p>' for problem in training.problems]
+    parts += [f"<p>{_e(sentence)}</p>" for sentence in training.text]
+    return "\n".join(parts + _html_pictures(training) + _html_tables(training))
+
+
+def _html_experiments(sections):
+    if not sections:
+        return []
+    header, rows = _overview(sections)
+    return [_table(header, rows), "<details><summary>The rule</summary>", f"<pre>{_e(RULE)}</pre>",
+            "</details>"]
 
 
 def _html_section(section):
     experiment = section.experiment
     definition = experiment.definition
-    parts = [f"<h2 id=\"{_e(experiment.name)}\">{_e(experiment.name)}: "
-             f"{_e(definition['title'])}</h2>",
+    parts = [f'<h2 id="{section.anchor}">{_e(experiment.name)}: {_e(definition["title"])}</h2>',
              f"<p>{_e(experiment.device)}. {_e(definition.get('source', ''))}</p>"]
     if definition.get("about"):
         parts.append(f"<p>{_e(definition['about'])}</p>")
@@ -214,12 +257,8 @@ def _html_section(section):
                             verdict_column=4))
     parts += [f"<p>{_e(sentence)}</p>" for sentence in section.text]
     if experiment.notes():
-        parts.append(f"<h3>Notes</h3><pre>{_e(experiment.notes().strip())}</pre>")
-    for title, path in section.images:
-        data = base64.b64encode(path.read_bytes()).decode()
-        parts.append(f'<p><img alt="{_e(title)}" src="data:image/png;base64,{data}"></p>')
-    for title, header, rows in section.tables:
-        parts += [f"<h3>{_e(title)}</h3>", _table(header, rows)]
+        parts.append(f"<h3>Notes</h3><div>{notes.html(experiment.notes())}</div>")
+    parts += _html_pictures(section) + _html_tables(section)
     parts.append("<details><summary>All cells</summary>"
                  + _table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells]))
     if experiment.superseded:
@@ -233,8 +272,7 @@ def _html_section(section):
     return "\n".join(parts)
 
 
-def html(title, sections, agreements):
-    header, rows = _overview(sections)
+def html(title, sections, agreements, trainings):
     repeated = []
     if agreements:
         repeated = ["<h2>Measured again</h2>", f"<p>{_e(AGAIN)}</p>",
@@ -244,8 +282,8 @@ def html(title, sections, agreements):
         # No icon either: the page asks for nothing outside of itself.
         '<link rel="icon" href="data:,">', f"<title>{_e(title)}</title>",
         f"<style>{STYLE}</style></head><body>", f"<h1>{_e(title)}</h1>",
-        _table(header, rows), "<details><summary>The rule</summary>", f"<pre>{_e(RULE)}</pre>",
-        "</details>", *repeated, *(_html_section(section) for section in sections),
+        *_html_experiments(sections), *map(_html_training, trainings), *repeated,
+        *map(_html_section, sections),
         f"<script>{SCRIPT}</script>", "</body></html>\n"])
 
 
@@ -268,9 +306,13 @@ def _paragraph(text):
     return re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", text)
 
 
+def _md_cell(cell):
+    return f"[{_m(cell)}](#{cell.anchor})" if isinstance(cell, Link) else _m(cell)
+
+
 def _md_table(header, rows):
     def line(cells):
-        return "| " + " | ".join(map(_m, cells)) + " |"
+        return "| " + " | ".join(map(_md_cell, cells)) + " |"
     return [line(header), "|" + " --- |" * len(header), *map(line, rows), ""]
 
 
@@ -279,10 +321,31 @@ def _md_image(title, path, out):
     return f"![{_m(title)}]({urllib.parse.quote(os.path.relpath(path, out))})"
 
 
+def _md_pictures(section, out):
+    return [part for title, path in section.images for part in (_md_image(title, path, out), "")]
+
+
+def _md_tables(section):
+    parts = []
+    for name, header, rows in section.tables:
+        parts += [f"### {_m(name)}", ""] + _md_table(header, rows)
+    return parts
+
+
+def _md_training(training, out):
+    parts = [f"## {_m(training.title)}", ""]
+    for problem in training.problems:
+        parts += [f"**{_m(problem)}**", ""]
+    for sentence in training.text:
+        parts += [_paragraph(sentence), ""]
+    return parts + _md_pictures(training, out) + _md_tables(training)
+
+
 def _md_section(section, out):
     experiment = section.experiment
     definition = experiment.definition
-    parts = [f"## {_m(experiment.name)}: {_m(definition['title'])}", "",
+    parts = [f'<a id="{section.anchor}"></a>', "",
+             f"## {_m(experiment.name)}: {_m(definition['title'])}", "",
              _paragraph(f"{experiment.device}. {definition.get('source', '')}"), ""]
     if definition.get("about"):
         parts += [_paragraph(definition["about"]), ""]
@@ -292,12 +355,9 @@ def _md_section(section, out):
         parts += _md_table(FIGURES_HEADER, [_figure_row(*pair) for pair in section.figures])
     for sentence in section.text:
         parts += [_paragraph(sentence), ""]
-    if experiment.notes():  # which people write as Markdown
-        parts += [experiment.notes().strip(), ""]
-    for title, path in section.images:
-        parts += [_md_image(title, path, out), ""]
-    for name, header, rows in section.tables:
-        parts += [f"### {_m(name)}", ""] + _md_table(header, rows)
+    if experiment.notes():
+        parts += [notes.markdown(experiment.notes()), ""]
+    parts += _md_pictures(section, out) + _md_tables(section)
     parts += ["<details><summary>All cells</summary>", ""]
     parts += _md_table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells])
     if experiment.superseded:
@@ -307,9 +367,13 @@ def _md_section(section, out):
     return parts + [f"{_paragraph(text)}  " for text in _provenance(experiment)] + [""]
 
 
-def markdown(title, sections, agreements, out):
-    header, rows = _overview(sections)
-    parts = [f"# {_m(title)}", ""] + _md_table(header, rows) + ["```", RULE, "```", ""]
+def markdown(title, sections, agreements, trainings, out):
+    parts = [f"# {_m(title)}", ""]
+    if sections:
+        header, rows = _overview(sections)
+        parts += _md_table(header, rows) + ["```", RULE, "```", ""]
+    for training in trainings:
+        parts += _md_training(training, out)
     if agreements:
         parts += ["## Measured again", "", AGAIN, ""]
         parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])

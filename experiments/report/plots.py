@@ -7,8 +7,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
-from matplotlib import ticker  # noqa: E402
+from matplotlib import colors, ticker  # noqa: E402
 
+import published  # noqa: E402
 import results as lines  # noqa: E402
 import rule  # noqa: E402
 
@@ -45,8 +46,12 @@ def _series_name(cell, name, many_sides):
     return value
 
 
+def _many_sides(experiment):
+    return len({cell["cell"].get("against") for cell in experiment.cells}) > 1
+
+
 def _ratios(plot, experiment):
-    many_sides = len({cell["cell"].get("against") for cell in experiment.cells}) > 1
+    many_sides = _many_sides(experiment)
     for cell in experiment.measured():
         value = lines.ratio_of(cell, plot.get("y", "time"))
         if value is not None:
@@ -54,11 +59,17 @@ def _ratios(plot, experiment):
             yield name, _field(cell, plot["x"]), value
 
 
+def _side_place(cell, plot, key):
+    """The series and the place of one side's own quantity."""
+    name, x = (cell["cell"][key] if field == "configuration" else _field(cell, field)
+               for field in (plot.get("series", "configuration"), plot["x"]))
+    return str(name), x
+
+
 def _values(plot, experiment):
     """Each side's own quantity; side B of many comparisons is one configuration, which stands in
     plots by configuration alone."""
-    series_by = plot.get("series", "configuration")
-    by_configuration = "configuration" in (series_by, plot["x"])
+    by_configuration = "configuration" in (plot.get("series", "configuration"), plot["x"])
     for cell in experiment.measured():
         for side, key in (("a", "configuration"), ("b", "against")):
             if side == "b" and not ("result" in cell and by_configuration):
@@ -66,20 +77,62 @@ def _values(plot, experiment):
             value = lines.side_value(cell, plot.get("y", "time"), side)
             if value is None:
                 continue
-            name, x = (cell["cell"][key] if field == "configuration" else _field(cell, field)
-                       for field in (series_by, plot["x"]))
-            yield str(name), x, (value,) * 3
+            yield *_side_place(cell, plot, key), (value,) * 3
 
 
 def _points(plot, experiment):
-    """{series: [(x, y, low, high)]}; cells at the same place are one point, their mean."""
+    """{series: [(x, y, low, high)]} and how the cells at one place became one point, as words."""
     found = _ratios if plot.get("of", "ratio") == "ratio" else _values
     places = {}
     for name, x, value in found(plot, experiment):
         if x is not None:
             places.setdefault(name, {}).setdefault(x, []).append(value)
-    return {name: [(x, *rule.combine(values, "mean")) for x, values in by_x.items()]
-            for name, by_x in places.items()}
+    series = {name: [(x, *rule.combine(values, "mean")) for x, values in by_x.items()]
+              for name, by_x in places.items()}
+    return series, _averaged([values for by_x in places.values() for values in by_x.values()])
+
+
+def _averaged(points):
+    """Says of which means the points are; "" where each is one cell."""
+    counts = sorted({len(values) for values in points})
+    if not counts or counts[-1] == 1:
+        return ""
+    means = " or ".join(sorted({rule.mean_name(values) for values in points if len(values) > 1}))
+    least = f"{counts[0]} to " if counts[0] != counts[-1] else ""
+    return f"each point is the {means} of {least}{counts[-1]} cells"
+
+
+def _published_lines(plot, experiment):
+    many_sides = _many_sides(experiment)
+
+    def points_of(cell, side):
+        if plot.get("of", "ratio") == "ratio":
+            return [(_series_name(cell, plot.get("series", "configuration"), many_sides),
+                     _field(cell, plot["x"]))]
+        return [_side_place(cell, plot, "configuration" if side == "a" else "against")]
+
+    return published.of_plot(plot, experiment, points_of)
+
+
+def _draw_published(axes, lines_of_papers, series, places):
+    """Dashed, in the colour of the series that the value is about, over the cells that it is about.
+    `places` gives each x its place on the axis."""
+    cycle = plt.rcParams["axes.prop_cycle"].by_key()["color"]
+    names = list(series)
+    whole = min(places.values()), max(places.values())
+    for line in lines_of_papers:
+        color = "black"
+        if len(line.series) == 1 and len(names) > 1 and next(iter(line.series)) in names:
+            color = cycle[names.index(next(iter(line.series))) % len(cycle)]
+        at = [places[x] for x in line.places if x in places]
+        if not at:
+            continue
+        style = {"color": color, "linestyle": "--", "linewidth": 1.1, "label": plain(line.label)}
+        margin = 0.48 if isinstance(whole[0], int) else 0  # of groups of bars
+        if (min(at), max(at)) == whole or min(at) == max(at) and not margin:
+            axes.axhline(line.value, **style)
+        else:
+            axes.plot([min(at) - margin, max(at) + margin], [line.value] * 2, **style)
 
 
 def _draw_lines(axes, series):
@@ -90,8 +143,12 @@ def _draw_lines(axes, series):
         axes.fill_between(xs, low, high, alpha=0.2)
 
 
+def _groups(series):
+    return list(dict.fromkeys(str(p[0]) for points in series.values() for p in points))
+
+
 def _draw_bars(axes, series):
-    groups = list(dict.fromkeys(str(p[0]) for points in series.values() for p in points))
+    groups = _groups(series)
     width = 0.8 / len(series)
     for i, (name, points) in enumerate(series.items()):
         at = [groups.index(str(p[0])) + (i - (len(series) - 1) / 2) * width for p in points]
@@ -122,9 +179,10 @@ def _place_ticks(axes, places, log):
 
 def draw(plot, experiment, path):
     """Writes a PNG; False where there is nothing to draw."""
-    series = _points(plot, experiment)
+    series, averaged = _points(plot, experiment)
     if not series:
         return False
+    papers = _published_lines(plot, experiment)
     figure, axes = plt.subplots(figsize=(7.2, 3.8), dpi=110)
     numbers = all(_is_number(p[0]) for points in series.values() for p in points)
     if plot.get("type") == "lines" and numbers:
@@ -134,8 +192,12 @@ def draw(plot, experiment, path):
         places = sorted({point[0] for points in series.values() for point in points})
         if len(places) <= MAX_TICKS:
             _place_ticks(axes, places, "x" in plot.get("log", []))
+        _draw_published(axes, papers, series, {place: float(place) for place in places})
     else:
         _draw_bars(axes, series)
+        at = {group: i for i, group in enumerate(_groups(series))}
+        papers = [line._replace(places={str(x) for x in line.places}) for line in papers]
+        _draw_published(axes, papers, series, at)
     if "y" in plot.get("log", []):
         axes.set_yscale("log")
         # Few series span a decade: the powers of ten alone would leave the axis without labels.
@@ -150,12 +212,23 @@ def draw(plot, experiment, path):
         timed = plot.get("y", "time") in TIMES
         axes.set_ylabel(f"{metric}, ms" if timed else metric)
     axes.set_xlabel(plain(LABELS.get(plot["x"], plot["x"])))
-    axes.set_title(plain(plot.get("title", experiment.definition["title"])), fontsize=9)
+    title = plain(plot.get("title", experiment.definition["title"]))
+    axes.set_title(f"{title}\n{averaged}" if averaged else title, fontsize=9)
     axes.grid(axis="y", linewidth=0.3)
-    if len(series) > 1:
-        axes.legend(fontsize=7, ncols=2 if len(series) > 6 else 1)
+    _legend(axes, len(series), len(papers))
     save(figure, path)
     return True
+
+
+def _legend(axes, series, papers):
+    handles, labels = axes.get_legend_handles_labels()
+    if series <= 1:
+        handles, labels = handles[-papers:] if papers else [], labels[-papers:] if papers else []
+    if len(handles) > 6:  # would hide what it is about
+        axes.figure.set_size_inches(10.6, axes.figure.get_figheight())
+        axes.legend(handles, labels, fontsize=6, loc="upper left", bbox_to_anchor=(1.01, 1))
+    elif handles:
+        axes.legend(handles, labels, fontsize=6 if papers else 7)
 
 
 TIMES = {"time", "map_query", "index_build", "output_coords", "convert", "gather", "gemm",
@@ -181,3 +254,76 @@ def bars(path, title, ylabel, groups, log=False):
     axes.set_ylabel(plain(ylabel))
     axes.set_title(plain(title), fontsize=9)
     save(figure, path)
+
+
+def heat_map(path, title, rows, columns, values, label, form="{:.2f}", notes=None):
+    """A table of colours, on a logarithmic scale, each with its value. `values[row][column]` is above
+    0, or None where there is none. `notes` are texts below the values, or None."""
+    shown = [[math.nan if value is None else value for value in row] for row in values]
+    known = [value for row in values for value in row if value is not None]
+    figure, axes = plt.subplots(figsize=(2.2 + 1.05 * len(columns), 1.7 + 0.42 * len(rows)), dpi=110)
+    norm = colors.LogNorm(min(known), max(max(known), min(known) * 1.01))
+    image = axes.imshow(shown, cmap="viridis_r", norm=norm, aspect="auto")
+    for i, row in enumerate(values):
+        for k, value in enumerate(row):
+            text = "-" if value is None else form.format(value)
+            if notes is not None and notes[i][k]:
+                text += f"\n{plain(notes[i][k])}"
+            dark = value is not None and norm(value) > 0.5
+            axes.text(k, i, text, ha="center", va="center", fontsize=7,
+                      color="white" if dark else "black")
+    axes.set_xticks(range(len(columns)), [plain(name) for name in columns], rotation=30, ha="right",
+                    fontsize=7)
+    axes.set_yticks(range(len(rows)), [plain(name) for name in rows], fontsize=7)
+    bar = figure.colorbar(image, ax=axes)
+    bar.set_label(plain(label), fontsize=7)
+    bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    bar.ax.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
+    bar.ax.tick_params(labelsize=7)
+    axes.set_title(plain(title), fontsize=9)
+    save(figure, path)
+
+
+def curves(path, title, xlabel, ylabel, lines_of):
+    """Curves of [(name, [(x, y)], "steps" or "epochs")]; False where all are empty. Points of epochs
+    are marked, of which there may be one."""
+    drawn = [curve for curve in lines_of if curve[1]]
+    if not drawn:
+        return False
+    figure, axes = plt.subplots(figsize=(7.2, 3.4), dpi=110)
+    for name, points, kind in drawn:
+        xs, ys = zip(*points)
+        style = {"linewidth": 0.7, "alpha": 0.6} if kind == "steps" else {"marker": "o", "markersize": 4}
+        axes.plot(xs, ys, label=plain(name), **style)
+    axes.set_xlabel(plain(xlabel))
+    axes.set_ylabel(plain(ylabel))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.set_title(plain(title), fontsize=9)
+    axes.grid(linewidth=0.3)
+    axes.legend(fontsize=7)
+    save(figure, path)
+    return True
+
+
+def confusion(path, title, shares, names, written):
+    """A confusion matrix of shares of rows, NaN where a class has none. `names` may be None."""
+    size = 2.4 + max(2.0, min(10.0, 0.34 * len(shares)))
+    figure, axes = plt.subplots(figsize=(size + 0.6, size), dpi=110)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if written:
+        for i, row in enumerate(shares):
+            for k, share in enumerate(row):
+                if share == share and share > 0:
+                    axes.text(k, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=6,
+                              color="white" if share > 0.5 else "black")
+    if names is not None:
+        at = range(len(names))
+        axes.set_xticks(at, [plain(name) for name in names], rotation=90, fontsize=6)
+        axes.set_yticks(at, [plain(name) for name in names], fontsize=6)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("label")
+    axes.set_title(plain(title), fontsize=8)
+    figure.colorbar(image, ax=axes, fraction=0.046)
+    save(figure, path)
+    return True

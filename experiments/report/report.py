@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes report.html, report.md and plots/*.png from the result files of a directory.
+"""Writes report.html, report.md and plots/*.png from the result files of a directory, which may also
+be the folder of a training run.
 
     report.py DIR [--again DIR] [--out DIR] [--title TEXT]
 
@@ -21,6 +22,7 @@ import pages
 import plots
 import results
 import rule
+import training
 
 
 def stems(experiments):
@@ -48,7 +50,7 @@ def drawn(experiment, what, draw):
         return None
 
 
-def build(experiment, stem, out):
+def build(experiment, stem, anchor, out):
     """One experiment's part of the report."""
     figures = [(figure, rule.judge(figure, experiment))
                for figure in experiment.definition.get("published", [])]
@@ -64,7 +66,20 @@ def build(experiment, stem, out):
         extra = drawn(experiment, kind,
                       lambda: analysis.run(kind, experiment, out / "plots", stem))
     extra = extra or analysis.Extra()
-    return pages.Section(experiment, figures, images + extra.images, extra.tables, extra.text)
+    return pages.Section(experiment, figures, images + extra.images, extra.tables, extra.text, anchor)
+
+
+def anchors(names):
+    """For each stem a name that both pages can link to, each another one."""
+    found = {}
+    for name in names:
+        plain = re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-") or "experiment"
+        anchor, number = plain, 1
+        while anchor in found.values():
+            number += 1
+            anchor = f"{plain}-{number}"
+        found[name] = anchor
+    return found
 
 
 def write(path, text):
@@ -80,10 +95,10 @@ def main():
     parser.add_argument("--title", default="voxconv experiments")
     arguments = parser.parse_args()
     out = arguments.out or arguments.directory
-    experiments = results.load(arguments.directory)
-    if not experiments:
-        print(f"report: {arguments.directory} has no results of experiments (*.jsonl)",
-              file=sys.stderr)
+    experiments = results.load(arguments.directory, training.files(arguments.directory))
+    if not experiments and not training.files(arguments.directory):
+        print(f"report: {arguments.directory} has no results of experiments (*.jsonl), and is not the "
+              "folder of a training run (epochs.jsonl)", file=sys.stderr)
         return 1
     repeats = results.load(arguments.again) if arguments.again else []
     agreements = again.compare(experiments, repeats)
@@ -93,9 +108,13 @@ def main():
         return 1
     (out / "plots").mkdir(parents=True, exist_ok=True)
     stem_of = stems(experiments)
-    sections = [build(experiment, stem_of[id(experiment)], out) for experiment in experiments]
-    write(out / "report.html", pages.html(arguments.title, sections, agreements))
-    write(out / "report.md", pages.markdown(arguments.title, sections, agreements, out))
+    anchor_of = anchors(stem_of.values())
+    sections = [build(experiment, stem_of[id(experiment)], anchor_of[stem_of[id(experiment)]], out)
+                for experiment in experiments]
+    run = training.load(arguments.directory, out / "plots")
+    trainings = [] if run is None else [run]
+    write(out / "report.html", pages.html(arguments.title, sections, agreements, trainings))
+    write(out / "report.md", pages.markdown(arguments.title, sections, agreements, trainings, out))
 
     counts = {verdict: 0 for verdict in rule.VERDICTS}
     for section in sections:
@@ -106,8 +125,14 @@ def main():
         for problem in experiment.problems:
             problems += 1
             print(f"report: {experiment.path.name}: {problem}", file=sys.stderr)
-    print(f"{len(sections)} experiments; published figures: "
-          + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    for problem in [problem for run in trainings for problem in run.problems]:
+        problems += 1
+        print(f"report: {problem}", file=sys.stderr)
+    for run in trainings:
+        print(f"{run.title}: {run.text[0]}")
+    if sections:
+        print(f"{len(sections)} experiments; published figures: "
+              + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     print(f"{out / 'report.html'}\n{out / 'report.md'}")
     return 1 if problems else 0
 

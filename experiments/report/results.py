@@ -256,10 +256,10 @@ def _of_device(path, file, device, lines):
     return Results(path, file.definition, device, current, file.problems, asked, superseded)
 
 
-def load(directory):
-    """All experiments of a directory, by device and name."""
+def load(directory, others=()):
+    """All experiments of a directory, by device and name. `others` are files of something else."""
     experiments = []
-    for path in sorted(pathlib.Path(directory).glob("*.jsonl")):
+    for path in sorted(set(pathlib.Path(directory).glob("*.jsonl")) - set(others)):
         file = _File(path)
         if file.definition is None:
             continue

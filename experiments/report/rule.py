@@ -43,6 +43,7 @@ class Outcome:
     ours: tuple = None  # (value, low, high)
     cells: int = 0
     reason: str = ""
+    combined: str = ""  # how several cells became one figure
 
 
 def judge_ratio(published, ours):
@@ -112,13 +113,19 @@ def _value(figure, cell, side):
     return 1 / ratio[0], 1 / ratio[2], 1 / ratio[1]
 
 
+def mean_name(values):
+    """Which mean `combine` takes of the values."""
+    # Shares may be 0, and then have no geometric mean.
+    return "mean" if min(low for _, low, _ in values) <= 0 else "geometric mean"
+
+
 def combine(values, over):
     """Several cells as one: their geometric mean, or the cell with the extreme value."""
     if over == "max":
         return max(values)
     if over == "min":
         return min(values)
-    if min(low for _, low, _ in values) <= 0:  # of shares, which may be 0
+    if mean_name(values) == "mean":
         return tuple(sum(column) / len(values) for column in zip(*values))
     return tuple(math.exp(sum(map(math.log, column)) / len(values)) for column in zip(*values))
 
@@ -203,7 +210,9 @@ def _verdict(figure, values):
         verdict = judge_ratio(figure["ratio"], ours)
     else:
         verdict = judge_value(figure, ours[0])
-    return Outcome(verdict, ours=ours, cells=len(values))
+    combined = {"max": "the greatest", "min": "the least"}.get(figure.get("over"),
+                                                               mean_name(values))
+    return Outcome(verdict, ours=ours, cells=len(values), combined=combined)
 
 
 def judge(figure, experiment):

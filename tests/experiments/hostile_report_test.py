@@ -16,6 +16,8 @@ import support
 VOXCONV = sys.argv.pop(1)
 NAMES = ["<script>alert(1)</script>", "$\\frac{$", "$x_1$ and $y", "a | b", "*bold* `code`",
          "[link](http://x)", "_hidden", "line\u2028break", "&lt;", "# heading"]
+PUBLISHED = [{"what": "$\\frac{$ <b>faster</b>", "ratio": 1.5, "source": "| a", "gpu": "none",
+              "configuration": NAMES[1], "against": "same"}]
 PLOTS = [{"x": "input", "title": "$\\bad{$"}, {"x": "tile", "type": "lines", "log": ["y"]},
          {"x": "configuration", "y": "time", "of": "value"}]
 
@@ -28,6 +30,7 @@ class HostileReportTest(unittest.TestCase):
         names = [{"name": name, "spec": "hash/fetch_on_demand"} for name in NAMES]
         content = support.definition(
             title="$\\frac{ <b>title</b>", about="# about *this*", source="<i>", plots=PLOTS,
+            published=PUBLISHED, baseline="same",
             quick_inputs=[{"input": support.SMALL, "name": "in\u2028put <u>"}],
             configurations=[*names, {"name": "{tile}", "spec": "hash/implicit_gemm:tile={tile}",
                                      "for": {"tile": [2, 4]}}, {"name": "same",
@@ -59,7 +62,7 @@ class HostileReportTest(unittest.TestCase):
         self.assertIn("&lt;b&gt;title&lt;/b&gt;", page)
         for escaped in ("&lt;script>alert(1)", "\\$\\\\frac{\\$", "a \\| b", "\\*bold\\* \\`code\\`",
                         "\\[link\\](http://x)", "\\_hidden", "line break", "&amp;lt;",
-                        "\n\\# about \\*this\\*", "&lt;b>title"):
+                        "\n\\# about \\*this\\*", "&lt;b>title", "&lt;b>faster&lt;/b>", "| \\| a |"):
             self.assertIn(escaped, markdown)
         self.assertNotIn("<script", markdown)
         self.assertEqual(len(list((self.path / self.id() / "plots").glob("*.png"))), len(PLOTS))
@@ -72,12 +75,13 @@ class HostileReportTest(unittest.TestCase):
 
     def test_titles_and_notes_that_are_no_utf_8(self):
         notes = self.results.with_suffix(".notes.md")
-        notes.write_bytes(b"caf\xe9 $\\frac{$")
+        notes.write_bytes(b"caf\xe9 $\\frac{$ <script>alert(1)</script>\n```")
         self.addCleanup(notes.unlink)
         result, page, markdown = self.report("--title", b"caf\xe9 <i>".decode(errors="surrogateescape"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("caf\ufffd $\\frac{$", page)
-        self.assertIn("caf\ufffd", markdown)
+        self.assertIn("caf\ufffd $\\frac{$ &lt;script>alert(1)&lt;/script>\n```\n```\n", markdown)
+        self.assertNotIn("<script>alert", page)
         self.assertIn("&lt;i&gt;", page)
 
     def test_a_plot_that_cannot_be_drawn_does_not_cost_the_report(self):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import browser
 import support
 
 VOXCONV, RESULTS = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -31,6 +32,8 @@ window.addEventListener("load", () => {
   document.title = JSON.stringify({
     up: JSON.stringify(up) === JSON.stringify(sorted),
     down: JSON.stringify(down) === JSON.stringify([...up].reverse()),
+    links: Array.from(table.querySelectorAll("td a")).filter(
+        (link) => document.getElementById(link.getAttribute("href").slice(1))).length,
     images: images.length, drawn: images.filter((image) => image.naturalWidth > 0).length,
     fetched: performance.getEntriesByType("resource").filter(
         (entry) => !entry.name.startsWith("data:")).length,
@@ -41,6 +44,22 @@ CATCH = """<script>window.seenErrors = 0;
 window.addEventListener("error", () => { window.seenErrors += 1; });</script>"""
 
 
+NOTES = """# Cause
+
+The map <fits> in L2, *mostly*: `a < <b>`.
+
+| size | hit |
+| --- | --- |
+| 1 | 2 |
+
+![away](https://example.org/a.png)
+[bad](javascript:alert(1))
+
+```
+open <code>
+"""
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -48,7 +67,7 @@ class PageTest(unittest.TestCase):
         cls.out = pathlib.Path(cls.folder.name)
         notes = cls.out / "results"
         shutil.copytree(RESULTS, notes)
-        (notes / "minuet-fig16.notes.md").write_text("The map <fits> in L2.")
+        (notes / "minuet-fig16.notes.md").write_text(NOTES)
         cls.result = support.run(VOXCONV, "report", notes, "--out", cls.out, "--title", "T & T")
         cls.page = (cls.out / "report.html").read_text()
         cls.markdown = (cls.out / "report.md").read_text()
@@ -61,47 +80,67 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.result.returncode, 0, self.result.stderr)
         for path in RESULTS.glob("*.jsonl"):
             name = support.read_lines(path)[0]["definition"]["name"]
-            self.assertIn(f'id="{name}"', self.page)
+            self.assertRegex(self.page, f'<h2 id="[A-Za-z0-9_.-]+">{re.escape(name)}: ')
             self.assertIn(f"## {name}: ", self.markdown)
 
     def test_quick_results_are_no_verdicts(self):
         self.assertIn("0 reproduced, 0 reproduced in direction, 0 not reproduced",
                       self.result.stdout)
 
-    def test_notes_are_in_both_pages(self):
-        self.assertIn("The map &lt;fits&gt; in L2.", self.page)
-        self.assertIn("The map <fits> in L2.", self.markdown)
+    def test_the_summary_links_to_every_experiment(self):
+        anchors = re.findall(r'<h2 id="([^"]*)"', self.page)
+        self.assertEqual(len(anchors), len(set(anchors)))
+        overview = self.page[self.page.index("<table"):self.page.index("</table>")]
+        self.assertEqual(re.findall(r'<td><a href="#([^"]*)">', overview), anchors)
+        for anchor in anchors:
+            self.assertIn(f'<a id="{anchor}"></a>\n\n## ', self.markdown)
+            self.assertIn(f"](#{anchor}) |", self.markdown)
+
+    def test_notes_are_rendered(self):
+        try:
+            import markdown_it  # noqa: F401
+        except ImportError:
+            self.skipTest("python3-markdown-it is not installed")
+        self.assertIn("<h4>Cause</h4>", self.page)
+        self.assertIn("The map &lt;fits&gt; in L2, <em>mostly</em>: "
+                      "<code>a &lt; &lt;b&gt;</code>.", self.page)
+        self.assertIn("<td>1</td>", self.page)
+        self.assertNotIn('src="https', self.page)
+        self.assertNotIn('href="javascript', self.page)
+
+    def test_notes_cannot_change_the_rest_of_the_markdown(self):
+        self.assertIn("The map &lt;fits> in L2, *mostly*: `a < <b>`.", self.markdown)
+        self.assertIn("```\nopen <code>\n```\n", self.markdown)
 
     def test_images_of_the_markdown_exist(self):
-        images = re.findall(r"!\[.*?\]\((.*?)\)", self.markdown)
+        images = re.findall(r"!\[.*?\]\((?!https:)(.*?)\)", self.markdown)  # a note has another
         self.assertGreater(len(images), 10)
         for image in images:
             self.assertTrue((self.out / image).exists(), image)
 
     def test_nothing_outside_is_asked_for(self):
-        for address in re.findall(r'(?:src|href)="([^"]*)"', self.page):
-            self.assertRegex(address, "^(data:|#)")
+        for address in re.findall(r'src="([^"]*)"', self.page):
+            self.assertRegex(address, "^data:")
+        for address in re.findall(r'href="([^"]*)"', self.page):
+            self.assertRegex(address, "^(data:|#|https://example.org/)")  # links of the notes
         self.assertNotRegex(self.page, r"@import|url\(")
 
     def test_in_a_browser(self):
-        browser = shutil.which("chromium") or shutil.which("google-chrome")
-        if browser is None:
-            self.skipTest("no Chromium here")
         probed = self.out / "probed.html"
         probed.write_text(self.page.replace("<head>", "<head>" + CATCH).replace(
             "</body>", PROBE + "</body>"))
-        result = support.run(browser, "--headless", "--no-sandbox", "--disable-gpu",
-                             "--host-resolver-rules=MAP * ~NOTFOUND",
-                             f"--user-data-dir={self.out / 'browser'}",
-                             "--virtual-time-budget=5000", "--dump-dom", f"file://{probed}")
-        title = re.search(r"<title>(.*?)</title>", result.stdout)
-        self.assertIsNotNone(title, result.stderr)
+        page, messages = browser.open_page(self, probed)
+        self.assertEqual(messages, [])
+        title = re.search(r"<title>(.*?)</title>", page)
+        self.assertIsNotNone(title, page[:1000])
         seen = title.group(1).replace("&quot;", '"')
         self.assertRegex(seen, r'"up":true,"down":true')
         images, drawn = re.search(r'"images":(\d+),"drawn":(\d+)', seen).groups()
         self.assertEqual(images, drawn)
         self.assertGreater(int(images), 10)
         self.assertIn('"fetched":0,"errors":0', seen)
+        self.assertEqual(int(re.search(r'"links":(\d+)', seen)[1]),
+                         len(re.findall(r'<h2 id="', self.page)))
 
 
 if __name__ == "__main__":

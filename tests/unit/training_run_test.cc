@@ -116,7 +116,11 @@ TEST(TrainingRunTest, LearnsAndWritesWhatHappened) {
   EXPECT_EQ(accuracy, 1);
   EXPECT_EQ(steps, 12 * 5);
   EXPECT_EQ(Lines(folder + "/steps.jsonl").size(), 60u);
-  EXPECT_EQ(Lines(folder + "/epochs.jsonl").size(), 12u);
+  const std::vector<std::string> epochs = Lines(folder + "/epochs.jsonl");
+  ASSERT_EQ(epochs.size(), 12u);
+  const Json last = *ParseJson(epochs.back());
+  EXPECT_EQ(last["test_classes"].get<std::vector<std::string>>(), set->class_names());
+  EXPECT_EQ(last["test_confusion"].size(), set->class_names().size());
   NetworkGraph loaded = Classifier();
   ASSERT_TRUE(LoadParameters(folder + "/checkpoint.safetensors", loaded).ok());
   for (size_t i = 0; i < loaded.parameters().size(); ++i) {

@@ -97,9 +97,10 @@ Json ToJson(const StepReport& report) {
       {"ms", report.milliseconds}};
 }
 
-Json ToJson(const EpochReport& report) {
+// `test` may be null.
+Json ToJson(const EpochReport& report, const Dataset* test) {
   Json json = {{"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}};
-  if (report.test.classes() == 0) return json;
+  if (test == nullptr) return json;
   json["test_rows"] = report.test.total();
   json["test_accuracy"] = report.test.Accuracy();
   json["test_miou"] = report.test.MeanIntersectionOverUnion();
@@ -109,6 +110,7 @@ Json ToJson(const EpochReport& report) {
     for (int64_t c = 0; c < report.test.classes(); ++c) row.push_back(report.test.count(label, c));
     matrix.push_back(std::move(row));
   }
+  json["test_classes"] = test->class_names();
   json["test_confusion"] = std::move(matrix);
   return json;
 }
@@ -200,7 +202,7 @@ class TrainingRun {
       VOXCONV_ASSIGN_OR_RETURN(report.test, Evaluate(snapshot, config_.training.run, config_.test,
                                                      *test_, registry_, backend_));
     }
-    VOXCONV_RETURN_IF_ERROR(epoch_lines_->Write(ToJson(report)));
+    VOXCONV_RETURN_IF_ERROR(epoch_lines_->Write(ToJson(report, test_)));
     ++progress_.epoch;
     progress_.step_in_epoch = 0;
     if (observer_.epoch != nullptr) observer_.epoch(report);

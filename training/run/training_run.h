@@ -56,7 +56,7 @@ struct TrainingObserver {
 // the folder:
 // - checkpoint.safetensors: where the run goes on (training/checkpoint.h). If it is there, and its
 //   settings agree, the run goes on from it, with the same steps as if it had never ended.
-// - steps.jsonl, epochs.jsonl: one line a step, and one an epoch.
+// - steps.jsonl, epochs.jsonl: one line a step, and one an epoch. `voxconv report` draws them.
 // `test` may be null. kFailedPrecondition for a checkpoint of a run with other settings; the
 // message gives both. kInvalidArgument for a network that does not fit the labels. Errors of
 // Trainer::Step with the step's number; the last checkpoint stays.
