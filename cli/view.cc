@@ -47,9 +47,10 @@ po::options_description LayerOptions() {
       ("network", po::value<std::string>(),
        absl::StrCat("also run this network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
       ("layer", po::value<std::string>(),
-       "the layer whose output is shown, as the table of `run` names it; default: the last")  //
+       "the layers whose outputs are shown: NAME[,NAME...], as the table of `run` names them; "
+       "default: the last layer")  //
       ("channel", po::value<std::string>(),
-       "channels of the layer to colour by, such as 0,3, besides norm and largest channel")  //
+       "channels of the layers to colour by, such as 0,3, besides norm and largest channel")  //
       ("width", po::value<double>()->default_value(1.0),
        "factor on every channel count; all counts must stay whole numbers")  //
       ("in-channels", po::value<int64_t>()->default_value(0),
@@ -113,16 +114,15 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
   if (values.count("weights") != 0) {
     VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
   }
-  if (values.count("layer") != 0) {
-    VOXCONV_RETURN_IF_ERROR(graph.EndAt(values["layer"].as<std::string>()));
-  }
   return graph;
 }
 
-// The maps of plugins from libraries are checked before a dataflow reads rows by them.
-absl::StatusOr<view::VoxelSet> RunLayer(const po::variables_map& values,
-                                        const measure::Defaults& defaults,
-                                        const VoxelizedCloud& cloud, Session& session) {
+// The outputs of the named layers. The maps of plugins from libraries are checked before a dataflow
+// reads rows by them.
+absl::StatusOr<std::vector<view::VoxelSet>> RunLayers(const po::variables_map& values,
+                                                      const measure::Defaults& defaults,
+                                                      const VoxelizedCloud& cloud,
+                                                      Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<int64_t> channels, ParseChannels(values));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, defaults.LayersOn(session.backend().kind()));
@@ -130,14 +130,26 @@ absl::StatusOr<view::VoxelSet> RunLayer(const po::variables_map& values,
   PrintChannels(cloud, graph.in_channels());
   VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
                            MakeSparseTensor(cloud, graph.in_channels(), context));
-  const std::string name = absl::StrCat(graph.name(), " ", graph.node(graph.output()).name);
+  const std::string network = graph.name(), last = graph.node(graph.output()).name;
+  std::vector<std::string> layers = {last};
+  if (values.count("layer") != 0) layers = absl::StrSplit(values["layer"].as<std::string>(), ',');
   VOXCONV_ASSIGN_OR_RETURN(const Registry checked,
                            measure::WithCheckedMaps(session.registry(), measure::IsLoadedMapping));
-  const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice), .parallel_maps = false};
+  const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice),
+                         .parallel_maps = false,
+                         .profile_stages = false,
+                         .keep_layers = layers};
   VOXCONV_ASSIGN_OR_RETURN(const auto runner, NetworkRunner::Create(std::move(graph), config,
                                                                     checked, session.backend()));
   VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
-  return view::ViewLayer(name, result.output, channels, context);
+  std::vector<view::VoxelSet> sets;
+  for (const std::string& layer : layers) {
+    const SparseTensor& tensor = layer == last ? result.output : result.kept.at(layer);
+    VOXCONV_ASSIGN_OR_RETURN(view::VoxelSet set, view::ViewLayer(absl::StrCat(network, " ", layer),
+                                                                 tensor, channels, context));
+    sets.push_back(std::move(set));
+  }
+  return sets;
 }
 
 std::vector<std::string> Notes(const po::variables_map& values, const VoxelizedCloud& cloud) {
@@ -150,7 +162,8 @@ std::vector<std::string> Notes(const po::variables_map& values, const VoxelizedC
   return notes;
 }
 
-// The cloud, coloured by features and neighbours, and the layer's output, if one is named.
+// The cloud, coloured by features and neighbours. The outputs of layers come first: they were asked
+// for.
 absl::StatusOr<std::vector<view::VoxelSet>> MakeSets(const po::variables_map& values,
                                                      const measure::Defaults& defaults,
                                                      const VoxelizedCloud& cloud,
@@ -160,13 +173,15 @@ absl::StatusOr<std::vector<view::VoxelSet>> MakeSets(const po::variables_map& va
                                                                 session.backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr coordinates,
                            MakeCoordinates(cloud, session.Context()));
-  std::vector<view::VoxelSet> sets = {view::ViewCloud("input", cloud)};
+  view::VoxelSet input = view::ViewCloud("input", cloud);
   VOXCONV_ASSIGN_OR_RETURN(view::Colouring neighbours,
                            view::CountNeighbours(*mapping, coordinates, session.Context()));
-  sets[0].colourings.push_back(std::move(neighbours));
-  if (values.count("network") == 0) return sets;
-  VOXCONV_ASSIGN_OR_RETURN(view::VoxelSet layer, RunLayer(values, defaults, cloud, session));
-  sets.insert(sets.begin(), std::move(layer));  // what was asked for is shown first
+  input.colourings.push_back(std::move(neighbours));
+  std::vector<view::VoxelSet> sets;
+  if (values.count("network") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(sets, RunLayers(values, defaults, cloud, session));
+  }
+  sets.push_back(std::move(input));
   return sets;
 }
 

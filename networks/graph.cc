@@ -81,23 +81,6 @@ absl::Status NetworkGraph::SetParameter(absl::string_view name, absl::Span<const
   return absl::OkStatus();
 }
 
-absl::Status NetworkGraph::EndAt(absl::string_view layer) {
-  const auto end = std::find_if(nodes_.begin() + 1, nodes_.end(),
-                                [&](const Node& node) { return node.name == layer; });
-  if (end == nodes_.end()) {
-    return absl::NotFoundError(absl::StrCat("layer '", layer, "': ", name_,
-                                            " has none of this name; its last is '",
-                                            nodes_.back().name, "'"));
-  }
-  // Inputs, counterparts and coordinate sets precede what uses them.
-  nodes_.erase(end + 1, nodes_.end());
-  output_ = static_cast<int>(nodes_.size()) - 1;
-  int sets = 1;
-  for (const Node& node : nodes_) sets = std::max(sets, node.coordinates + 1);
-  coordinates_.resize(sets);
-  return absl::OkStatus();
-}
-
 void NetworkGraph::ReleaseParameters() {
   for (Parameter& parameter : parameters_) std::vector<float>().swap(parameter.values);
 }

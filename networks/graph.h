@@ -102,9 +102,6 @@ class NetworkGraph {
   // Copies the values. kNotFound for an unknown name, kInvalidArgument for a wrong number of
   // values.
   absl::Status SetParameter(absl::string_view name, absl::Span<const float> values);
-  // Ends the network with this layer: its tensor becomes the result, and the layers behind it are
-  // gone. Parameters stay. kNotFound for an unknown name.
-  absl::Status EndAt(absl::string_view layer);
   // Frees the host copies of the values, for instance after they were uploaded.
   void ReleaseParameters();
 

@@ -97,13 +97,13 @@ class ViewTest(unittest.TestCase):
 
     def test_a_layers_output(self):
         stdout, page = self.view(SCENE, "--voxel-size", "0.5", "--network", "minkunet42", "--width",
-                                 "0.25", "--layer", "encoder1.down", "--channel", "0,3")
+                                 "0.25", "--layer", "encoder1.down,head", "--channel", "0,3")
         self.assertRegex(stdout, r"minkunet42 encoder1.down: (\d+) of \1 voxels, coloured by norm of "
                                  r"the features, channel with the largest feature, channel 0, channel 3")
         self.assertIn("parameters are random (seed 1)", page)
         self.assertIn('"edge":[2,2,2]', page)
         seen = self.see(page)
-        self.assertEqual(seen["choices"], 4 + 7)
+        self.assertEqual(seen["choices"], 4 + 4 + 7)
         self.assertGreater(seen["first"], 20)
 
     def test_names_come_out_as_they_are(self):

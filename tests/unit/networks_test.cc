@@ -49,22 +49,6 @@ TEST_F(NetworksTest, AStridedLayersIndexServesItsNextLayers) {
   EXPECT_EQ(visits("head", Stage::kDense), 1);
 }
 
-TEST_F(NetworksTest, AGraphEndsAtAnyLayer) {
-  for (const char* layer : {"stem.conv1", "encoder1.down", "encoder2.res1", "decoder4.up"}) {
-    NetworkGraph graph = SmallUNet();
-    const absl::Status ended = graph.EndAt(layer);
-    if (!ended.ok()) {  // a block is no layer
-      EXPECT_EQ(ended.message(),
-                "layer 'encoder2.res1': minkunet42 has none of this name; its "
-                "last is 'head'");
-      continue;
-    }
-    EXPECT_EQ(graph.node(graph.output()).name, layer);
-    EXPECT_EQ(graph.nodes().back().name, layer);
-    RunAndCompare(graph, Scene(12), Config());
-  }
-}
-
 TEST_F(NetworksTest, ReportTellsShapesAndMapSizes) {
   const std::vector<Coordinate> rows = Scene(16);
   const RunReport report = RunAndCompare(SmallUNet(), rows, Config());
