@@ -58,10 +58,29 @@ void EndEarly() {
   std::_Exit(1);
 }
 
+// The handlers that were there before, such as a sanitizer's.
+std::array<struct sigaction, kSignals.size()> handlers_before;
+
+void RestoreHandlers() {
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &handlers_before[i], nullptr);
+  }
+}
+
 void HandleSignal(int signal) {
   if (guarded_command != nullptr) Tell("crashed");
-  ::signal(signal, SIG_DFL);
+  RestoreHandlers();
   raise(signal);  // taken as soon as this returns
+}
+
+// Gives handlers a stack of their own, unless they have one.
+void SetSignalStack() {
+  stack_t stack = {};
+  if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+  stack.ss_sp = signal_stack.data();
+  stack.ss_size = signal_stack.size();
+  stack.ss_flags = 0;
+  sigaltstack(&stack, nullptr);
 }
 
 }  // namespace
@@ -69,19 +88,20 @@ void HandleSignal(int signal) {
 ExitGuard::ExitGuard(const std::string& command) {
   static const bool registered = std::atexit(EndEarly) == 0 && std::at_quick_exit(EndEarly) == 0;
   static_cast<void>(registered);
-  guarded_command = new std::string(command);  // outlives this object: a handler may read it
-  const stack_t stack = {
-      .ss_sp = signal_stack.data(), .ss_flags = 0, .ss_size = sizeof(signal_stack)};
-  sigaltstack(&stack, nullptr);
+  guarded_command = new std::string(command);
+  SetSignalStack();
   struct sigaction action = {};
   action.sa_handler = &HandleSignal;
   action.sa_flags = SA_ONSTACK;
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &action, &handlers_before[i]);
+  }
 }
 
 void ExitGuard::TellTo(int file) { told_file = file; }
 
 ExitGuard::~ExitGuard() {
+  RestoreHandlers();
   const std::string* const command = guarded_command;
   guarded_command = nullptr;
   delete command;

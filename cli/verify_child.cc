@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "voxconv/cli/exit_guard.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"

@@ -18,7 +18,8 @@ namespace {
 std::string SubjectOf(const std::string& id) {
   const std::vector<absl::string_view> parts = absl::StrSplit(id, '/');
   std::string subject(parts[0]);
-  for (size_t i = 1; i < 3 && i + 1 < parts.size(); ++i) {
+  const bool names_one = subject == "map" || subject == "coords" || subject == "form";
+  for (size_t i = 1; i < (names_one ? 2 : 3) && i + 1 < parts.size(); ++i) {
     absl::StrAppend(&subject, "/", parts[i].substr(0, parts[i].find(':')));
   }
   return subject;

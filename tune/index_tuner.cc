@@ -147,8 +147,8 @@ class MapTuner {
 
   bool Passes(int i) {
     const Support support = mappings_[i].mapping->Supports(*geometry_);
-    if (!support.ok) return false;
-    const absl::Status status = CheckMap(i);
+    if (!support.ok && !support.failed) return false;
+    const absl::Status status = support.ok ? CheckMap(i) : support.ToStatus();
     if (!status.ok()) Reject(i, status);
     return status.ok();
   }
@@ -300,7 +300,9 @@ class MapTuner {
 bool Serves(const Mapping& mapping, const SearchSetup& setup, const IndexGroup& group) {
   return std::any_of(group.maps.begin(), group.maps.end(), [&](const MapGroup& map) {
     const auto geometry = ConvGeometry::Create(setup.graph.node(map.node).geometry);
-    return geometry.ok() && mapping.Supports(*geometry).ok;
+    if (!geometry.ok()) return false;
+    const Support support = mapping.Supports(*geometry);
+    return support.ok || support.failed;  // a failure is told of where the map is made
   });
 }
 

@@ -136,7 +136,10 @@ class Search {
     for (size_t i = 0; i < entries.size(); ++i) {
       if (finishes[i].status.ok()) timed.push_back({entries[i].first, finishes[i].ms});
     }
-    if (timed.empty()) return absl::UnimplementedError("no output_coords candidate runs");
+    if (timed.empty()) {
+      return absl::UnimplementedError(
+          absl::StrCat("no output_coords candidate runs", LastRejection()));
+    }
     timed = Sorted(std::move(timed));
     result_.output_coords = timed[0];
     result_.other_output_coords.assign(timed.begin() + 1, timed.end());
@@ -144,11 +147,19 @@ class Search {
     return Step();
   }
 
+  // " (SPEC: why)" of the last candidate that was rejected.
+  std::string LastRejection() const {
+    if (result_.rejected.empty()) return "";
+    const Rejected& last = result_.rejected.back();
+    return absl::StrCat(" (", last.spec, ": ", last.reason, ")");
+  }
+
   absl::Status Choose(const IndexGroup& group, const IndexTimes& times) {
     const IndexChoice choice = ChooseJointly(times.costs);
     if (choice.maps.empty()) {
       return absl::UnimplementedError(absl::StrCat("layer '", graph_.node(group.maps[0].node).name,
-                                                   "': no mapping candidate runs"));
+                                                   "': no mapping candidate runs",
+                                                   LastRejection()));
     }
     result_.ms += choice.ms;
     for (size_t i = 0; i < group.maps.size(); ++i) {

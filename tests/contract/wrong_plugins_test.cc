@@ -225,7 +225,7 @@ TEST_F(WrongPluginsTest, AWrongMapNamesTheOffsetAndBothVoxels) {
     p.out.pop_back();
     --p.offset_ptr.back();
   }});
-  EXPECT_THAT(Failures({.mapping = "faulty", .filter = "map/faulty/submanifold_k3/cluster"}),
+  EXPECT_THAT(Failures({.mapping = "faulty", .filter = "map/faulty/quantize_k3_s2/cluster"}),
               ElementsAre(ContainsRegex(absl::StrCat(
                   "offset 26 has ([0-9]+) pairs; the reference has [0-9]+; the kernel map is "
                   "wrong: under offset 26 \\(1, 1, 1\\) output [0-9]+ ",

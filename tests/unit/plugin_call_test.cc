@@ -199,10 +199,8 @@ TEST_F(PluginCallTest, OutputCoordsAreNamedInAChain) {
   EXPECT_THAT(
       std::string(OutputCoords::Finish(*std::move(pending), cpu_.context).status().message()),
       HasSubstr("output_coords bad: PendingCoordinates::Finish: exception: boom"));
-  EXPECT_EQ(Make<OutputCoords, BadCoords>("output_coords", {"DoSupports"})
-                ->Supports(geometry_)
-                .ToStatus()
-                .message(),
+  const auto asked = Make<OutputCoords, BadCoords>("output_coords", {"DoSupports"});
+  EXPECT_EQ(asked->Supports(geometry_).ToStatus().message(),
             "output_coords bad: DoSupports: exception: boom");
 }
 

@@ -38,7 +38,7 @@ command_with() {
       ;;
     experiment)
       cat > "$work/e.json" <<JSON
-{"name": "e", "title": "e", "kind": "layer", "inputs": ["$input"], "layers": [{"kernel": 3, "channels": [4, 4]}],
+{"name": "e", "title": "e", "kind": "layer", "baseline": "two", "inputs": ["$input"], "layers": [{"kernel": 3, "channels": [[4, 4]]}],
  "configurations": [{"name": "one", "spec": "$mapping/direct"}, {"name": "two", "spec": "hash/direct"}]}
 JSON
       "$voxconv" experiment --plugin "$plugin" --threads 1 "$work/e.json" --out "$work/results"
