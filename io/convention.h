@@ -72,7 +72,7 @@ struct Weights {
 // kInvalidArgument for an
 // array of another shape than the convention's; the message gives the shape that is expected.
 absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kernel,
-                                         const NpyArray& array, const Int3& stride = {1, 1, 1});
+                                         const NpyArray& array, const Int3& stride);
 
 // These change the columns of `rows`, on the host, between the convention's order and (b, x, y, z)
 // in units of the finest voxel. `unit` is the tensor stride by which coordinates of SpConv and
