@@ -86,8 +86,8 @@ void SetSignalStack() {
 }  // namespace
 
 ExitGuard::ExitGuard(const std::string& command) {
-  static const bool registered = std::atexit(EndEarly) == 0 && std::at_quick_exit(EndEarly) == 0;
-  static_cast<void>(registered);
+  static const bool kRegistered = std::atexit(EndEarly) == 0 && std::at_quick_exit(EndEarly) == 0;
+  static_cast<void>(kRegistered);
   guarded_command = new std::string(command);
   SetSignalStack();
   struct sigaction action = {};
