@@ -17,6 +17,7 @@
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/io/output_file.h"
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
@@ -32,8 +33,8 @@ namespace {
 
 po::options_description ViewOptions(const measure::Defaults& defaults) {
   po::options_description options("View");
-  options.add_options()                                                  //
-      ("out", po::value<std::string>(), "the page, such as cloud.html")  //
+  options.add_options()                                                                        //
+      ("out", po::value<std::string>(), "the page, such as cloud.html; - is standard output")  //
       ("points", po::value<int64_t>()->default_value(1000000),
        "most voxels that the page has; of more, it has so many, spread evenly")  //
       ("mapping", po::value<std::string>()->default_value(defaults.single_layer.mapping),
@@ -64,8 +65,12 @@ po::options_description LayerOptions() {
   return options;
 }
 
-// What says something of a network, without one.
+// Options of a network without one, and those that exclude each other.
 absl::Status CheckNetworkOptions(const po::variables_map& values) {
+  if (values.count("weights") != 0 && !values["seed"].defaulted()) {
+    return absl::InvalidArgumentError(
+        "--seed: has no meaning together with --weights, which gives all parameters");
+  }
   if (values.count("network") != 0) return absl::OkStatus();
   for (const char* name :
        {"layer", "channel", "width", "in-channels", "classes", "weights", "seed"}) {
@@ -185,6 +190,28 @@ absl::StatusOr<std::vector<view::VoxelSet>> MakeSets(const po::variables_map& va
   return sets;
 }
 
+// A line for each set, which tells how many of its voxels are shown.
+std::string Describe(const view::VoxelSet& set) {
+  return absl::StrCat(set.name, ": ", set.size(), " of ", set.of, " voxels",
+                      set.size() < set.of ? ", spread evenly (--points)" : "", ", coloured by ",
+                      absl::StrJoin(set.colourings, ", ",
+                                    [](std::string* text, const view::Colouring& colouring) {
+                                      absl::StrAppend(text, colouring.name);
+                                    }),
+                      "\n");
+}
+
+absl::Status CheckPage(const po::variables_map& values) {
+  const std::string out = OutOf(values);
+  if (out.empty()) {
+    return absl::InvalidArgumentError("--out is missing: the page's path, such as cloud.html");
+  }
+  if (out == kStandardOutput) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(
+      CheckOutputs(GivenPaths(values, {"input", "weights"}), GivenPaths(values, {"out"})));
+  return CheckWriteFile(out);
+}
+
 }  // namespace
 
 absl::Status RunView(const std::vector<std::string>& args) {
@@ -198,36 +225,22 @@ absl::Status RunView(const std::vector<std::string>& args) {
       ParseArguments("view FILE|scene:NAME --out PAGE.html [OPTIONS]", options, positional, args));
   VOXCONV_RETURN_IF_ERROR(CheckNetworkOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const int64_t points, ParsePoints(values));
-  if (values.count("out") == 0) {
-    return absl::InvalidArgumentError("--out is missing: the page's path, such as cloud.html");
-  }
-  const std::string& out = values["out"].as<std::string>();
-  VOXCONV_RETURN_IF_ERROR(
-      CheckOutputs(GivenPaths(values, {"input", "weights"}), GivenPaths(values, {"out"})));
-  VOXCONV_RETURN_IF_ERROR(CheckWriteFile(out));
+  VOXCONV_RETURN_IF_ERROR(CheckPage(values));
+  StandardOutput output(values);
   VOXCONV_ASSIGN_OR_RETURN(const view::Scripts scripts, view::LoadScripts());
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(std::vector<view::VoxelSet> sets,
                            MakeSets(values, defaults, cloud, *session));
-  std::vector<std::string> shown;
-  for (view::VoxelSet& set : sets) {
-    view::Sample(points, set);
-    shown.push_back(
-        absl::StrCat(set.name, ": ", set.size(), " of ", set.of, " voxels",
-                     set.size() < set.of ? ", spread evenly (--points)" : "", ", coloured by ",
-                     absl::StrJoin(set.colourings, ", ",
-                                   [](std::string* text, const view::Colouring& colouring) {
-                                     absl::StrAppend(text, colouring.name);
-                                   })));
-  }
+  for (view::VoxelSet& set : sets) view::Sample(points, set);
   VOXCONV_ASSIGN_OR_RETURN(
       const std::string page,
       view::MakePage(absl::StrCat("voxconv: ", values["input"].as<std::string>()),
                      Notes(values, cloud), sets, scripts));
-  VOXCONV_RETURN_IF_ERROR(WriteFileBytes(out, page));
-  for (const std::string& line : shown) std::cout << line << "\n";
-  std::cout << absl::StrFormat("%s: %.1f MB\n", out, static_cast<double>(page.size()) / 1e6);
+  VOXCONV_RETURN_IF_ERROR(output.WriteFiles({{OutOf(values), page}}));
+  for (const view::VoxelSet& set : sets) std::cout << Describe(set);
+  std::cout << absl::StrFormat("%s: %.1f MB\n", OutOf(values),
+                               static_cast<double>(page.size()) / 1e6);
   return absl::OkStatus();
 }
 

@@ -131,7 +131,15 @@ class ViewTest(unittest.TestCase):
         self.assertIn("channel 19 of layer 'minkunet42 head': allowed are 0 .. 18",
                       self.refused(*network, "--channel", "19"))
         self.assertIn("--channel 1,x: 'x' is no whole number", self.refused(*network, "--channel", "1,x"))
+        self.assertIn("--seed: has no meaning together with --weights",
+                      self.refused(*network, "--seed", "2", "--weights", "w.safetensors"))
         self.assertFalse(out.exists())
+
+    def test_a_dash_is_standard_output(self):
+        result = support.run(VOXCONV, "view", SCENE, "--out", "-")
+        self.assertTrue(result.stdout.startswith("<!DOCTYPE html>"))
+        self.assertTrue(result.stdout.endswith("</html>\n"))
+        self.assertIn("coloured by", result.stderr)
 
 
 if __name__ == "__main__":
