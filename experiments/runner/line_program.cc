@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<LineProgram>> LineProgram::Start(
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return SystemError("pipe2");
   // Made before the fork: the child of a program with threads must not allocate.
   std::vector<char*> pointers;
+  pointers.reserve(argv.size() + 1);
   for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
   const pid_t child = fork();
