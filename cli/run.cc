@@ -10,11 +10,11 @@
 #include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/run_report.h"
 #include "voxconv/cli/standard_output.h"
-#include "voxconv/core/parse.h"
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/network_features.h"
@@ -23,9 +23,7 @@
 #include "voxconv/measure/result_line.h"
 #include "voxconv/measure/statistics.h"
 #include "voxconv/networks/executor.h"
-#include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
-#include "voxconv/training/checkpoint.h"
 
 namespace voxconv::cli {
 namespace {
@@ -65,42 +63,6 @@ absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_ma
     if (values.count(name) != 0) *spec = values[name].as<std::string>();
   }
   return measure::Resolve(configuration, registry);
-}
-
-absl::Status CheckChannels(const po::variables_map& values, const char* name) {
-  constexpr int64_t kMaxChannels = 65536;
-  const int64_t value = values[name].as<int64_t>();
-  if (value >= 0 && value <= kMaxChannels) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, " ", value, ": allowed are 0 .. ", kMaxChannels));
-}
-
-absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
-  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "in-channels"));
-  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "classes"));
-  if (!values["classes"].defaulted() && values["network"].as<std::string>() != "minkunet42") {
-    return absl::InvalidArgumentError("--classes: only minkunet42 has a segmentation head");
-  }
-  std::optional<Box> grid;
-  if (values.count("grid") != 0) {
-    VOXCONV_ASSIGN_OR_RETURN(grid, ParseBox("--grid", values["grid"].as<std::string>()));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
-                           MakeModel(values["network"].as<std::string>(),
-                                     {.width = values["width"].as<double>(),
-                                      .in_channels = values["in-channels"].as<int64_t>(),
-                                      .classes = values["classes"].as<int64_t>(),
-                                      .grid = grid}));
-  if (values.count("weights") == 0) {
-    InitializeParameters(graph, values["seed"].as<uint64_t>());
-    return graph;
-  }
-  if (!values["seed"].defaulted()) {
-    return absl::InvalidArgumentError(
-        "--seed: has no meaning together with --weights, which gives all parameters");
-  }
-  VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
-  return graph;
 }
 
 po::options_description RunNetworkOptions() {
@@ -319,7 +281,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
                         Session& session, StandardOutput& output) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
                            ParsePrecision(values["dtype"].as<std::string>()));
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildNetwork(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const measure::Configuration configuration,
                            ParseConfiguration(values, defaults, cloud, precision, session));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/standard_output.h"
@@ -22,9 +23,7 @@
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/networks/executor.h"
-#include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
-#include "voxconv/training/checkpoint.h"
 #include "voxconv/view/cloud_view.h"
 #include "voxconv/view/page.h"
 
@@ -102,26 +101,6 @@ absl::StatusOr<std::vector<int64_t>> ParseChannels(const po::variables_map& valu
   return channels;
 }
 
-absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
-  for (const char* name : {"in-channels", "classes"}) {
-    constexpr int64_t kMostChannels = 65536;
-    const int64_t value = values[name].as<int64_t>();
-    if (value >= 0 && value <= kMostChannels) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", name, " ", value, ": allowed are 0 .. ", kMostChannels));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
-                           MakeModel(values["network"].as<std::string>(),
-                                     {.width = values["width"].as<double>(),
-                                      .in_channels = values["in-channels"].as<int64_t>(),
-                                      .classes = values["classes"].as<int64_t>()}));
-  InitializeParameters(graph, values["seed"].as<uint64_t>());
-  if (values.count("weights") != 0) {
-    VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
-  }
-  return graph;
-}
-
 // The outputs of the named layers. The maps of plugins from libraries are checked before a dataflow
 // reads rows by them.
 absl::StatusOr<std::vector<view::VoxelSet>> RunLayers(const po::variables_map& values,
@@ -129,7 +108,7 @@ absl::StatusOr<std::vector<view::VoxelSet>> RunLayers(const po::variables_map& v
                                                       const VoxelizedCloud& cloud,
                                                       Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<int64_t> channels, ParseChannels(values));
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildNetwork(values));
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, defaults.LayersOn(session.backend().kind()));
   const ExecutionContext context = session.Context();
   PrintChannels(cloud, graph.in_channels());

@@ -45,7 +45,7 @@ po::options_description WeightsOptions() {
   return options;
 }
 
-absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values) {
+absl::StatusOr<NetworkGraph> TargetNetwork(const po::variables_map& values) {
   const std::string& name = values["network"].as<std::string>();
   const ModelOptions options{.width = values["width"].as<double>(),
                              .in_channels = values["in-channels"].as<int64_t>(),
@@ -97,7 +97,7 @@ absl::StatusOr<Safetensors> Fit(const po::variables_map& values, const Safetenso
   };
   VOXCONV_ASSIGN_OR_RETURN(const Convention from, convention("convention"));
   VOXCONV_ASSIGN_OR_RETURN(const Convention to, convention("to-convention"));
-  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, BuildGraph(values));
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, TargetNetwork(values));
   WeightNames names;
   if (values.count("names") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(names, ReadWeightNames(values["names"].as<std::string>(), graph));

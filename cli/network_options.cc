@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "voxconv/cli/network_options.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "voxconv/core/parse.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/networks/initialize.h"
+#include "voxconv/networks/models.h"
+#include "voxconv/training/checkpoint.h"
+
+namespace voxconv::cli {
+namespace {
+
+absl::Status CheckChannels(const po::variables_map& values, const char* name) {
+  constexpr int64_t kMaxChannels = 65536;
+  const int64_t value = values[name].as<int64_t>();
+  if (value >= 0 && value <= kMaxChannels) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, " ", value, ": allowed are 0 .. ", kMaxChannels));
+}
+
+}  // namespace
+
+absl::StatusOr<NetworkGraph> BuildNetwork(const po::variables_map& values) {
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "in-channels"));
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(values, "classes"));
+  if (!values["classes"].defaulted() && values["network"].as<std::string>() != "minkunet42") {
+    return absl::InvalidArgumentError("--classes: only minkunet42 has a segmentation head");
+  }
+  std::optional<Box> grid;
+  if (values.count("grid") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(grid, ParseBox("--grid", values["grid"].as<std::string>()));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeModel(values["network"].as<std::string>(),
+                                     {.width = values["width"].as<double>(),
+                                      .in_channels = values["in-channels"].as<int64_t>(),
+                                      .classes = values["classes"].as<int64_t>(),
+                                      .grid = grid}));
+  if (values.count("weights") == 0) {
+    InitializeParameters(graph, values["seed"].as<uint64_t>());
+    return graph;
+  }
+  if (!values["seed"].defaulted()) {
+    return absl::InvalidArgumentError(
+        "--seed: has no meaning together with --weights, which gives all parameters");
+  }
+  VOXCONV_RETURN_IF_ERROR(LoadParameters(values["weights"].as<std::string>(), graph));
+  return graph;
+}
+
+}  // namespace voxconv::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network that a command's options describe.
+#ifndef VOXCONV_CLI_NETWORK_OPTIONS_H_
+#define VOXCONV_CLI_NETWORK_OPTIONS_H_
+
+#include "absl/status/statusor.h"
+#include "voxconv/cli/command.h"
+#include "voxconv/networks/graph.h"
+
+namespace voxconv::cli {
+
+// The model of --network, --width, --in-channels, --classes and, where a command has it, --grid.
+// Its parameters are those of --weights or --seed. kInvalidArgument names the option.
+absl::StatusOr<NetworkGraph> BuildNetwork(const po::variables_map& values);
+
+}  // namespace voxconv::cli
+
+#endif  // VOXCONV_CLI_NETWORK_OPTIONS_H_
