@@ -4,7 +4,7 @@
 #define VOXCONV_CLI_NETWORK_OPTIONS_H_
 
 #include "absl/status/statusor.h"
-#include "voxconv/cli/command.h"
+#include "voxconv/cli/session.h"
 #include "voxconv/networks/graph.h"
 
 namespace voxconv::cli {
