@@ -35,9 +35,7 @@ void PrintUsage(std::ostream& out) {
   out << "usage: voxconv COMMAND [OPTIONS]\n"
          "       voxconv COMMAND --help   prints the options of a command\n"
          "       voxconv help COMMAND     does the same\n"
-         "       voxconv --version        prints the version; with --verbose, what it was built "
-         "of\n"
-         "\n";
+         "       voxconv --version        prints the version; --verbose adds its parts\n\n";
   for (const Command& command : Commands()) {
     const std::string name(command.name);
     out << Wrapped("  " + name + std::string(12 - name.size(), ' '), command.summary, 14);
