@@ -12,7 +12,7 @@ struct Examples {
 };
 
 const std::vector<Examples>& AllExamples() {
-  static const std::vector<Examples> all = {
+  static const std::vector<Examples> kAll = {
       {"list", {"list", "list --backend cuda", "list --plugin ./mine.so --json"}},
       {"info",
        {"info scan.bin", "info scan.ply --voxel-size 0.1 --range -50,-50,-3,50,50,1",
@@ -63,7 +63,7 @@ const std::vector<Examples>& AllExamples() {
        {"completion bash > ~/.local/share/bash-completion/completions/voxconv",
         "completion zsh > ~/.zfunc/_voxconv"}},
   };
-  return all;
+  return kAll;
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ int Finish(const std::string& name, absl::Status status) {
 
 int RefuseUnknown(const std::string& name) {
   std::vector<std::string> names = {"help"};
-  for (const Command& command : Commands()) names.push_back(command.name);
+  for (const Command& command : Commands()) names.emplace_back(command.name);
   std::cerr << "voxconv: command '" << name << "' is unknown" << DidYouMean(name, names)
             << "; the commands are " << absl::StrJoin(names, " ") << "\n";
   return 2;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/measure/input_class.h"
+#include "voxconv/measure/network_frame.h"
 
 namespace voxconv::cli {
 namespace {

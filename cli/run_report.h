@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/io/voxelize.h"

@@ -46,11 +46,10 @@ TunedPlan MakeTunedPlan(const PlanKey& key, std::vector<PlannedLayer> layers, co
 // another format or version, a key that is missing or of the wrong type, and a plan without layers.
 // Specs are not looked up.
 absl::StatusOr<std::vector<TunedPlan>> ParsePlans(absl::string_view json);
+// The text of such a file.
 std::string FormatPlans(const std::vector<TunedPlan>& plans);
 
 // Reads a plan file. Errors begin with its path.
-// The text of such a file.
-std::string FormatPlans(const std::vector<TunedPlan>& plans);
 absl::StatusOr<std::vector<TunedPlan>> ReadPlans(const std::string& path);
 
 // Puts `plan` into the file. It replaces the plan with the same key, or comes after the others.
