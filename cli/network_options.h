@@ -9,8 +9,11 @@
 
 namespace voxconv::cli {
 
-// The model of --network, --width, --in-channels, --classes and, where a command has it, --grid.
-// Its parameters are those of --weights or --seed. kInvalidArgument names the option.
+// --width, --in-channels, --classes, --grid, --seed and --weights.
+void AddNetworkOptions(po::options_description& options);
+
+// The model of --network, --width, --in-channels, --classes and --grid. Its parameters are those of
+// --weights or --seed. kInvalidArgument names the option.
 absl::StatusOr<NetworkGraph> BuildNetwork(const po::variables_map& values);
 
 }  // namespace voxconv::cli

@@ -69,23 +69,9 @@ po::options_description RunNetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
-       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
-      ("width", po::value<double>()->default_value(1.0),
-       "factor on every channel count; all counts must stay whole numbers")  //
-      ("in-channels", po::value<int64_t>()->default_value(0),
-       "input channels; 0: the network's usual number")  //
-      ("classes", po::value<int64_t>()->default_value(19),
-       "classes of minkunet42's head; 0: no head")  //
-      ("grid", po::value<std::string>(),
-       "voxels of centerpoint's grid as six values, the least x, y, z and the greatest x, y, z, "
-       "such "
-       "as 0,0,0,1439,1439,40: strided layers drop outputs outside, as SpConv does; without it "
-       "they "
-       "keep all")                                                                 //
-      ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
-      ("weights", po::value<std::string>(),
-       "take the parameters from this safetensors file; `voxconv weights` says what fits and "
-       "converts other files")  //
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str());
+  AddNetworkOptions(options);
+  options.add_options()  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
       ("fold-batch-norm", po::bool_switch(), "fold batch norm into the convolutions");

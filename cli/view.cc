@@ -50,29 +50,16 @@ po::options_description LayerOptions() {
        "the layers whose outputs are shown: NAME[,NAME...], as the table of `run` names them; "
        "default: the last layer")  //
       ("channel", po::value<std::string>(),
-       "channels of the layers to colour by, such as 0,3, besides norm and largest channel")  //
-      ("width", po::value<double>()->default_value(1.0),
-       "factor on every channel count; all counts must stay whole numbers")  //
-      ("in-channels", po::value<int64_t>()->default_value(0),
-       "input channels; 0: the network's usual number")  //
-      ("classes", po::value<int64_t>()->default_value(19),
-       "classes of minkunet42's head; 0: no head")  //
-      ("weights", po::value<std::string>(),
-       "the network's parameters: a safetensors file, such as the checkpoint of a run")  //
-      ("seed", po::value<uint64_t>()->default_value(1),
-       "seed of the parameters where no file gives them");
+       "channels of the layers to colour by, such as 0,3, besides norm and largest channel");
+  AddNetworkOptions(options);
   return options;
 }
 
-// Options of a network without one, and those that exclude each other.
+// Options of a network without one.
 absl::Status CheckNetworkOptions(const po::variables_map& values) {
-  if (values.count("weights") != 0 && !values["seed"].defaulted()) {
-    return absl::InvalidArgumentError(
-        "--seed: has no meaning together with --weights, which gives all parameters");
-  }
   if (values.count("network") != 0) return absl::OkStatus();
   for (const char* name :
-       {"layer", "channel", "width", "in-channels", "classes", "weights", "seed"}) {
+       {"layer", "channel", "width", "in-channels", "classes", "grid", "weights", "seed"}) {
     if (values.count(name) == 0 || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, ": has no meaning without --network"));

@@ -69,8 +69,8 @@ struct Weights {
   int64_t c_in = 0, c_out = 0;
 };
 // Reorders weights of the convention. `kernel` and `stride` are in the order x, y, z.
-// kInvalidArgument for an
-// array of another shape than the convention's; the message gives the shape that is expected.
+// kInvalidArgument for an array of another shape than the convention's; the message gives the shape
+// that is expected.
 absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kernel,
                                          const NpyArray& array, const Int3& stride);
 

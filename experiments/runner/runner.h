@@ -51,10 +51,9 @@ struct Tally {
 // and the canonical specs of both sides, the input's hash, the hashes of this program and of the
 // plugins that it has loaded, the memory limit, the commit and the device. A cell runs again if one
 // of them changes, and each process verifies it before it is timed. Failed cells run again as well.
-// The definition stands before the lines of its cells with all cells that this run was asked for,
-// as
-// {"kind": "experiment", "definition", "asked": {"backend", "device", "quick", "cells"}}. Ctrl-C
-// ends the run after the current pair; the current cell is not kept.
+// A line with the definition, and with all cells that this run was asked for, stands before those
+// of the cells: {"kind": "experiment", "definition", "asked": {"backend", "device", "quick",
+// "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context);
