@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
 
 namespace voxconv {
 
@@ -34,7 +35,7 @@ struct ColumnLaunch {
 
   ColumnLaunch(int64_t rows, int64_t packs, int run) {
     constexpr int64_t kMostPacks = 64;  // of a tile
-    constexpr int64_t kBlocks = 528;    // four for each multiprocessor of an H100
+    constexpr int64_t kBlocks = 264;    // two for each multiprocessor of an H100, all at once
     constexpr int64_t kLeastRows = 64;  // so that partial sums stay small beside the matrix
     tiles = CeilDiv(packs, kMostPacks);
     const int64_t tile = CeilDiv(std::max<int64_t>(packs, 1), std::max<int64_t>(tiles, 1));
@@ -53,6 +54,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2)
               double* partial) {
   constexpr int V = Term::kPack, kSums = Term::kSums, kRun = Term::kRun;
   __shared__ double shared[kSums * V][kColumnThreads];
+  OverlapLaunches();
   const int64_t chunk = blockIdx.x % chunks;
   const int64_t pack = blockIdx.x / chunks * blockDim.x + threadIdx.x;
   const int64_t end = min(rows, (chunk + 1) * rows_per_chunk);
@@ -97,6 +99,7 @@ template <int kSums, typename Finish>
 __global__ void __launch_bounds__(kMergedColumns* kMergingThreads)
     MergeChunks(const double* partial, int64_t chunks, int64_t channels, Finish finish) {
   __shared__ double shared[kSums][kMergingThreads][kMergedColumns];
+  OverlapLaunches();
   const int64_t c = int64_t{blockIdx.x} * kMergedColumns + threadIdx.x;
   double sums[kSums] = {};
   if (c < channels) {
@@ -125,12 +128,12 @@ absl::Status SumColumns(const Term& term, const Finish& finish, int64_t rows, in
   const ColumnLaunch launch(rows, packs, Term::kRun);
   VOXCONV_ASSIGN_OR_RETURN(Array<double> partial,
                            AllocateArray<double>(launch.chunks * Term::kSums * channels, context));
-  VOXCONV_LAUNCH(SumChunks<Term>, dim3(static_cast<unsigned>(launch.tiles * launch.chunks)),
-                 launch.block, 0, context, term, rows, packs, launch.chunks, launch.rows_per_chunk,
-                 partial.data());
-  VOXCONV_LAUNCH((MergeChunks<Term::kSums, Finish>), GridFor(channels, kMergedColumns),
-                 dim3(kMergedColumns, kMergingThreads), 0, context, partial.data(), launch.chunks,
-                 channels, finish);
+  VOXCONV_LAUNCH_EARLY(SumChunks<Term>, dim3(static_cast<unsigned>(launch.tiles * launch.chunks)),
+                       launch.block, 0, context, term, rows, packs, launch.chunks,
+                       launch.rows_per_chunk, partial.data());
+  VOXCONV_LAUNCH_EARLY((MergeChunks<Term::kSums, Finish>), GridFor(channels, kMergedColumns),
+                       dim3(kMergedColumns, kMergingThreads), 0, context, partial.data(),
+                       launch.chunks, channels, finish);
   return absl::OkStatus();
 }
 

@@ -80,6 +80,7 @@ __device__ void UpdateRunning(float& running, double momentum, double value) {
 }
 
 __global__ void ScaleFromMoments(BatchNormBatch batch) {
+  OverlapLaunches();
   const int64_t c = GlobalThread();
   if (c >= batch.channels) return;
   const double rows = static_cast<double>(batch.rows > 1 ? batch.rows : 1);
@@ -131,22 +132,20 @@ class GradRows {
   const Pack<T, V>* y_;
 };
 
+// The sums of dy and of dy * (x - mean).
 template <typename T, int V>
 struct GradTerm {
   static constexpr int kPack = V, kSums = 2;
-  static constexpr int kRun = V > 4 ? 2 : 4;  // so that registers suffice
+  static constexpr int kRun = V > 4 ? 3 : 4;  // so that registers suffice
   using Row = GradRow<T, V>;
 
   GradRows<T, V> rows;
-  const float *mean, *inverse_std;
+  const float* mean;
 
   class Columns {
    public:
     __device__ Columns(const GradTerm& term, int64_t pack) : rows_(term.rows) {
-      for (int i = 0; i < V; ++i) {
-        mean_[i] = term.mean[pack * V + i];
-        inverse_std_[i] = term.inverse_std[pack * V + i];
-      }
+      for (int i = 0; i < V; ++i) mean_[i] = term.mean[pack * V + i];
     }
 
     __device__ Row Load(int64_t at) const { return rows_.Load(at); }
@@ -159,7 +158,7 @@ struct GradTerm {
           if (k >= count) continue;
           const float dy = rows_.Masked(run[k], i);
           sum += dy;
-          product = fmaf(dy, (Widen(run[k].x.v[i]) - mean_[i]) * inverse_std_[i], product);
+          product = fmaf(dy, Widen(run[k].x.v[i]) - mean_[i], product);
         }
         sums[0][i] += sum;
         sums[1][i] += product;
@@ -168,16 +167,17 @@ struct GradTerm {
 
    private:
     GradRows<T, V> rows_;
-    float mean_[V], inverse_std_[V];
+    float mean_[V];
   };
 };
 
 struct WriteGradSums {
+  const float* inverse_std;
   float *sum_dy, *sum_dy_x;
 
   __device__ void operator()(int64_t c, const double* sums) const {
     sum_dy[c] = static_cast<float>(sums[0]);
-    sum_dy_x[c] = static_cast<float>(sums[1]);
+    sum_dy_x[c] = static_cast<float>(sums[1] * inverse_std[c]);
   }
 };
 
@@ -192,6 +192,7 @@ struct GradColumns {
 template <typename T, int V>
 __global__ void __launch_bounds__(256) InputGradRows(GradRows<T, V> operands, GradColumns columns,
                                                      int64_t rows, int64_t packs, Pack<T, V>* dx) {
+  OverlapLaunches();
   for (int64_t pack = threadIdx.x; pack < packs; pack += blockDim.x) {
     float mean[V], factor[V], offset[V], slope[V];
     for (int i = 0; i < V; ++i) {
@@ -229,19 +230,21 @@ absl::Status CudaChannelMoments(const ConstTensorView& x, float* mean, float* de
 absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormScale(batch));
   constexpr int kBlock = 128;
-  VOXCONV_LAUNCH(ScaleFromMoments, GridFor(batch.channels, kBlock), kBlock, 0, context, batch);
+  VOXCONV_LAUNCH_EARLY(ScaleFromMoments, GridFor(batch.channels, kBlock), kBlock, 0, context,
+                       batch);
   return absl::OkStatus();
 }
 
 absl::Status CudaBatchNormGradSums(const BatchNormGradArgs& args, const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormGradSums(args, *context.backend));
   const ConstTensorView& x = args.x;
-  return WithPack(
-      x.dtype, x.channels, {x.data, args.dy.data, args.y.data}, [&]<typename T, int V>() {
-        const GradRows<T, V> rows(x.data, args.dy.data, args.y.data);
-        return SumColumns(GradTerm<T, V>{rows, args.mean, args.inverse_std},
-                          WriteGradSums{args.sum_dy, args.sum_dy_x}, x.rows, x.channels, context);
-      });
+  return WithPack(x.dtype, x.channels, {x.data, args.dy.data, args.y.data},
+                  [&]<typename T, int V>() {
+                    const GradRows<T, V> rows(x.data, args.dy.data, args.y.data);
+                    return SumColumns(GradTerm<T, V>{rows, args.mean},
+                                      WriteGradSums{args.inverse_std, args.sum_dy, args.sum_dy_x},
+                                      x.rows, x.channels, context);
+                  });
 }
 
 absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,
@@ -257,8 +260,8 @@ absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorV
         launch.grid.x =
             std::min<unsigned>(launch.grid.x, 6 * AsCuda(context).num_multiprocessors());
         const GradRows<T, V> rows(x.data, args.dy.data, args.y.data);
-        VOXCONV_LAUNCH((InputGradRows<T, V>), launch.grid, launch.block, 0, context, rows, columns,
-                       x.rows, x.channels / V, static_cast<Pack<T, V>*>(dx.data));
+        VOXCONV_LAUNCH_EARLY((InputGradRows<T, V>), launch.grid, launch.block, 0, context, rows,
+                             columns, x.rows, x.channels / V, static_cast<Pack<T, V>*>(dx.data));
         return absl::OkStatus();
       });
 }

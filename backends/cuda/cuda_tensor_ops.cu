@@ -21,6 +21,7 @@ __device__ float Activate(float v, bool relu) { return relu ? Relu(v) : v; }
 template <typename From, typename To, int V>
 __global__ void ScaleShiftRows(const From* x, const float* scale, const float* shift, bool relu,
                                int64_t rows, int64_t packs, To* y) {
+  OverlapLaunches();
   const auto* from = reinterpret_cast<const Pack<From, V>*>(x);
   auto* to = reinterpret_cast<Pack<To, V>*>(y);
   for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
@@ -42,6 +43,7 @@ __global__ void ScaleShiftRows(const From* x, const float* scale, const float* s
 
 template <typename T, int V>
 __global__ void AddElements(const T* a, const T* b, bool relu, int64_t packs, T* y) {
+  OverlapLaunches();
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= packs) return;
   const Pack<T, V> left = reinterpret_cast<const Pack<T, V>*>(a)[i];
@@ -55,6 +57,7 @@ __global__ void AddElements(const T* a, const T* b, bool relu, int64_t packs, T*
 
 template <typename From, typename To>
 __global__ void ConvertElements(const From* x, int64_t size, To* y) {
+  OverlapLaunches();
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < size) y[i] = Narrow<To>(Widen(x[i]));
 }
@@ -64,8 +67,7 @@ template <typename Unit>
 __global__ void ConcatRows(const Unit* a, int64_t a_units, const Unit* b, int64_t b_units,
                            int64_t rows, Unit* y) {
   const int64_t units = a_units + b_units;
-  LetNextKernelIn();
-  AwaitEarlierKernels();
+  OverlapLaunches();
   for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
     for (int64_t c = threadIdx.x; c < units; c += blockDim.x) {
       y[row * units + c] = c < a_units ? a[row * a_units + c] : b[row * b_units + c - a_units];
@@ -94,11 +96,11 @@ absl::Status AddBias(const Array<float>& sums, const float* bias, const TensorVi
   const bool wide = y.channels % kPack == 0 && Aligned({y.data}, kPack * sizeof(T));
   const RowLaunch launch(y.rows, wide ? y.channels / kPack : y.channels, context);
   if (wide) {
-    VOXCONV_LAUNCH((ScaleShiftRows<float, T, kPack>), launch.grid, launch.block, 0, context,
-                   sums.data(), nullptr, bias, false, y.rows, y.channels / kPack, to);
+    VOXCONV_LAUNCH_EARLY((ScaleShiftRows<float, T, kPack>), launch.grid, launch.block, 0, context,
+                         sums.data(), nullptr, bias, false, y.rows, y.channels / kPack, to);
   } else {
-    VOXCONV_LAUNCH((ScaleShiftRows<float, T, 1>), launch.grid, launch.block, 0, context,
-                   sums.data(), nullptr, bias, false, y.rows, y.channels, to);
+    VOXCONV_LAUNCH_EARLY((ScaleShiftRows<float, T, 1>), launch.grid, launch.block, 0, context,
+                         sums.data(), nullptr, bias, false, y.rows, y.channels, to);
   }
   return absl::OkStatus();
 }
@@ -111,9 +113,9 @@ class CudaTensorOps final : public TensorOps {
     VOXCONV_RETURN_IF_ERROR(CheckScaleShift(x, y, *context.backend));
     return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {
       const RowLaunch launch(x.rows, x.channels / V, context);
-      VOXCONV_LAUNCH((ScaleShiftRows<T, T, V>), launch.grid, launch.block, 0, context,
-                     static_cast<const T*>(x.data), scale, shift, relu, x.rows, x.channels / V,
-                     static_cast<T*>(y.data));
+      VOXCONV_LAUNCH_EARLY((ScaleShiftRows<T, T, V>), launch.grid, launch.block, 0, context,
+                           static_cast<const T*>(x.data), scale, shift, relu, x.rows,
+                           x.channels / V, static_cast<T*>(y.data));
       return absl::OkStatus();
     });
   }
@@ -125,8 +127,8 @@ class CudaTensorOps final : public TensorOps {
     return WithStoredType(x.dtype, [&]<typename From>() {
       return WithStoredType(y.dtype, [&]<typename To>() {
         constexpr int kBlock = 256;
-        VOXCONV_LAUNCH((ConvertElements<From, To>), GridFor(size, kBlock), kBlock, 0, context,
-                       static_cast<const From*>(x.data), size, static_cast<To*>(y.data));
+        VOXCONV_LAUNCH_EARLY((ConvertElements<From, To>), GridFor(size, kBlock), kBlock, 0, context,
+                             static_cast<const From*>(x.data), size, static_cast<To*>(y.data));
         return absl::OkStatus();
       });
     });
@@ -138,9 +140,9 @@ class CudaTensorOps final : public TensorOps {
     const int64_t size = a.rows * a.channels;
     return WithPack(a.dtype, size, {a.data, b.data, y.data}, [&]<typename T, int V>() {
       constexpr int kBlock = 256;
-      VOXCONV_LAUNCH((AddElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
-                     static_cast<const T*>(a.data), static_cast<const T*>(b.data), relu, size / V,
-                     static_cast<T*>(y.data));
+      VOXCONV_LAUNCH_EARLY((AddElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
+                           static_cast<const T*>(a.data), static_cast<const T*>(b.data), relu,
+                           size / V, static_cast<T*>(y.data));
       return absl::OkStatus();
     });
   }

@@ -8,6 +8,7 @@
 #include "voxconv/backends/cuda/cuda_pooling.h"
 #include "voxconv/backends/cuda/cuda_training_ops.h"
 #include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
 #include "voxconv/core/training_checks.h"
 #include "voxconv/core/training_step.h"
 
@@ -18,6 +19,7 @@ constexpr int kBlock = 256;
 
 template <typename T, int V>
 __global__ void ReluGradElements(const T* y, const T* dy, int64_t packs, T* dx) {
+  OverlapLaunches();
   const int64_t i = GlobalThread();
   if (i >= packs) return;
   const Pack<T, V> result = reinterpret_cast<const Pack<T, V>*>(y)[i];
@@ -32,6 +34,7 @@ __global__ void ReluGradElements(const T* y, const T* dy, int64_t packs, T* dx) 
 template <typename Unit>
 __global__ void SplitRows(const Unit* y, int64_t rows, Unit* a, int64_t a_units, Unit* b,
                           int64_t b_units) {
+  OverlapLaunches();
   const int64_t units = a_units + b_units;
   for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
     for (int64_t c = threadIdx.x; c < units; c += blockDim.x) {
@@ -127,9 +130,9 @@ absl::Status SplitUnits(const ConstTensorView& y, const TensorView& a, const Ten
                         const ExecutionContext& context) {
   const int64_t elements = static_cast<int64_t>(sizeof(Unit)) / SizeOf(y.dtype);
   const RowLaunch launch(y.rows, y.channels / elements, context);
-  VOXCONV_LAUNCH(SplitRows<Unit>, launch.grid, launch.block, 0, context,
-                 static_cast<const Unit*>(y.data), y.rows, static_cast<Unit*>(a.data),
-                 a.channels / elements, static_cast<Unit*>(b.data), b.channels / elements);
+  VOXCONV_LAUNCH_EARLY(SplitRows<Unit>, launch.grid, launch.block, 0, context,
+                       static_cast<const Unit*>(y.data), y.rows, static_cast<Unit*>(a.data),
+                       a.channels / elements, static_cast<Unit*>(b.data), b.channels / elements);
   return absl::OkStatus();
 }
 
@@ -157,9 +160,9 @@ class CudaTrainingOps final : public TrainingOps {
     VOXCONV_RETURN_IF_ERROR(CheckReluGrad(y, dy, dx, *context.backend));
     const int64_t size = y.rows * y.channels;
     return WithPack(y.dtype, size, {y.data, dy.data, dx.data}, [&]<typename T, int V>() {
-      VOXCONV_LAUNCH((ReluGradElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
-                     static_cast<const T*>(y.data), static_cast<const T*>(dy.data), size / V,
-                     static_cast<T*>(dx.data));
+      VOXCONV_LAUNCH_EARLY((ReluGradElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
+                           static_cast<const T*>(y.data), static_cast<const T*>(dy.data), size / V,
+                           static_cast<T*>(dx.data));
       return absl::OkStatus();
     });
   }

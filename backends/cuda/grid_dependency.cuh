@@ -27,6 +27,12 @@ __device__ __forceinline__ void AwaitEarlierKernels() {
 #endif
 }
 
+// Both, for the start of a kernel that has nothing to do before it waits. All threads must call it.
+__device__ __forceinline__ void OverlapLaunches() {
+  LetNextKernelIn();
+  AwaitEarlierKernels();
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_BACKENDS_CUDA_GRID_DEPENDENCY_CUH_

@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(kThreads)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   extern __shared__ uint4 shared[];
   const int chunks = (c_in + kChunk - 1) / kChunk;
-  LetNextKernelIn();
-  AwaitEarlierKernels();
+  OverlapLaunches();
   StageWeights(weights, c_in, c_out, kTiles, shared);
   __syncthreads();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;

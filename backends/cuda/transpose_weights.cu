@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/grid_dependency.cuh"
 #include "voxconv/backends/cuda/transpose_weights.h"
 
 namespace voxconv {
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     TransposeTiles(const Unit* weights, const Matrices m, Unit* transposed) {
   // The rows of a tile are an odd number of words apart: a column lies in different banks.
   __shared__ Unit tile[kTile][kTile + sizeof(uint32_t) / sizeof(Unit)];
+  OverlapLaunches();
   const int64_t block = blockIdx.x;
   const int64_t matrix = block / (m.row_tiles * m.column_tiles);
   const int64_t first_row = block / m.column_tiles % m.row_tiles * kTile;
@@ -49,9 +51,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Unit>
 absl::Status Transpose(const ConstTensorView& weights, const Matrices& matrices,
                        const TensorView& transposed, const ExecutionContext& context) {
-  VOXCONV_LAUNCH(TransposeTiles<Unit>, dim3(static_cast<unsigned>(matrices.tiles())),
-                 dim3(kTile, kTileRows), 0, context, static_cast<const Unit*>(weights.data),
-                 matrices, static_cast<Unit*>(transposed.data));
+  VOXCONV_LAUNCH_EARLY(TransposeTiles<Unit>, dim3(static_cast<unsigned>(matrices.tiles())),
+                       dim3(kTile, kTileRows), 0, context, static_cast<const Unit*>(weights.data),
+                       matrices, static_cast<Unit*>(transposed.data));
   return absl::OkStatus();
 }
 
