@@ -7,6 +7,7 @@
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/backends/cuda/weight_gradient.h"
+#include "voxconv/backends/cuda/weight_gradient_mma.h"
 #include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
@@ -148,6 +149,9 @@ absl::Status CudaWeightGradient(const KernelMap& map, const ConstTensorView& x,
   const int64_t c_in = x.channels, c_out = dy.channels;
   const int num_offsets = map.num_offsets();
   if (gradient.rows == 0 || c_out == 0) return absl::OkStatus();
+  if (HasMmaWeightGradient(c_in, c_out, precision, context)) {
+    return MmaWeightGradient(map, x, dy, precision, gradient, context);
+  }
   WeightGradient sum(map, x, dy, precision, context);
   VOXCONV_RETURN_IF_ERROR(sum.Initialise());
   if (gradient.dtype == DType::kF32) {

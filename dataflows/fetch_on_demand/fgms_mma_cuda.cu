@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "voxconv/backends/cuda/copy_chunk.cuh"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_vector.h"
 #include "voxconv/backends/cuda/device_tensor.h"
@@ -24,7 +25,6 @@ constexpr int kStepBytes = 64;  // of an input row
 constexpr int kPadBytes = 16;   // keeps the rows that ldmatrix reads together in different banks
 constexpr int kPairs = 128;
 constexpr int kWarpPairs = 32;
-constexpr int kChunkBytes = 16;
 
 // 16-bit types: a step is two matrices deep.
 template <typename T>
@@ -111,22 +111,6 @@ struct MmaTile {
   static constexpr int kWeightRowChunks = kChannels / kChunk;
   static constexpr int kWeightChunks = kStep * kWeightRowChunks;
 
-  // Elements [i, i + kChunk) of a row of `size`, zeros behind its end or without a row.
-  static __device__ void CopyChunk(char* to, const T* row, int64_t i, int64_t size, bool valid) {
-    if constexpr (kVector) {
-      valid = valid && i < size;
-      CopyAsync16(SharedAddress(to), valid ? row + i : row, valid);
-    } else {
-      T values[kChunk];
-#pragma unroll
-      for (int j = 0; j < kChunk; ++j) {
-        values[j] = valid && i + j < size ? row[i + j] : static_cast<T>(0.0f);
-      }
-#pragma unroll
-      for (int j = 0; j < kChunk; ++j) reinterpret_cast<T*>(to)[j] = values[j];
-    }
-  }
-
   // Queues the copies of one stage: the inputs of `rows` (of this thread, -1 = none) and the
   // weights [c_in, c_out] from `channel` on, from input channel `depth` on.
   static __device__ void Load(char* stage, const FgmsOperands& operands,
@@ -137,9 +121,9 @@ struct MmaTile {
 #pragma unroll
     for (int v = 0; v < kInputLoads; ++v) {
       const int row = (v * kThreads + threadIdx.x) / kRowChunks;
-      CopyChunk(stage + row * kInputStride + chunk * kChunkBytes,
-                input + max(rows[v], 0) * operands.c_in, depth + chunk * kChunk, operands.c_in,
-                rows[v] >= 0);
+      CopyChunk<T, kVector>(stage + row * kInputStride + chunk * kChunkBytes,
+                            input + max(rows[v], 0) * operands.c_in, depth + chunk * kChunk,
+                            operands.c_in, rows[v] >= 0);
     }
     char* to = stage + kInputBytes;
 #pragma unroll
@@ -148,9 +132,9 @@ struct MmaTile {
       if (kWeightChunks % kThreads != 0 && i >= kWeightChunks) break;
       const int row = i / kWeightRowChunks, column = i % kWeightRowChunks;
       const bool valid = depth + row < operands.c_in;
-      CopyChunk(to + row * kWeightStride + column * kChunkBytes,
-                weights + (valid ? depth + row : 0) * operands.c_out, channel + column * kChunk,
-                operands.c_out, valid);
+      CopyChunk<T, kVector>(to + row * kWeightStride + column * kChunkBytes,
+                            weights + (valid ? depth + row : 0) * operands.c_out,
+                            channel + column * kChunk, operands.c_out, valid);
     }
   }
 

@@ -234,6 +234,17 @@ TEST_F(CudaTensorOpsTest, WeightGradient) {
       {120'000, 60'000, 4, 64, 64},  // more pairs than are gathered at once
       {9, 5, 27, 400, 400},          // more f32 sums than are kept at once
       {9, 5, 1, 2100, 2100},         // the same for one offset
+      // Tiles of every width, whose ranges of pairs cross offsets.
+      {20'000, 20'000, 27, 32, 32},
+      {20'000, 20'000, 27, 32, 128},
+      {20'000, 20'000, 9, 64, 32},
+      {20'000, 20'000, 9, 64, 128},
+      {20'000, 20'000, 9, 128, 32},
+      {20'000, 20'000, 9, 96, 64},
+      {20'000, 20'000, 27, 128, 128},
+      {20'000, 20'000, 9, 136, 200},
+      {3000, 2000, 343, 32, 64},  // offsets in two launches
+      {20'000, 20'000, 9, 129, 34},
   };
   for (const Case& c : kCases) {
     const KernelMap cpu_map = MakeMap(c.inputs, c.outputs, c.offsets, cpu_);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weight gradients on tensor cores. Rows are gathered straight into shared memory. The work is cut
+// into equal ranges, one for each block that the GPU holds at once. A range gives one partial sum
+// for each offset that it touches. Partial sums are added in a fixed order.
+#ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
+#define VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "voxconv/core/backend.h"
+#include "voxconv/core/integer.h"
+#include "voxconv/core/kernel_map.h"
+#include "voxconv/core/tensor.h"
+
+namespace voxconv {
+
+// Whether MmaWeightGradient can compute this gradient: in tf32, f16 or bf16, on compute capability
+// 8.0 or more, and so few channels that the sums of a chunk fit its memory.
+bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, Precision precision,
+                          const ExecutionContext& context);
+
+// See CudaWeightGradient. HasMmaWeightGradient must be true. Takes at most 64 MiB of temporary
+// memory. Two launches for each group of offsets whose partial sums fit into that memory; at most
+// StepRanges::kMaxOffsets offsets are in a group. The order of the sums depends on the number of
+// pairs of each offset and on the GPU's model alone.
+absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,
+                               const ConstTensorView& dy, Precision precision,
+                               const TensorView& gradient, const ExecutionContext& context);
+
+// The pairs of a run of offsets, cut into steps of a fixed number of pairs of one offset, and the
+// steps cut into ranges of `range_steps`. It is a kernel parameter, so that no launch waits for a
+// copy.
+//
+// Steps are numbered from offset to offset. Range r has the numbers [r * range_steps, (r + 1) *
+// range_steps). Under an offset, numbers are dealt so that all ranges walk through the pairs, and
+// thus through the output rows, side by side: rows that several offsets gather are then still in
+// the second-level cache. See OffsetSteps in weight_gradient_kernel.cuh.
+struct StepRanges {
+  static constexpr int kMaxOffsets = 256;
+
+  int32_t num_offsets = 0;
+  int32_t range_steps = 0;
+  int64_t pair_ptr[kMaxOffsets + 1];  // first pair of each offset; the last is the end
+  int32_t step_ptr[kMaxOffsets + 1];  // first step of each offset; the last is the end
+
+  int num_ranges() const { return static_cast<int>(CeilDiv(step_ptr[num_offsets], range_steps)); }
+  // Ranges ascend along the steps, and so do offsets. Hence range r has its sum for offset k in
+  // slot r + k, which no other range and offset that meet have.
+  int num_slots() const { return num_ranges() + num_offsets - 1; }
+};
+
+// All pointers are to device memory.
+struct RangeOperands {
+  const int32_t* in = nullptr;  // pairs
+  const int32_t* out = nullptr;
+  const void* x = nullptr;   // [N_in, c_in]
+  const void* dy = nullptr;  // [N_out, c_out]
+  int64_t c_in = 0, c_out = 0;
+  float* sums = nullptr;  // [slots, c_in, c_out]
+};
+
+// The kernel for one element type and pair of channel counts.
+class RangeSums {
+ public:
+  virtual ~RangeSums() = default;
+  virtual int step_pairs() const = 0;
+  // Into how many ranges steps should be cut, so that the GPU holds all blocks at once.
+  virtual absl::StatusOr<int> NumRanges(const ExecutionContext& context) const = 0;
+  // sums[r + k] = the sum of transposed(x[p]) * dy[q] over the pairs (p, q) of offset k in range r.
+  // Slots of a range and an offset that do not meet are not written.
+  virtual absl::Status Launch(const StepRanges& ranges, const RangeOperands& operands,
+                              const ExecutionContext& context) const = 0;
+};
+
+// One of these for each precision, so that they compile side by side. `vector`: rows of x and dy
+// are aligned to 16 bytes and have a multiple of that.
+std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool vector);
+std::unique_ptr<const RangeSums> RangeSumsBf16(int64_t c_in, int64_t c_out, bool vector);
+std::unique_ptr<const RangeSums> RangeSumsTf32(int64_t c_in, int64_t c_out, bool vector);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
