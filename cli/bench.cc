@@ -74,6 +74,8 @@ po::options_description BenchOptions() {
        "streams")  //
       ("graph", po::bool_switch(),
        "CUDA: also replay frames with kept maps as a CUDA graph")  //
+      ("training", po::bool_switch(),
+       "also time whole training steps of the networks, and on CUDA the gradients of layers")  //
       ("plugin", po::value<Strings>()->default_value({}, ""),
        "a shared library with plugins; may be repeated");
   return options;
@@ -133,6 +135,7 @@ struct Request {
   std::vector<Precision> precisions;
   LoadOptions load;
   bench::Asked asked_mappings, asked_dataflows;
+  bool training = false;
 };
 
 absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry,
@@ -140,6 +143,7 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   Request request;
   request.asked_mappings = AskedOf(values, "mapping");
   request.asked_dataflows = AskedOf(values, "dataflow");
+  request.training = values["training"].as<bool>();
   VOXCONV_ASSIGN_OR_RETURN(request.mappings,
                            Specs(values["mapping"].as<Strings>(), registry.mappings(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
@@ -258,6 +262,12 @@ absl::Status RegisterCuda(const Request& request, int device, const Registry& re
       for (const bench::Channels& shape : request.channels) {
         for (const std::string& spec : request.dataflows) {
           bench::AddDeviceConvBenchmark(spec, shape, precision, scenario, failures);
+          if (!request.training) continue;
+          for (const bench::TimedPasses passes :
+               {bench::TimedPasses::kInputGrad, bench::TimedPasses::kWeightGrad,
+                bench::TimedPasses::kAll}) {
+            bench::AddDeviceGradientBenchmark(spec, shape, precision, passes, scenario, failures);
+          }
         }
       }
     }
@@ -312,6 +322,7 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
         std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
     for (const bench::NetworkSpec& spec : specs) {
       bench::AddNetworkBenchmark(spec, scenario, failures);
+      if (request.training && !spec.graph) bench::AddTrainingBenchmark(spec, scenario, failures);
     }
   }
   return absl::OkStatus();
@@ -324,6 +335,10 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
     if (networks || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " has no meaning without --network"));
+  }
+  if (values["training"].as<bool>() && !networks && backend == BackendKind::kCpu) {
+    return absl::InvalidArgumentError(
+        "--training has no meaning without --network or --backend cuda");
   }
   for (const std::string& dtype : values["dtype"].as<Strings>()) {
     if (backend == BackendKind::kCuda || values["dtype"].defaulted() || dtype == "f32") continue;

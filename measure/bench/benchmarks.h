@@ -62,6 +62,15 @@ struct NetworkSpec {
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures);
 
+// training/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept: one training step with SGD
+// on random labels, from features and coordinates in the backend's memory to the loss on the host:
+// maps, forward, cross-entropy, backward, step. Counters: voxels; median_ms; synchronisations, the
+// most waits of the host in a step; activations_MiB, maps_MiB and parameters_MiB, the memory of a
+// step (TrainingMemory). Not timed if the first loss is not close to that of another configuration
+// in f32. `spec.graph` must be false.
+void AddTrainingBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
+                          std::shared_ptr<GateFailures> failures);
+
 }  // namespace voxconv::bench
 
 #endif  // VOXCONV_MEASURE_BENCH_BENCHMARKS_H_

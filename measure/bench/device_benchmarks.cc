@@ -15,28 +15,6 @@
 namespace voxconv::bench {
 namespace {
 
-using Body = std::function<absl::StatusOr<DeviceTimes>(benchmark::State&)>;
-
-// One iteration: DeviceScenario::Time repeats the work itself.
-void AddBenchmark(const std::string& name, Body body) {
-  benchmark::RegisterBenchmark(
-      name.c_str(),
-      [body = std::move(body)](benchmark::State& state) {
-        for (auto _ : state) {
-          const absl::StatusOr<DeviceTimes> times = body(state);
-          if (!times.ok()) {
-            state.SkipWithError(std::string(times.status().message()).c_str());
-            return;
-          }
-          state.SetIterationTime(1e-6 * times->elapsed);
-          state.counters["stages_us"] = times->stages;
-        }
-      })
-      ->UseManualTime()
-      ->Iterations(1)
-      ->Unit(benchmark::kMicrosecond);
-}
-
 absl::StatusOr<DeviceTimes> TimeCopy(DeviceScenario& scenario, benchmark::State& state) {
   constexpr int64_t kBytes = int64_t{1} << 30;
   VOXCONV_RETURN_IF_ERROR(scenario.Open());
@@ -164,14 +142,36 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
 
 }  // namespace
 
+// One iteration: DeviceScenario::Time repeats the work itself.
+void AddDeviceBenchmark(const std::string& name, DeviceBody body) {
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [body = std::move(body)](benchmark::State& state) {
+        for (auto _ : state) {
+          const absl::StatusOr<DeviceTimes> times = body(state);
+          if (!times.ok()) {
+            state.SkipWithError(std::string(times.status().message()).c_str());
+            return;
+          }
+          state.SetIterationTime(1e-6 * times->elapsed);
+          state.counters["stages_us"] = times->stages;
+        }
+      })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Unit(benchmark::kMicrosecond);
+}
+
 void AddCeilingBenchmarks(const std::shared_ptr<DeviceScenario>& scenario,
                           const std::vector<Precision>& precisions) {
-  AddBenchmark("copy/device", [=](benchmark::State& state) { return TimeCopy(*scenario, state); });
-  AddBenchmark("launch/device",
-               [=](benchmark::State& state) { return TimeLaunch(*scenario, state); });
+  AddDeviceBenchmark("copy/device",
+                     [=](benchmark::State& state) { return TimeCopy(*scenario, state); });
+  AddDeviceBenchmark("launch/device",
+                     [=](benchmark::State& state) { return TimeLaunch(*scenario, state); });
   for (Precision precision : precisions) {
-    AddBenchmark(absl::StrCat("gemm/", ToString(precision), "/device"),
-                 [=](benchmark::State& state) { return TimeGemm(*scenario, precision, state); });
+    AddDeviceBenchmark(
+        absl::StrCat("gemm/", ToString(precision), "/device"),
+        [=](benchmark::State& state) { return TimeGemm(*scenario, precision, state); });
   }
 }
 
@@ -179,7 +179,7 @@ void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
                            const std::shared_ptr<DeviceScenario>& scenario,
                            const std::shared_ptr<GateFailures>& failures) {
   const std::string reads = reader.dataflow.empty() ? "" : absl::StrCat("/for=", reader.dataflow);
-  AddBenchmark(
+  AddDeviceBenchmark(
       absl::StrCat("map/", mapping, "/", scenario->input(), "/K27", reads),
       [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
         VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
@@ -198,7 +198,7 @@ void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
 
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
                                const std::shared_ptr<DeviceScenario>& scenario) {
-  AddBenchmark(
+  AddDeviceBenchmark(
       absl::StrCat("map/", mapping, "/", output_coords, "/", scenario->input(), "/K8s2"),
       [=](benchmark::State&) -> absl::StatusOr<DeviceTimes> {
         VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
@@ -225,15 +225,15 @@ void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& ou
 void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels,
                             Precision precision, const std::shared_ptr<DeviceScenario>& scenario,
                             const std::shared_ptr<GateFailures>& failures) {
-  AddBenchmark(absl::StrCat("conv/", dataflow, "/", scenario->input(), "/", channels.name(), "/",
-                            ToString(precision)),
-               [=](benchmark::State& state) -> absl::StatusOr<DeviceTimes> {
-                 VOXCONV_RETURN_IF_ERROR(scenario->Open());
-                 VOXCONV_ASSIGN_OR_RETURN(
-                     const auto plugin,
-                     scenario->registry().dataflows().Create(dataflow, scenario->backend().kind()));
-                 return TimeConv(*scenario, *plugin, channels, precision, *failures, state);
-               });
+  AddDeviceBenchmark(absl::StrCat("conv/", dataflow, "/", scenario->input(), "/", channels.name(),
+                                  "/", ToString(precision)),
+                     [=](benchmark::State& state) -> absl::StatusOr<DeviceTimes> {
+                       VOXCONV_RETURN_IF_ERROR(scenario->Open());
+                       VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
+                                                scenario->registry().dataflows().Create(
+                                                    dataflow, scenario->backend().kind()));
+                       return TimeConv(*scenario, *plugin, channels, precision, *failures, state);
+                     });
 }
 
 }  // namespace voxconv::bench

@@ -5,14 +5,22 @@
 #ifndef VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
 #define VOXCONV_MEASURE_BENCH_DEVICE_BENCHMARKS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "benchmark/benchmark.h"
 #include "voxconv/core/types.h"
 #include "voxconv/measure/bench/benchmarks.h"
 #include "voxconv/measure/bench/device_scenario.h"
 
 namespace voxconv::bench {
+
+// Registers a benchmark whose time is `elapsed` of what `body` returns. `body` may set counters.
+using DeviceBody = std::function<absl::StatusOr<DeviceTimes>(benchmark::State&)>;
+void AddDeviceBenchmark(const std::string& name, DeviceBody body);
 
 // The ceilings of all other benchmarks:
 // - copy/device: GB/s read and written.
@@ -49,6 +57,18 @@ void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& ou
 void AddDeviceConvBenchmark(const std::string& dataflow, const Channels& channels,
                             Precision precision, const std::shared_ptr<DeviceScenario>& scenario,
                             const std::shared_ptr<GateFailures>& failures);
+
+// What a training step computes of a layer: one gradient, or the forward pass and both gradients.
+enum class TimedPasses { kInputGrad, kWeightGrad, kAll };
+absl::string_view ToString(TimedPasses passes);  // "input_grad", "weight_grad", "all"
+
+// grad/<spec>/<input>/CINxCOUT/<dtype>/<passes>: the passes of a K27 layer whose maps are prepared
+// and whose passes are planned. Counter: TFLOP/s of the true pairs. Not timed if a gradient is not
+// close to that of the baseline dataflow in f32.
+void AddDeviceGradientBenchmark(const std::string& dataflow, const Channels& channels,
+                                Precision precision, TimedPasses passes,
+                                const std::shared_ptr<DeviceScenario>& scenario,
+                                const std::shared_ptr<GateFailures>& failures);
 
 }  // namespace voxconv::bench
 
