@@ -8,15 +8,19 @@
 
 #include "tbb/parallel_for.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/check.h"
 
 namespace voxconv {
 
 // Calls body(begin, end) for the ranges [0, grain), [grain, 2 * grain), ... of [0, n), on the
 // context's threads, and returns when all calls have returned. The ranges depend on `grain` alone,
 // so that what a body computes for a range does not depend on the number of threads. Calls run in
-// any order, and several at once. `body` must not throw.
+// any order, and several at once. `body` must not throw. `grain` must be 1 or more (checked),
+// unless n is 0: then nothing is called.
 template <typename Body>
 void ParallelRanges(const ExecutionContext& context, int64_t n, int64_t grain, const Body& body) {
+  if (n <= 0) return;
+  VOXCONV_CHECK(grain >= 1);
   CpuBackend& backend = AsCpu(context);
   const int64_t ranges = (n + grain - 1) / grain;
   const auto run = [&](int64_t r) { body(r * grain, std::min(n, (r + 1) * grain)); };
