@@ -73,12 +73,12 @@ po::options_description TrainOptions() {
        "folder of the run; if it has a checkpoint of the same run, the run goes on from there")  //
       ("epochs", po::value<int64_t>()->default_value(10), "times that all clouds are seen")      //
       ("optimizer", po::value<std::string>()->default_value("sgd"), "sgd or adamw")              //
-      ("rate", po::value<double>()->default_value(0.1), "the highest learning rate")             //
+      ("rate", po::value<double>()->default_value(0.1, "0.1"), "the highest learning rate")      //
       ("warm-up", po::value<int64_t>()->default_value(0),
        "steps over which the learning rate grows to --rate")  //
       ("decay", po::value<std::string>()->default_value("cosine"),
        "how the learning rate falls to 0 afterwards: cosine or none")           //
-      ("momentum", po::value<double>()->default_value(0.9), "of SGD")           //
+      ("momentum", po::value<double>()->default_value(0.9, "0.9"), "of SGD")    //
       ("weight-decay", po::value<double>()->default_value(1e-4), "of weights")  //
       ("clip", po::value<double>()->default_value(0),
        "most of the gradients' norm; 0: no limit")                                        //

@@ -79,7 +79,8 @@ po::options_description VerifyOptions() {
        "kinds of failures to show, each by its first case; 0: all")           //
       ("list", po::bool_switch(), "print the ids of the cases and run none")  //
       ("support", po::bool_switch(),
-       "print what plugins refuse, with their reasons, and run no case");
+       "print what plugins refuse, with their reasons, and run no case; with --mapping or "
+       "--dataflow, what these refuse");
   return options;
 }
 
@@ -157,12 +158,28 @@ std::vector<verify::Case> Shard(std::vector<verify::Case> cases, int index, int 
   return shard;
 }
 
+// --mapping and --dataflow.
+absl::Status SelectPlugins(const po::variables_map& values, const Registry& registry,
+                           BackendKind kind, verify::Selection& selection) {
+  VOXCONV_ASSIGN_OR_RETURN(
+      selection.mapping,
+      verify::SelectPlugin(values["mapping"].as<std::string>(), registry.mappings(), kind));
+  VOXCONV_ASSIGN_OR_RETURN(
+      selection.dataflow,
+      verify::SelectPlugin(values["dataflow"].as<std::string>(), registry.dataflows(), kind));
+  return absl::OkStatus();
+}
+
 // Asks the plugins alone: no device is needed.
 absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(
       RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), registry));
-  for (const std::string& line : verify::SupportTable(registry, kind)) std::cout << line << "\n";
+  verify::Selection selection;
+  VOXCONV_RETURN_IF_ERROR(SelectPlugins(values, registry, kind, selection));
+  for (const std::string& line : verify::SupportTable(registry, kind, selection)) {
+    std::cout << line << "\n";
+  }
   return absl::OkStatus();
 }
 
@@ -173,12 +190,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
   const BackendKind kind = environment.backend->kind();
   verify::Selection selection{.filter = values["filter"].as<std::string>(),
                               .quick = values["quick"].as<bool>()};
-  VOXCONV_ASSIGN_OR_RETURN(
-      selection.mapping,
-      verify::SelectPlugin(values["mapping"].as<std::string>(), registry.mappings(), kind));
-  VOXCONV_ASSIGN_OR_RETURN(
-      selection.dataflow,
-      verify::SelectPlugin(values["dataflow"].as<std::string>(), registry.dataflows(), kind));
+  VOXCONV_RETURN_IF_ERROR(SelectPlugins(values, registry, kind, selection));
   std::vector<verify::Case> cases;
   if (values["network"].as<std::string>().empty()) {
     VOXCONV_RETURN_IF_ERROR(CheckNoNetworkOptions(values));

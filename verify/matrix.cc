@@ -128,10 +128,19 @@ std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selectio
   return cases;
 }
 
-std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend) {
+std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend,
+                                      const Selection& selection) {
+  const bool all = selection.mapping.empty() && selection.dataflow.empty();
+  const auto variants = [&](const auto& family, const std::string& selected) {
+    std::vector<std::string> specs = family.Variants(backend);
+    std::erase_if(specs, [&](const std::string& spec) {
+      return !all && (selected.empty() || !MatchesPlugin(spec, selected));
+    });
+    return specs;
+  };
   std::set<std::string> lines;
   const auto add_geometries = [&](const auto& family) {
-    for (const std::string& spec : family.Variants(backend)) {
+    for (const std::string& spec : variants(family, selection.mapping)) {
       const auto plugin = family.Create(spec, backend);
       if (!plugin.ok()) continue;
       for (const NamedGeometry& named : Geometries()) {
@@ -145,7 +154,7 @@ std::vector<std::string> SupportTable(const Registry& registry, BackendKind back
     }
   };
   add_geometries(registry.mappings());
-  for (const std::string& spec : registry.dataflows().Variants(backend)) {
+  for (const std::string& spec : variants(registry.dataflows(), selection.dataflow)) {
     const auto dataflow = registry.dataflows().Create(spec, backend);
     if (!dataflow.ok()) continue;
     for (Precision precision :

@@ -99,8 +99,9 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
 std::vector<Case> SelectCases(std::vector<Case> cases, const Selection& selection);
 
 // One "<plugin spec> | <geometry kind or shape> | <reason>" line for each refusal, sorted: the
-// support table.
-std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend);
+// support table. If `selection` names plugins, of these alone. Its other members have no effect.
+std::vector<std::string> SupportTable(const Registry& registry, BackendKind backend,
+                                      const Selection& selection = {});
 
 // The parts of MakeCases, in the files of the same names.
 void AddCoordsCases(Environment& environment, std::vector<Case>& cases);

@@ -120,6 +120,17 @@ class CommandLineTest(unittest.TestCase):
         rounds = run(*LAYER, "--rounds", "2", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["round"] for line in rounds], [1, 2])
 
+    def test_support_of_selected_plugins(self):
+        whole = run("verify", "--support").stdout.splitlines()
+        for option, name in (("--mapping", "hash"), ("--dataflow", "direct")):
+            with self.subTest(option):
+                expected = [line for line in whole if re.match(f"{option[2:]} {name}[: ]", line)]
+                self.assertGreater(len(expected), 0)
+                self.assertEqual(run("verify", "--support", option, name).stdout.splitlines(), expected)
+        one = run("verify", "--support", "--dataflow", "direct:").stdout.splitlines()
+        self.assertEqual(one, [line for line in whole if line.startswith("dataflow direct | ")])
+        self.assertIn("hassh", run("verify", "--support", "--mapping", "hassh").stderr)
+
     def test_a_dash_is_standard_output(self):
         for arguments in (["run", *SMALL], LAYER):
             result = run(*arguments, "--out", "-")
