@@ -2,7 +2,7 @@
 # What keeps the time of a whole build short: headers that most sources include are compiled once
 # for the libraries, once for those libraries that read and write text, and once for the tests, and
 # several sources of a library are compiled together. Neither changes what a source may rely on:
-# clang-tidy reads every source by itself (scripts/tidy).
+# scripts/tidy parses every source by itself.
 option(VOXCONV_QUICK_BUILD "Compile common headers once and several sources together" ON)
 
 set(VOXCONV_COMMON_HEADERS

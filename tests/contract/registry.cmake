@@ -45,6 +45,9 @@ add_test(NAME count_tests_test
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/count_tests_test.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(count_tests_test PROPERTIES LABELS contract SKIP_RETURN_CODE 77)
 
+add_test(NAME tidy_test COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tidy_test.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(tidy_test PROPERTIES LABELS contract SKIP_RETURN_CODE 77)
+
 add_test(NAME sanitize_test
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sanitize_test.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(sanitize_test PROPERTIES LABELS contract SKIP_RETURN_CODE 77)
