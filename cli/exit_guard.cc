@@ -19,13 +19,16 @@ constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 const std::string* volatile guarded_command = nullptr;
 volatile int told_file = STDERR_FILENO;
+volatile pid_t telling_process = 0;
 // A handler has no stack of its own where a plugin's recursion has used up the thread's.
 alignas(16) std::array<char, 1 << 16> signal_stack;
 
 // Safe in a signal handler.
 void Write(const char* text, size_t size) {
+  // A copy of this process, in which a library is tried, tells its own parent.
+  const int file = getpid() == telling_process ? told_file : STDERR_FILENO;
   while (size > 0) {
-    const ssize_t written = write(told_file, text, size);
+    const ssize_t written = write(file, text, size);
     if (written <= 0) return;
     text += written;
     size -= written;
@@ -98,7 +101,10 @@ ExitGuard::ExitGuard(const std::string& command) {
   }
 }
 
-void ExitGuard::TellTo(int file) { told_file = file; }
+void ExitGuard::TellTo(int file) {
+  told_file = file;
+  telling_process = getpid();
+}
 
 ExitGuard::~ExitGuard() {
   RestoreHandlers();

@@ -22,6 +22,7 @@
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/command_child.h"
 #include "voxconv/cli/exit_guard.h"
 #include "voxconv/cli/suggest.h"
 #include "voxconv/cli/terminal.h"
@@ -132,7 +133,7 @@ int PrintVersion(const std::string& name, const std::vector<std::string>& args) 
   return Finish(name, absl::OkStatus());
 }
 
-int RunCommand(const std::string& name, std::vector<std::string> args) {
+int RunCommand(const std::string& name, const std::vector<std::string>& args) {
   if (name == "--version" || name == "-v") return PrintVersion(name, args);
   if (name == "help" && args.size() > 1) {
     std::cerr << "voxconv help: argument '" << args[1] << "' is unknown; one command is allowed\n";
@@ -145,8 +146,11 @@ int RunCommand(const std::string& name, std::vector<std::string> args) {
   }
   for (const Command& command : Commands()) {
     if (name != command.name) continue;
+    if (!IsChild() && LoadsPlugins(args)) return RunInChild(name, args);
     const ExitGuard guard(name);
-    return Finish(name, Run(command, args));
+    const int exit_code = Finish(name, Run(command, args));
+    TellEndOfCommand(exit_code);
+    return exit_code;
   }
   return RefuseUnknown(name);
 }
@@ -161,7 +165,17 @@ int Main(int argc, char** argv) {
     PrintUsage(std::cerr);
     return 2;
   }
-  return RunCommand(argv[1], std::vector<std::string>(argv + 2, argv + argc));
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() > 1 && args[0] == kChildArgument) {
+    if (const absl::Status status = BeginChild(); !status.ok()) {
+      std::cerr << "voxconv: " << status.message() << "\n";
+      return 2;
+    }
+    args.erase(args.begin());
+  }
+  const std::string name = args[0];
+  args.erase(args.begin());
+  return RunCommand(name, args);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,12 +13,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/command_child.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/standard_output.h"
 #include "voxconv/cli/verify_child.h"
 #include "voxconv/cli/verify_report.h"
-#include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/timer.h"
 #include "voxconv/networks/models.h"
@@ -88,9 +88,9 @@ po::options_description VerifyNetworkOptions() {
   po::options_description options("To verify a whole network on --input instead of the matrix");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value(""),
-       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
-      ("width", po::value<double>()->default_value(1.0),
-       "factor on every channel count; all counts must stay whole numbers")  //
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str());
+  AddShapeOptions(options);
+  options.add_options()  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
       ("crop-voxels", po::value<int64_t>()->default_value(1000),
@@ -102,8 +102,8 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
                                                            verify::Environment& environment,
                                                            const verify::Selection& selection) {
   verify::NetworkRequest request{.network = values["network"].as<std::string>(),
-                                 .width = values["width"].as<double>(),
                                  .crop_voxels = values["crop-voxels"].as<int64_t>()};
+  VOXCONV_ASSIGN_OR_RETURN(request.model, ParseModelOptions(values));
   constexpr int64_t kMaxCropVoxels = 100000;  // the reference compares all pairs
   if (request.crop_voxels < 1 || request.crop_voxels > kMaxCropVoxels) {
     return absl::InvalidArgumentError(
@@ -116,8 +116,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
   request.output_coords = layers.output_coords;
   VOXCONV_ASSIGN_OR_RETURN(request.precision, ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(request.cloud, LoadInput(values));
-  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
-                           MakeModel(request.network, {.width = request.width}));
+  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, MakeModel(request.network, request.model));
   PrintChannels(request.cloud, graph.in_channels());
   const std::string& input = values["input"].as<std::string>();
   request.input =
@@ -127,7 +126,7 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
 
 // The matrix brings its own scenes, dtypes and widths.
 absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
-  std::vector<std::string> names = {"width", "dtype", "crop-voxels"};
+  std::vector<std::string> names = {"width", "grid", "dtype", "crop-voxels"};
   const po::options_description input = InputOptions();
   for (const auto& option : input.options()) names.push_back(option->long_name());
   for (const std::string& name : names) {
@@ -218,10 +217,8 @@ absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string&
 }
 
 // Whether the code of others runs, or a limit was asked for.
-bool RunsInChildren(const po::variables_map& values) {
-  const char* paths = std::getenv(kPluginPathVariable);
-  return !values["plugin"].as<std::vector<std::string>>().empty() ||
-         (paths != nullptr && *paths != '\0') || !values["case-seconds"].defaulted();
+bool RunsInChildren(const std::vector<std::string>& args, const po::variables_map& values) {
+  return LoadsPlugins(args) || !values["case-seconds"].defaulted();
 }
 
 absl::StatusOr<double> CaseSecondsOf(const po::variables_map& values) {
@@ -262,7 +259,7 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
   StandardOutput output(values);
   const bool lists = values["list"].as<bool>();
   VerifyReport report(ReproPrefix(args), values["show-failures"].as<uint64_t>());
-  if (role != Role::kChild && !lists && RunsInChildren(values)) {
+  if (role != Role::kChild && !lists && RunsInChildren(args, values)) {
     return Told(VerifyInChildren(args, case_seconds, report), values, report, output);
   }
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
@@ -289,12 +286,12 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
 
 absl::Status RunVerify(const std::vector<std::string>& args) {
   int64_t from = 0;
-  if (args.empty() || !absl::StartsWith(args[0], kChildArgument) ||
-      !absl::SimpleAtoi(args[0].substr(sizeof(kChildArgument) - 1), &from)) {
+  if (args.empty() || !absl::StartsWith(args[0], kFromCaseArgument) ||
+      !absl::SimpleAtoi(args[0].substr(sizeof(kFromCaseArgument) - 1), &from)) {
     return RunWithArguments(args, 0, Role::kCommand);
   }
   const absl::Status status = RunWithArguments({args.begin() + 1, args.end()}, from, Role::kChild);
-  if (!status.ok()) TellParent(status);
+  if (!status.ok()) TellError(status);
   return absl::OkStatus();
 }
 

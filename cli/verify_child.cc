@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/cli/verify_child.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "voxconv/cli/exit_guard.h"
-#include "voxconv/cli/self_command.h"
+#include "voxconv/cli/command_child.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/core/library_probe.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/experiments/runner/line_program.h"
+#include "voxconv/measure/result_line.h"
 #include "voxconv/measure/timer.h"
 
 namespace voxconv::cli {
@@ -28,27 +25,20 @@ using experiment::LineProgram;
 using Clock = std::chrono::steady_clock;
 
 // What the child writes, a line each:
+//   plugins JSON            once: what the child has loaded (measure::DescribePlugins)
 //   cases NUMBER DEVICE     once
 //   begin I ID              before case I
 //   end VERDICT DETAIL      after it
 //   error CODE MESSAGE      the command itself failed
-//   done                    no case is left
-// Other lines are what ExitGuard says of a crash.
-constexpr absl::string_view kCases = "cases ", kBegin = "begin ", kEnd = "end ", kError = "error ",
-                            kDone = "done";
+// and the end of the command (cli/command_child.h). Other lines are what ExitGuard says of a crash.
+constexpr absl::string_view kPlugins = "plugins ", kCases = "cases ", kBegin = "begin ",
+                            kEnd = "end ", kError = "error ";
 
 // To read the input, to load the plugins and to make the cases.
 constexpr double kStartSeconds = 600;
 // A plugin that ends every case's process would take days.
 constexpr int kMostEnds = 50;
 constexpr int kMostLate = 5;
-
-void Tell(absl::string_view line) {
-  const std::string text = absl::StrCat(absl::StrReplaceAll(line, {{"\n", " "}}), "\n");
-  // One call, so that no line is half written where the process is killed. Where the parent is
-  // gone, this process is killed, too.
-  if (write(experiment::kLineFile, text.data(), text.size()) < 0) return;
-}
 
 // "12 rest" as 12 and "rest".
 bool TakeNumber(absl::string_view text, int64_t& number, std::string& rest) {
@@ -81,9 +71,8 @@ class Parent {
  private:
   absl::Status RunChild() {
     std::vector<std::string> args = args_;
-    args.insert(args.begin(), absl::StrCat(kChildArgument, next_));
-    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<LineProgram> child,
-                             LineProgram::Start(SelfCommand("verify", args)));
+    args.insert(args.begin(), absl::StrCat(kFromCaseArgument, next_));
+    VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<LineProgram> child, StartChild("verify", args));
     id_.clear();
     last_words_.clear();
     started_ = false;
@@ -106,7 +95,9 @@ class Parent {
     absl::string_view rest = line;
     std::string text;
     int64_t number = 0;
-    if (absl::ConsumePrefix(&rest, kCases) && TakeNumber(rest, number, text)) {
+    if (absl::ConsumePrefix(&rest, kPlugins)) {
+      return report_.TakePlugins(rest);
+    } else if (absl::ConsumePrefix(&rest, kCases) && TakeNumber(rest, number, text)) {
       if (progress_ == nullptr) progress_ = std::make_unique<Progress>("verify", number);
       num_cases_ = number;
       device_ = text;
@@ -122,7 +113,7 @@ class Parent {
       SetDeadline(kStartSeconds);
     } else if (absl::ConsumePrefix(&rest, kError) && TakeNumber(rest, number, text)) {
       return absl::Status(static_cast<absl::StatusCode>(number), text);
-    } else if (line == kDone) {
+    } else if (int code = 0; IsEndOfCommand(line, code)) {
       done_ = true;
     } else {
       last_words_ = line;
@@ -145,9 +136,10 @@ class Parent {
       if (next_ == num_cases_) done_ = true;
       return absl::OkStatus();
     }
-    if (!done_ && next_ > first) return absl::OkStatus();  // between two cases
+    const bool all_ran = next_ == num_cases_;
+    if (!all_ran && next_ > first) return absl::OkStatus();  // between two cases
     return absl::InternalError(
-        absl::StrCat(done_ ? "after the last case, " : "between cases, ", detail));
+        absl::StrCat(all_ran ? "after the last case, " : "between cases, ", detail));
   }
 
   void SetDeadline(double seconds) {
@@ -175,18 +167,18 @@ absl::Status VerifyInChildren(const std::vector<std::string>& args, double case_
 
 void RunCasesInChild(const std::vector<verify::Case>& cases, int64_t from,
                      const std::string& device) {
-  ExitGuard::TellTo(experiment::kLineFile);
-  Tell(absl::StrCat(kCases, cases.size(), " ", device));
+  TellParent(absl::StrCat(kPlugins, measure::DescribePlugins().dump(
+                                        -1, ' ', false, measure::Json::error_handler_t::replace)));
+  TellParent(absl::StrCat(kCases, cases.size(), " ", device));
   for (size_t i = from; i < cases.size(); ++i) {
-    Tell(absl::StrCat(kBegin, i, " ", cases[i].id));
+    TellParent(absl::StrCat(kBegin, i, " ", cases[i].id));
     const verify::Outcome outcome = verify::RunCase(cases[i]);
-    Tell(absl::StrCat(kEnd, static_cast<int>(outcome.verdict), " ", outcome.detail));
+    TellParent(absl::StrCat(kEnd, static_cast<int>(outcome.verdict), " ", outcome.detail));
   }
-  Tell(kDone);
 }
 
-void TellParent(const absl::Status& error) {
-  Tell(absl::StrCat(kError, static_cast<int>(error.code()), " ", error.message()));
+void TellError(const absl::Status& error) {
+  TellParent(absl::StrCat(kError, static_cast<int>(error.code()), " ", error.message()));
 }
 
 }  // namespace voxconv::cli

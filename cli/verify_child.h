@@ -15,8 +15,9 @@
 
 namespace voxconv::cli {
 
-// Begins the first argument of `verify` in such a child. The number of its first case follows.
-inline constexpr char kChildArgument[] = "--from-case=";
+// Begins the first argument of `verify` in such a child (cli/command_child.h). The number of its
+// first case follows.
+inline constexpr char kFromCaseArgument[] = "--from-case=";
 
 // Runs the cases that `verify ARGS` selects, in children. The limit of a case is `case_seconds`.
 // Prints what becomes of them. Errors of VerifyReport::Finish, and those of the command itself.
@@ -27,7 +28,7 @@ absl::Status VerifyInChildren(const std::vector<std::string>& args, double case_
 void RunCasesInChild(const std::vector<verify::Case>& cases, int64_t from,
                      const std::string& device);
 // In the child: tells the parent that the command failed before its cases.
-void TellParent(const absl::Status& error);
+void TellError(const absl::Status& error);
 
 }  // namespace voxconv::cli
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "voxconv/cli/terminal.h"
+#include "voxconv/core/status_macros.h"
 
 namespace voxconv::cli {
 namespace {
@@ -68,6 +69,17 @@ void VerifyReport::Add(const std::string& id, const verify::Outcome& outcome) {
             << std::flush;
 }
 
+absl::Status VerifyReport::TakePlugins(absl::string_view text) {
+  VOXCONV_ASSIGN_OR_RETURN(measure::Json plugins, measure::ParseJson(text));
+  if (!plugins_.is_null() && plugins_ != plugins) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a plugin's library was replaced while its cases ran: ", plugins_.dump(),
+                     " became ", plugins.dump()));
+  }
+  plugins_ = std::move(plugins);
+  return absl::OkStatus();
+}
+
 absl::Status VerifyReport::Finish(const std::string& device, int64_t num_cases, double seconds) {
   int64_t hidden = 0;
   for (size_t i = 0; i < kinds_.size(); ++i) {
@@ -95,7 +107,7 @@ absl::Status VerifyReport::Finish(const std::string& device, int64_t num_cases, 
              {"failures", failures_},
              {"skip_reasons", skip_reasons_},
              {"program", measure::ProgramHash()},
-             {"plugins", measure::PluginHashes()}};
+             {"plugins", plugins_.is_null() ? measure::DescribePlugins() : plugins_}};
   std::cout << absl::StrFormat("verify on %s: %d cases in %.1f s\n", device, done, seconds);
   std::cout << absl::StrFormat("%d passed, %d failed, %d skipped\n", passed_, failed_, skipped_)
             << std::flush;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/measure/result_line.h"
 #include "voxconv/verify/matrix.h"
 
@@ -24,6 +25,9 @@ class VerifyReport {
 
   void Add(const std::string& id, const verify::Outcome& outcome);
   const std::string& rerun() const { return rerun_; }
+  // What another process, which runs cases, has loaded: measure::DescribePlugins as text. An error
+  // if an earlier one had loaded something else: the outcomes would be of different plugins.
+  absl::Status TakePlugins(absl::string_view text);
 
   // Prints the counts. kInternal if a case failed, and if the outcomes are fewer than `num_cases`.
   absl::Status Finish(const std::string& device, int64_t num_cases, double seconds);
@@ -43,6 +47,7 @@ class VerifyReport {
   std::vector<Kind> kinds_;  // in the order of their first cases
   std::map<std::string, size_t> kind_of_;
   measure::Json failures_ = measure::Json::array();
+  measure::Json plugins_;  // null: no other process has told
   measure::Json result_;
 };
 

@@ -221,7 +221,7 @@ absl::Status LoadPlugin(const std::string& path, Registry& registry) {
   // Before it is loaded: a file that is replaced in between must not pass for the one that runs.
   const absl::StatusOr<std::string> hash = HashFile(file.string());
   if (!hash.ok()) return Refuse(hash.status().code(), path, hash.status().message());
-  LoadedPlugin noted{.hash = *hash};
+  LoadedPlugin noted{.path = file.string(), .hash = *hash};
   void* library = nullptr;
   // A constructor that aborts, and whatever else ends a process that loads the library, is met in a
   // child first.

@@ -52,6 +52,7 @@ absl::Status LoadPluginsFromEnvironment(Registry& registry);
 // A library that this process has loaded, and what it registered.
 struct LoadedPlugin {
   std::string name;          // as VOXCONV_PLUGIN gives it
+  std::string path;          // absolute
   std::string hash;          // HashFile of the library. What it links to in turn is not in it.
   std::string compiled_for;  // "AVX2": the vectors that its compiler could use
   std::vector<std::string> mappings, dataflows, output_coords;  // the names of its plugins

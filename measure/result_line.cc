@@ -115,17 +115,23 @@ Json PluginHashes() {
   return hashes;
 }
 
-Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load) {
-  const BuildInfo build = GetBuildInfo();
+Json DescribePlugins() {
   Json plugins = Json::array();
   for (const LoadedPlugin& plugin : LoadedPlugins()) {
-    plugins.push_back(
-        {{"name", plugin.name}, {"hash", plugin.hash}, {"compiled_for", plugin.compiled_for}});
+    plugins.push_back({{"name", plugin.name},
+                       {"path", plugin.path},
+                       {"hash", plugin.hash},
+                       {"compiled_for", plugin.compiled_for}});
   }
+  return plugins;
+}
+
+Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load) {
+  const BuildInfo build = GetBuildInfo();
   return {{"commit", build.commit},
           {"dirty", build.dirty},
           {"program", ProgramHash().empty() ? Json() : Json(ProgramHash())},
-          {"plugins", std::move(plugins)},
+          {"plugins", DescribePlugins()},
           {"compiler", build.compiler},
           {"build_type", build.build_type},
           {"machine", Machine()},

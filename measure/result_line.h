@@ -24,7 +24,7 @@ const std::string& ProgramHash();
 
 // {"commit", "dirty", "program", "plugins", "compiler", "build_type", "machine", "device",
 // "backend", "driver", "cpu_governor", "cpu_clock_mhz", "product", "load", "time_utc"}. "program"
-// is ProgramHash. "plugins" has the name, the hash and "compiled_for" of each loaded library.
+// is ProgramHash. "plugins" is DescribePlugins.
 // "product" is ProductJson (measure/product_rate.h). "load" is LoadJson (measure/machine_load.h) of
 // `load`. A value that cannot be read is null.
 Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load = {});
@@ -33,6 +33,8 @@ Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>
 // time: "SSE2, inner loops AVX3".
 std::string CompiledFor(absl::string_view spec);
 
+// {"name", "path", "hash", "compiled_for"} of each library that this process has loaded.
+Json DescribePlugins();
 // The hashes of the loaded libraries, sorted: for keys.
 Json PluginHashes();
 

@@ -28,6 +28,7 @@ class LineProgram {
   LineProgram(const LineProgram&) = delete;
   LineProgram& operator=(const LineProgram&) = delete;
 
+  pid_t pid() const { return child_; }
   // Waits for the next whole line, which it puts into `line`, or for the program's end. kLate: none
   // of them has come by `deadline`.
   Event Next(std::chrono::steady_clock::time_point deadline, std::string& line);

@@ -7,3 +7,9 @@ foreach(command verify others)
                    $<TARGET_FILE:voxconv> $<TARGET_FILE:ending_plugin>)
   set_tests_properties(ending_plugin_${command}_test PROPERTIES LABELS contract TIMEOUT 300)
 endforeach()
+if(VOXCONV_PYTHON)
+  add_test(NAME ending_plugin_signals_test
+           COMMAND ${VOXCONV_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/ending_plugin/signals_test.py
+                   $<TARGET_FILE:voxconv> $<TARGET_FILE:ending_plugin>)
+  set_tests_properties(ending_plugin_signals_test PROPERTIES LABELS contract TIMEOUT 300)
+endif()

@@ -93,8 +93,9 @@ class KeyTest(IdentityTest):
         self.assertIn("1 cells measured, 0 refused, 0 failed, 0 finished", rebuilt.stdout)
         cells = self.cells()
         self.assertEqual(len({tuple(cell["cell"]["plugins"]) for cell in cells}), 2)
-        self.assertEqual([plugin["name"] for plugin in cells[0]["provenance"]["plugins"]],
-                         ["stranger"])
+        self.assertEqual([(plugin["name"], plugin["path"])
+                          for plugin in cells[0]["provenance"]["plugins"]],
+                         [("stranger", str(library))])
         # Both are in the report, and only the later one counts.
         _, page = self.report()
         self.assertIn("Cells that were measured again later", page)

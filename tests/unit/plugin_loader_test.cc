@@ -74,6 +74,7 @@ TEST(PluginLoader, NotesWhatIsLoaded) {
   const LoadedPlugin& fixture = *std::find_if(plugins.begin(), plugins.end(), is_fixture);
   EXPECT_THAT(fixture.dataflows, ::testing::ElementsAre("fixture"));
   EXPECT_TRUE(fixture.mappings.empty());
+  EXPECT_EQ(fixture.path, Fixture("good"));
   // VOXCONV_PLUGIN_ARCHITECTURE is the machine's own here: no narrower than this program.
   EXPECT_FALSE(fixture.compiled_for.empty());
   EXPECT_EQ(LibraryOf("fixture:option=1")->hash, fixture.hash);

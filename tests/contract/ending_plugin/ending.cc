@@ -38,6 +38,7 @@ int Overflow(int depth, int most) {
 void Fail(const std::string& fault) {
   if (fault == "throws") throw std::runtime_error("boom");
   if (fault == "exits") std::exit(0);
+  if (fault == "quick_exits") std::quick_exit(0);
   if (fault == "exits_at_once") std::_Exit(0);
   if (fault == "crashes") std::raise(SIGSEGV);
   if (fault == "overflows") std::exit(Overflow(0, std::numeric_limits<int>::max()));
@@ -93,7 +94,8 @@ absl::Status RegisterEnding(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
   options
       .Enum("fault",
-            {"none", "throws", "null", "exits", "exits_at_once", "crashes", "overflows", "hangs"},
+            {"none", "throws", "null", "exits", "quick_exits", "exits_at_once", "crashes",
+             "overflows", "hangs"},
             "none", "what it does")
       .Int("voxels", 1, 0, 1 << 20, "number of input voxels for which it does so; 0: all");
   return registry.mappings().Register(

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # In every command, a plugin that throws or returns null gives an error that names it; one that calls
-# exit(0) does not end the command as if it was done.
+# exit(0), _exit(0) or quick_exit(0) does not end the command as if it was done.
 #   others_test.sh VOXCONV PLUGIN
 set -euo pipefail
 
@@ -27,9 +27,8 @@ command_with() {
     ab)
       "$voxconv" ab "${small[@]}" --a "$mapping/direct" --b hash/direct --channels 4,4
       ;;
-    conv)
-      "$voxconv" conv --plugin "$plugin" --threads 1 "$work/in.npz" "$work/out.npz" --channels 4 \
-        --mapping "$mapping"
+    pool)
+      "$voxconv" pool --plugin "$plugin" --threads 1 "$work/in.npz" "$work/out.npz" --mapping "$mapping"
       ;;
     bench) "$voxconv" bench "${small[@]}" --mapping "$mapping" --dataflow direct ;;
     tune)
@@ -55,9 +54,14 @@ refused() {
   ! grep -q 'unexpected error' "$work/err" || fail "$1: $2: unexpected error"
 }
 
-for command in ${3:-run ab bench tune experiment}; do
+"$voxconv" voxelize "$input" "$work/in.npz" > "$work/out"
+for command in ${3:-run ab pool bench tune experiment}; do
+  command_with "$command" ending:fault=none > "$work/out" 2> "$work/err" || fail "$command: refused"
   refused "$command" throws 'mapping ending: DoQuery: exception: boom'
   refused "$command" null 'mapping ending: DoBuildIndex: returned null'
   refused "$command" exits 'ended by exit() before it was done in mapping ending: DoQuery'
+  refused "$command" quick_exits 'ended by exit() before it was done in mapping ending: DoQuery'
+  refused "$command" exits_at_once 'the process ends with exit status 0 before the command was done'
+  grep -qx "voxconv $command: the process .*" "$work/err" || fail "$command is not named"
 done
 refused run crashes 'voxconv run: crashed in mapping ending: DoQuery'

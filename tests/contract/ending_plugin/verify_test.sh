@@ -55,6 +55,19 @@ ends exits_at_once 'the process ends with exit status 0'
 ends crashes 'is killed by signal 11 (Segmentation fault): voxconv verify: crashed in mapping ending: DoQuery'
 ends overflows 'is killed by signal 11 (Segmentation fault)'
 
+# The result for programs names the library, also where several processes have loaded it.
+for fault in none crashes; do
+  "$voxconv" verify --plugin "$plugin" --json --mapping "ending:fault=$fault" \
+    --filter "map/*/submanifold_k3/*one_voxel" \
+    > "$work/out" 2> "$work/err" || [[ $fault == crashes ]] || fail "$fault fails"
+  python3 - "$plugin" "$work/out" <<'PYTHON' || fail "--json with $fault"
+import json, os, sys
+plugins = json.load(open(sys.argv[2]))["plugins"]
+assert [(p["name"], p["path"]) for p in plugins] == [("ending", os.path.abspath(sys.argv[1]))], plugins
+assert len(plugins[0]["hash"]) == 16 and plugins[0]["compiled_for"], plugins
+PYTHON
+done
+
 # One case, with a limit.
 hang='map/ending:fault=hangs/submanifold_k3/one_voxel'
 verify 1 --case-seconds 2 --filter "$hang"
