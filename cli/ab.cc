@@ -13,6 +13,7 @@
 #include "voxconv/cli/ab_rounds.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/self_command.h"
@@ -38,9 +39,9 @@ po::options_description AbOptions() {
        "side A: a preset, plan:FILE with --network, or MAPPING/DATAFLOW[/OUTPUT_COORDS]")  //
       ("b", po::value<std::string>(), "side B; written as --a")                            //
       ("network", po::value<std::string>(),
-       "run this network: minkunet42, sparseresnet21 or centerpoint; without it one layer runs")  //
-      ("width", po::value<double>()->default_value(1),
-       "factor on every channel count of the network")  //
+       "run this network: minkunet42, sparseresnet21 or centerpoint; without it one layer runs");
+  AddShapeOptions(options);
+  options.add_options()  //
       ("kind", po::value<std::string>()->default_value("submanifold"),
        "kind of the layer: submanifold, strided, inverse, transposed or generative (the same as "
        "transposed)")  //
@@ -94,8 +95,12 @@ absl::StatusOr<ab::LayerShape> ParseLayerShape(const po::variables_map& values) 
 // What is said about the layer has no meaning for a network, and the other way round.
 absl::Status CheckApplicable(const po::variables_map& values) {
   if (values.count("network") == 0) {
-    if (values["width"].defaulted()) return absl::OkStatus();
-    return absl::InvalidArgumentError("--width has no meaning without --network");
+    for (const char* name : {"width", "grid"}) {
+      if (values.count(name) == 0 || values[name].defaulted()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " has no meaning without --network"));
+    }
+    return absl::OkStatus();
   }
   for (const char* name : {"kind", "rule", "kernel", "stride", "dilation", "padding", "channels"}) {
     if (values[name].defaulted()) continue;
@@ -111,7 +116,8 @@ absl::StatusOr<ab::Work> MakeWork(const po::variables_map& values, const ab::Req
     VOXCONV_ASSIGN_OR_RETURN(const ab::LayerShape shape, ParseLayerShape(values));
     return ab::MakeLayerWork(request, shape, session.registry(), session.Context());
   }
-  const ab::NetworkShape shape{values["network"].as<std::string>(), values["width"].as<double>()};
+  VOXCONV_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelOptions(values));
+  const ab::NetworkShape shape{values["network"].as<std::string>(), model.width, model.grid};
   return ab::MakeNetworkWork(request, shape, session.registry(), session.Context());
 }
 
@@ -124,9 +130,10 @@ absl::StatusOr<measure::Configuration> ParsePlanSide(const po::variables_map& va
   }
   absl::string_view path = values[name].as<std::string>();
   absl::ConsumePrefix(&path, kPlanPrefix);
+  VOXCONV_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelOptions(values));
   return LoadPlan(std::string(path),
                   {.network = values["network"].as<std::string>(),
-                   .width = values["width"].as<double>(),
+                   .model = model,
                    .precision = precision,
                    .cloud = cloud,
                    .backend = session.backend()},
@@ -252,9 +259,9 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
   PrintCompiledFor("A", a.choice, say);
   PrintCompiledFor("B", b.choice, say);
   if (values.count("network") != 0) {
-    VOXCONV_ASSIGN_OR_RETURN(
-        const NetworkGraph graph,
-        MakeModel(values["network"].as<std::string>(), {.width = values["width"].as<double>()}));
+    VOXCONV_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelOptions(values));
+    VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
+                             MakeModel(values["network"].as<std::string>(), model));
     PrintChannels(cloud, graph.in_channels(), say);
   }
   const ab::NamedInput input{values["input"].as<std::string>(),

@@ -17,6 +17,7 @@
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/core/plugin_loader.h"
@@ -78,6 +79,7 @@ po::options_description BenchOptions() {
        "also time whole training steps of the networks, and on CUDA the gradients of layers")  //
       ("plugin", po::value<Strings>()->default_value({}, ""),
        "a shared library with plugins; may be repeated");
+  AddGridOption(options);
   return options;
 }
 
@@ -293,13 +295,14 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
   for (const std::string& name : values["network"].as<Strings>()) AddOnce(networks, name);
   const std::vector<Precision> precisions =
       backend == BackendKind::kCpu ? std::vector{Precision::kF32} : request.precisions;
+  VOXCONV_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelOptions(values));
   std::vector<bench::NetworkSpec> specs;
   for (const std::string& network : networks) {
-    VOXCONV_RETURN_IF_ERROR(MakeModel(network, {}).status());
+    VOXCONV_RETURN_IF_ERROR(MakeModel(network, model).status());
     for (const std::string& name : names) {
       VOXCONV_ASSIGN_OR_RETURN(const auto configuration, measure::ResolveConfig(name, registry));
       for (const Precision precision : precisions) {
-        bench::NetworkSpec spec{network, name, configuration, precision};
+        bench::NetworkSpec spec{network, model.grid, name, configuration, precision};
         spec.parallel_maps = !values["serial-maps"].as<bool>();
         specs.push_back(spec);
         spec.keep_maps = true;
@@ -331,8 +334,8 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
 // What would be left out without a word.
 absl::Status CheckApplicable(const po::variables_map& values, BackendKind backend) {
   const bool networks = !values["network"].as<Strings>().empty();
-  for (const char* name : {"config", "serial-maps", "graph"}) {
-    if (networks || values[name].defaulted()) continue;
+  for (const char* name : {"config", "grid", "serial-maps", "graph"}) {
+    if (networks || values.count(name) == 0 || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " has no meaning without --network"));
   }

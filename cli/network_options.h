@@ -6,11 +6,20 @@
 #include "absl/status/statusor.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/networks/graph.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::cli {
 
-// --width, --in-channels, --classes, --grid, --seed and --weights.
+// --width and --grid: what is the same with all parameters.
+void AddShapeOptions(po::options_description& options);
+// --grid alone, for commands that run several networks.
+void AddGridOption(po::options_description& options);
+// The shape's options, --in-channels, --classes, --seed and --weights.
 void AddNetworkOptions(po::options_description& options);
+
+// What these options say. Those that the command does not have are as ModelOptions has them.
+// kInvalidArgument names the option.
+absl::StatusOr<ModelOptions> ParseModelOptions(const po::variables_map& values);
 
 // The model of --network, --width, --in-channels, --classes and --grid. Its parameters are those of
 // --weights or --seed. kInvalidArgument names the option.

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/core/parse.h"
 #include "voxconv/core/status_macros.h"
 
 namespace voxconv::cli {
@@ -12,7 +13,8 @@ measure::PlanKey KeyOf(const PlanUse& use) {
   return {.backend = use.backend.kind(),
           .device = use.backend.DeviceName(),
           .network = use.network,
-          .width = use.width,
+          .width = use.model.width,
+          .grid = BoxText(use.model.grid),
           .precision = use.precision,
           .input = measure::Classify(measure::MeasureDensity(use.cloud.coords))};
 }

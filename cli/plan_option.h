@@ -11,6 +11,7 @@
 #include "voxconv/io/voxelize.h"
 #include "voxconv/measure/plan_file.h"
 #include "voxconv/measure/preset.h"
+#include "voxconv/networks/models.h"
 
 namespace voxconv::cli {
 
@@ -19,7 +20,7 @@ inline constexpr char kPlanPrefix[] = "plan:";
 
 struct PlanUse {
   std::string network;
-  double width = 1;
+  ModelOptions model;
   Precision precision = Precision::kF32;
   const VoxelizedCloud& cloud;
   const Backend& backend;
@@ -28,8 +29,8 @@ struct PlanUse {
 measure::PlanKey KeyOf(const PlanUse& use);
 
 // The plan of the file for this use, resolved. Refused, preceded by the path: a file without a plan
-// for the network, width, dtype and device. A plan for another class of inputs is taken, and a line
-// on standard output says so.
+// for the network, width, grid, dtype and device. A plan for another class of inputs is taken, and
+// a line on standard output says so.
 absl::StatusOr<measure::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
                                                 const Registry& registry);
 

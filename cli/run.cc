@@ -43,9 +43,10 @@ absl::StatusOr<measure::Configuration> ParseConfiguration(const po::variables_ma
     }
   }
   if (values.count("plan") != 0) {
+    VOXCONV_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelOptions(values));
     return LoadPlan(values["plan"].as<std::string>(),
                     {.network = values["network"].as<std::string>(),
-                     .width = values["width"].as<double>(),
+                     .model = model,
                      .precision = precision,
                      .cloud = cloud,
                      .backend = session.backend()},

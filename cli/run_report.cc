@@ -123,9 +123,13 @@ measure::Json ResultJson(const po::variables_map& values, const measure::Configu
                          const Backend& backend) {
   measure::Json layers = measure::Json::array();
   for (const LayerReport& layer : report.layers) layers.push_back(TimedLayerJson(layer));
+  // As given: BuildNetwork has read it.
+  const measure::Json grid =
+      values.count("grid") == 0 ? measure::Json() : measure::Json(values["grid"].as<std::string>());
   return {{"kind", "run"},
           {"network", values["network"].as<std::string>()},
           {"width", values["width"].as<double>()},
+          {"grid", grid},
           {"seed", values["seed"].as<uint64_t>()},
           {"input", values["input"].as<std::string>()},
           {"input_hash", measure::HashInput(cloud.coords, cloud.features)},

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/output_path.h"
 #include "voxconv/cli/plan_option.h"
 #include "voxconv/cli/session.h"
@@ -40,9 +41,9 @@ po::options_description TuneNetworkOptions() {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
-       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str())  //
-      ("width", po::value<double>()->default_value(1.0),
-       "factor on every channel count; all counts must stay whole numbers")        //
+       absl::StrCat("the network: ", absl::StrJoin(ModelNames(), ", ")).c_str());
+  AddShapeOptions(options);
+  options.add_options()                                                            //
       ("seed", po::value<uint64_t>()->default_value(1), "seed of the parameters")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16")  //
@@ -76,6 +77,7 @@ po::options_description SearchOptions() {
 
 // Everything that both searches run on.
 struct Job {
+  ModelOptions model;
   NetworkGraph graph;
   VoxelizedCloud cloud;
   SparseTensor input;
@@ -126,8 +128,8 @@ absl::StatusOr<tune::Candidates> ParseCandidates(const po::variables_map& values
 
 absl::StatusOr<Job> MakeJob(const po::variables_map& values, Session& session) {
   Job job;
-  VOXCONV_ASSIGN_OR_RETURN(job.graph, MakeModel(values["network"].as<std::string>(),
-                                                {.width = values["width"].as<double>()}));
+  VOXCONV_ASSIGN_OR_RETURN(job.model, ParseModelOptions(values));
+  VOXCONV_ASSIGN_OR_RETURN(job.graph, MakeModel(values["network"].as<std::string>(), job.model));
   InitializeParameters(job.graph, values["seed"].as<uint64_t>());
   VOXCONV_ASSIGN_OR_RETURN(job.precision, ParsePrecision(values["dtype"].as<std::string>()));
   job.quick = values["quick"].as<bool>();
@@ -340,13 +342,14 @@ absl::Status RunTune(const std::vector<std::string>& args) {
   const measure::InterruptGuard guard;
   job.race.stop = [&] { return guard.interrupted(); };
   const measure::PlanKey key = KeyOf({.network = values["network"].as<std::string>(),
-                                      .width = values["width"].as<double>(),
+                                      .model = job.model,
                                       .precision = job.precision,
                                       .cloud = job.cloud,
                                       .backend = session->backend()});
-  std::cout << key.network << ", width " << key.width << ", " << ToString(job.precision) << ", "
-            << job.cloud.size() << " voxels (" << measure::ToString(key.input) << "); "
-            << key.device << "\n";
+  std::cout << key.network << ", width " << key.width
+            << (key.grid.empty() ? "" : absl::StrCat(", grid ", key.grid)) << ", "
+            << ToString(job.precision) << ", " << job.cloud.size() << " voxels ("
+            << measure::ToString(key.input) << "); " << key.device << "\n";
   PrintChannels(job.cloud, job.graph.in_channels());
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(measure::TunedPlan plan, search == "measured"

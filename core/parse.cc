@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace voxconv {
@@ -62,6 +63,12 @@ absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text) {
                                                    "; allowed is a box with cells"));
   }
   return box;
+}
+
+std::string BoxText(const std::optional<Box>& box) {
+  if (!box.has_value()) return "";
+  const auto& [lo, hi] = *box;
+  return absl::StrJoin({lo[0], lo[1], lo[2], hi[0], hi[1], hi[2]}, ",");
 }
 
 }  // namespace voxconv

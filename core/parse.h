@@ -4,6 +4,8 @@
 #define VOXCONV_CORE_PARSE_H_
 
 #include <array>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,6 +23,8 @@ absl::StatusOr<std::array<double, 3>> ParseDouble3(absl::string_view name, absl:
 // Six integers: the least x, y, z, then the greatest x, y, z. No least value may exceed its
 // greatest.
 absl::StatusOr<Box> ParseBox(absl::string_view name, absl::string_view text);
+// The text of a box as ParseBox reads it. "" without a box.
+std::string BoxText(const std::optional<Box>& box);
 
 }  // namespace voxconv
 

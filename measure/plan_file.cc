@@ -47,6 +47,7 @@ PlanKey ReadKey(const Json& object, const std::string& path, absl::Status& error
   const std::optional<double> width = reader.Number("width");
   if (!width.has_value()) reader.Refuse("width", "are numbers");
   key.width = width.value_or(0);
+  if (reader.Has("grid")) key.grid = reader.Text("grid");
   key.precision = ReadWord<Precision>(
       reader, "dtype", {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16});
   key.input = ReadInputClass(reader.Object("input_class"), reader.PathOf("input_class"), error);
@@ -54,7 +55,7 @@ PlanKey ReadKey(const Json& object, const std::string& path, absl::Status& error
 }
 
 Json KeyToJson(const PlanKey& key) {
-  return {
+  Json json = {
       {"backend", std::string(ToString(key.backend))},
       {"device", key.device},
       {"network", key.network},
@@ -62,6 +63,8 @@ Json KeyToJson(const PlanKey& key) {
       {"dtype", std::string(ToString(key.precision))},
       {"input_class",
        {{"log2_voxels", key.input.log2_voxels}, {"log2_neighbours", key.input.log2_neighbours}}}};
+  if (!key.grid.empty()) json["grid"] = key.grid;
+  return json;
 }
 
 PlannedLayer ReadLayer(const Json& object, const std::string& path, absl::Status& error) {
@@ -209,6 +212,7 @@ absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const Pl
   VOXCONV_RETURN_IF_ERROR(keep("network", [](const PlanKey& key) { return key.network; }));
   VOXCONV_RETURN_IF_ERROR(
       keep("width", [](const PlanKey& key) { return absl::StrCat(key.width); }));
+  VOXCONV_RETURN_IF_ERROR(keep("grid", [](const PlanKey& key) { return key.grid; }));
   VOXCONV_RETURN_IF_ERROR(
       keep("dtype", [](const PlanKey& key) { return std::string(ToString(key.precision)); }));
   VOXCONV_RETURN_IF_ERROR(

@@ -25,6 +25,7 @@ struct PlanKey {
   std::string device;  // Backend::DeviceName
   std::string network;
   double width = 1;
+  std::string grid;  // BoxText (core/parse.h)
   Precision precision = Precision::kF32;
   InputClass input;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
@@ -68,7 +69,8 @@ struct FoundPlan {
   // The plan is not for the wanted class of inputs, but for the nearest one.
   bool other_input_class = false;
 };
-// Finds the plan for `wanted`. Network, width, precision, backend and device must agree. Among
+// Finds the plan for `wanted`. Network, width, grid, precision, backend and
+// device must agree. Among
 // those plans it takes the first one of the nearest input class. kNotFound names the first part of
 // the key that no plan agrees with, and lists its values in the file.
 absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const PlanKey& wanted);

@@ -185,8 +185,7 @@ Outcome OutcomeOf(const absl::Status& status) {
 absl::StatusOr<std::vector<Case>> MakeNetworkCases(Environment& environment,
                                                    const NetworkRequest& request,
                                                    const Selection& selection) {
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
-                           MakeModel(request.network, {.width = request.width}));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(request.network, request.model));
   InitializeParameters(graph, /*seed=*/1);
   const std::string tail =
       absl::StrCat(request.network, "/", ToString(request.precision), "/", request.input);

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "voxconv/io/voxelize.h"
+#include "voxconv/networks/models.h"
 #include "voxconv/networks/planner.h"
 #include "voxconv/verify/matrix.h"
 
@@ -16,7 +17,7 @@ namespace voxconv::verify {
 
 struct NetworkRequest {
   std::string network;  // networks/models.h
-  double width = 1;
+  ModelOptions model;
   Precision precision = Precision::kF32;
   std::string input;  // as ids name the cloud
   VoxelizedCloud cloud;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/core/parse.h"
 #include "voxconv/io/voxelize.h"
 #include "voxconv/measure/ab/gate.h"
 #include "voxconv/measure/ab/work.h"
@@ -46,7 +47,8 @@ Side MakeSide(const std::shared_ptr<NetworkSide>& side) {
 }
 
 absl::StatusOr<NetworkGraph> MakeGraph(const NetworkShape& shape, uint64_t seed) {
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(shape.name, {.width = shape.width}));
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
+                           MakeModel(shape.name, {.width = shape.width, .grid = shape.grid}));
   InitializeParameters(graph, seed);
   return graph;
 }
@@ -59,6 +61,7 @@ std::vector<LayerShape> TypicalLayers(const NetworkGraph& graph) {
     if (geometry.kind == ConvKind::kSubmanifold) continue;
     LayerShape layer{geometry, 16, 16};
     layer.geometry.input_tensor_stride = {1, 1, 1};
+    layer.geometry.output_bounds.reset();  // which are for voxels of the layer's own stride
     const bool known = std::any_of(layers.begin(), layers.end(), [&](const LayerShape& other) {
       return other.geometry == layer.geometry;
     });
@@ -160,14 +163,16 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
   const size_t convolutions = graph.Convolutions().size();
   work.bound = verify::NetworkBound(graph, request.precision_a, request.precision_b);
   work.layers_to_check = TypicalLayers(graph);
-  work.title =
-      absl::StrCat(shape.name, ", width ", shape.width, ", ", convolutions, " convolutions, ",
-                   request.cloud.size(), " voxels, ", PrecisionsOf(request));
+  const std::string grid = BoxText(shape.grid);
+  work.title = absl::StrCat(
+      shape.name, ", width ", shape.width, grid.empty() ? "" : absl::StrCat(", grid ", grid), ", ",
+      convolutions, " convolutions, ", request.cloud.size(), " voxels, ", PrecisionsOf(request));
   work.description = {{"network", shape.name},
                       {"width", shape.width},
                       {"dtype", PrecisionsOf(request)},
                       {"convolutions", convolutions},
                       {"n_in", request.cloud.size()}};
+  if (!grid.empty()) work.description["grid"] = grid;
   return work;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct Request {
 struct NetworkShape {
   std::string name;
   double width = 1;
+  std::optional<Box> grid = {};  // ModelOptions (networks/models.h)
 };
 
 // Both prepare the two sides. kUnimplemented gives the reason why a side does not support the work.

@@ -4,8 +4,10 @@
 #define VOXCONV_MEASURE_BENCH_BENCHMARKS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "voxconv/core/types.h"
 #include "voxconv/measure/bench/scenario.h"
 #include "voxconv/measure/preset.h"
 
@@ -45,6 +47,7 @@ void AddCopyBenchmark(int threads);
 
 struct NetworkSpec {
   std::string network;                   // networks/models.h
+  std::optional<Box> grid;               // the same
   std::string name;                      // the configuration's, as given
   measure::Configuration configuration;  // resolved
   Precision precision = Precision::kF32;

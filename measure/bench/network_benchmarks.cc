@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "voxconv/builtin/backends.h"
+#include "voxconv/core/parse.h"
 #include "voxconv/io/voxelize.h"
 #include "voxconv/measure/bench/benchmarks.h"
 #include "voxconv/measure/defaults.h"
@@ -59,7 +60,7 @@ class NetworkBenchmark {
  private:
   absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
       const measure::Configuration& configuration, Precision precision) {
-    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
+    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {.grid = spec_.grid}));
     InitializeParameters(graph, /*seed=*/1);
     bound_ = verify::NetworkBound(graph, precision, Precision::kF32);
     const RunConfig config{.planner = measure::MakePlanner(configuration),
@@ -162,9 +163,10 @@ absl::StatusOr<SparseTensor> NetworkScenario::Input(int64_t channels, DType dtyp
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures) {
   const std::string name =
-      absl::StrCat("network/", spec.network, "/", spec.name, "/", scenario->input(), "/",
-                   ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt",
-                   spec.graph ? "/graph" : "");
+      absl::StrCat("network/", spec.network,
+                   spec.grid.has_value() ? absl::StrCat("/grid=", BoxText(spec.grid)) : "", "/",
+                   spec.name, "/", scenario->input(), "/", ToString(spec.precision),
+                   "/maps=", spec.keep_maps ? "kept" : "rebuilt", spec.graph ? "/graph" : "");
   auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

@@ -204,12 +204,13 @@ RunSettings ToSettings(const PySparseTensor& x, const std::optional<std::string>
 }
 
 Network MakeNetwork(const std::string& name, nb::handle in_channels, nb::handle classes,
-                    double width) {
+                    double width, nb::handle grid) {
   constexpr int64_t kMaxChannels = 65536;
   return Network(ValueOf(
       MakeModel(name, {.width = width,
                        .in_channels = ToInteger("in_channels", in_channels, 0, kMaxChannels),
-                       .classes = ToInteger("classes", classes, 0, kMaxChannels)})));
+                       .classes = ToInteger("classes", classes, 0, kMaxChannels),
+                       .grid = ToBox("grid", grid)})));
 }
 
 nb::dict StateDict(const Network& network) {
@@ -252,9 +253,14 @@ void DefineNetwork(nb::module_& module) {
       .def(
           "__init__",
           [](Network* self, const std::string& name, nb::handle in_channels, nb::handle classes,
-             double width) { new (self) Network(MakeNetwork(name, in_channels, classes, width)); },
+             double width, nb::handle grid) {
+            new (self) Network(MakeNetwork(name, in_channels, classes, width, grid));
+          },
           nb::arg("name"), nb::arg("in_channels") = 0, nb::arg("classes") = 19,
-          nb::arg("width") = 1.0,
+          nb::arg("width") = 1.0, nb::arg("grid") = nb::none(),
+          nb::sig("def __init__(self, name: str, in_channels: int = 0, classes: int = 19, "
+                  "width: float = 1.0, "
+                  "grid: collections.abc.Sequence[int] | None = None) -> None"),
           "The network of this name; use the functions of voxconv.networks.")
       .def_prop_ro("name", [](const Network& n) { return n.graph().name(); })
       .def_prop_ro("in_channels", [](const Network& n) { return n.graph().in_channels(); })

@@ -24,6 +24,35 @@ def test_all_networks_run():
     assert networks.centerpoint(width=0.25).initialize()(five).stride == (8, 8, 16)
 
 
+def test_centerpoint_drops_what_is_outside_its_grid():
+    # Strided layers with padding give outputs past the voxels' own box.
+    x = voxconv.load("scene:uniform?n=3000&box=48", channels=5)
+    low, high = x.coords[:, 1:].min(axis=0), x.coords[:, 1:].max(axis=0)
+    assert low.min() >= 0
+    grid = (0, 0, 0, *(int(value) for value in high))
+    networks = [voxconv.networks.centerpoint(width=0.25, grid=g).initialize()
+                for g in (None, grid, np.array(grid))]
+    everything, cut, same = (set(map(tuple, n(x).coords.tolist())) for n in networks)
+    assert cut == same
+    assert cut < everything
+
+
+@pytest.mark.parametrize("grid, words", [
+    ((0, 0, 0, 9, 9), "grid .*: six whole numbers are needed"),
+    ((0, 0, 0, 9, -1, 9), "grid .*: six whole numbers are needed"),
+    ((0, 0, 0.5, 9, 9, 9), "grid .*: six whole numbers are needed"),
+    ((3, 0, 0, 900, 900, 99), "grid"),
+])
+def test_what_is_no_grid_is_refused(grid, words):
+    with pytest.raises(ValueError, match=words):
+        voxconv.networks.centerpoint(grid=grid)
+
+
+def test_a_grid_is_centerpoints_alone():
+    with pytest.raises(ValueError, match="grid: network 'minkunet42' has none"):
+        voxconv.networks.Network("minkunet42", grid=(0, 0, 0, 63, 63, 63))
+
+
 def test_weights_go_out_and_in(x, network, tmp_path):
     y = network(x)
     state = network.state_dict()

@@ -10,6 +10,8 @@ A network is made without values of its parameters. Network.load or Network.init
 SparseTensor(911 voxels, 19 channels, f32, stride 1, cpu)
 """
 
+from collections.abc import Sequence
+
 from voxconv._voxconv import Network
 
 __all__ = ["Network", "centerpoint", "minkunet42", "sparseresnet21"]
@@ -37,9 +39,15 @@ def sparseresnet21(in_channels: int = 4, width: float = 1.0) -> Network:
     return Network("sparseresnet21", in_channels, width=width)
 
 
-def centerpoint(in_channels: int = 5, width: float = 1.0) -> Network:
+def centerpoint(in_channels: int = 5, width: float = 1.0,
+                grid: Sequence[int] | None = None) -> Network:
     """The sparse encoder of CenterPoint and SECOND, with 21 convolutions.
 
-    Args and errors are those of minkunet42.
+    Args:
+        grid: voxels of the detector's grid as six whole numbers, the least x, y, z and the greatest
+            x, y, z, such as (0, 0, 0, 1439, 1439, 40). Strided layers drop outputs outside, as
+            SpConv does. Without it they keep all.
+
+    Other args and errors are those of minkunet42.
     """
-    return Network("centerpoint", in_channels, width=width)
+    return Network("centerpoint", in_channels, width=width, grid=grid)

@@ -160,6 +160,59 @@ class CommandLineTest(unittest.TestCase):
             self.assertIn("/4x8/", bench.stdout)
             self.assertNotIn("64x64", bench.stdout)
 
+    def test_a_grid_is_taken_wherever_a_network_runs(self):
+        scene = "scene:uniform?n=300&box=40"
+        network = ["--network", "centerpoint", "--input", scene]
+        narrow = [*network, "--width", "0.25"]
+        good, other = "0,0,0,39,39,39", "0,0,0,31,31,31"
+        plan = str(self.folder / "plan.json")
+        sides = ["--a", "hash/direct", "--b", "hash/implicit_gemm"]
+        once = ["--mapping", "hash:", "--dataflow", "direct:"]
+        commands = {
+            "run": ["run", *narrow],
+            "view": ["view", scene, "--out", str(self.folder / "page.html"), "--network",
+                     "centerpoint"],
+            "ab": ["ab", *sides, *narrow],
+            "verify": ["verify", *once, *narrow],
+            "tune": ["tune", *once, *narrow, "--quick", "--out", plan],
+            "bench": ["bench", *once, *network, "--config", "hash/direct"],
+        }
+        for name, command in commands.items():
+            with self.subTest(name):
+                for grid, words in (("0,0,0,9", "six integers are needed"),
+                                    ("0,0,0,3,3,3", "grid: after strides"),
+                                    ("1,0,0,39,39,39", "grid")):
+                    refused = run(*command, "--grid", grid)
+                    self.assertEqual(refused.returncode, 1, refused.stdout)
+                    self.assertIn(words, refused.stderr)
+                    self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
+                command = [word.replace("centerpoint", "minkunet42") for word in command]
+                self.assertIn("grid: network 'minkunet42' has none",
+                              run(*command, "--grid", good).stderr)
+        for command in (LAYER, ["verify"], ["bench", "--input", scene]):
+            self.assertIn("--grid", run(*command, "--grid", good).stderr)
+
+        def rows(*grid):
+            result = json.loads(run("run", *narrow, "--json", *grid).stdout)
+            return result["grid"], result["layers"][-1]["n_out"]
+
+        self.assertIsNone(rows()[0])
+        self.assertEqual(rows("--grid", good)[0], good)
+        self.assertLess(rows("--grid", other)[1], rows("--grid", good)[1])
+        ab = json.loads(run(*commands["ab"], "--grid", good, "--json").stdout)
+        self.assertIn(good, ab["title"])
+        verified = run(*commands["verify"], "--grid", good)
+        self.assertIn("1 passed, 0 failed, 0 skipped", verified.stdout)
+        listed = run(*commands["bench"], "--grid", good, "--benchmark_list_tests")
+        self.assertIn(f"network/centerpoint/grid={good}/", listed.stdout)
+        # A plan is for the grid that it was tuned with.
+        tuned = run(*commands["tune"], "--grid", good)
+        self.assertEqual(tuned.returncode, 0, tuned.stderr)
+        self.assertEqual(run("run", *narrow, "--grid", good, "--plan", plan).returncode, 0)
+        for grid in ([], ["--grid", other]):
+            self.assertIn(f"there is one for '{good}'",
+                          run("run", *narrow, *grid, "--plan", plan).stderr)
+
     def test_tables_fit_80_columns(self):
         for arguments in (["experiment", "--list"], ["list"], ["--help"], ["info", SCENE], LAYER):
             for line in run(*arguments).stdout.splitlines():
