@@ -18,9 +18,7 @@ template <typename Cloud>
 absl::Status Crop(const std::string& input, const std::optional<Range>& range, Cloud& cloud) {
   if (!range.has_value()) return absl::OkStatus();
   CropToRange(*range, cloud);
-  if (cloud.size() > 0 || cloud.cropped == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(input, ": none of its ", cloud.cropped, " points lies in the range"));
+  return CheckLeft(input, cloud.size(), cloud.cropped);
 }
 
 absl::StatusOr<VoxelizedCloud> VoxelizeInput(const std::string& input, PointCloud cloud,

@@ -2,8 +2,8 @@
 #include "voxconv/io/range.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -14,10 +14,12 @@ namespace voxconv {
 namespace {
 
 bool Holds(const Range& range, const std::array<double, 3>& point) {
+  bool inside = true;
   for (size_t axis = 0; axis < 3; ++axis) {
-    if (!(point[axis] >= range.low[axis] && point[axis] < range.high[axis])) return false;
+    if (std::isnan(point[axis])) return true;
+    inside = inside && point[axis] >= range.low[axis] && point[axis] < range.high[axis];
   }
-  return true;
+  return inside;
 }
 
 // Row `from` of [N, channels] values, or nothing, at row `to`.
@@ -75,6 +77,12 @@ void CropToRange(const Range& range, VoxelizedCloud& cloud) {
   cloud.cropped += cloud.size() - kept;
   cloud.coords.resize(static_cast<size_t>(kept));
   cloud.features.resize(static_cast<size_t>(cloud.channels * kept));
+}
+
+absl::Status CheckLeft(const std::string& input, int64_t left, int64_t cropped) {
+  if (left > 0 || cropped == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(input, ": none of its ", cropped, " points lies in the range"));
 }
 
 }  // namespace voxconv

@@ -4,7 +4,10 @@
 #define VOXCONV_IO_RANGE_H_
 
 #include <array>
+#include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "voxconv/io/point_cloud.h"
@@ -22,10 +25,13 @@ struct Range {
 absl::StatusOr<Range> ParseRange(absl::string_view name, absl::string_view text);
 
 // Removes the points outside the range, in the cloud's unit, and adds their number to
-// cloud.cropped. The others keep their order. O(N C).
+// cloud.cropped. The others keep their order. A point with NaN is nowhere, and stays for Voxelize
+// to refuse. O(N C).
 void CropToRange(const Range& range, PointCloud& cloud);
 // The same for voxels. The range is in voxels.
 void CropToRange(const Range& range, VoxelizedCloud& cloud);
+// kInvalidArgument, with `input` before it, if nothing is left of a cloud that had something.
+absl::Status CheckLeft(const std::string& input, int64_t left, int64_t cropped);
 
 }  // namespace voxconv
 

@@ -28,15 +28,18 @@ bool IsNumber(nb::handle value, double& number) {
   return nb::try_cast(value, number);
 }
 
-// The three elements of a sequence; false for what is none.
-bool IsTriple(nb::handle value, std::array<nb::object, 3>& elements) {
+// The elements of a sequence of so many; false for what is none.
+template <size_t N>
+bool IsSequence(nb::handle value, std::array<nb::object, N>& elements) {
   if (nb::isinstance<nb::str>(value) || !nb::hasattr(value, "__len__") ||
-      !nb::hasattr(value, "__getitem__") || nb::len(value) != 3) {
+      !nb::hasattr(value, "__getitem__") || nb::len(value) != N) {
     return false;
   }
-  for (int i = 0; i < 3; ++i) elements[i] = value[nb::int_(i)];
+  for (size_t i = 0; i < N; ++i) elements[i] = value[nb::int_(i)];
   return true;
 }
+
+bool FitsInt32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
 
 }  // namespace
 
@@ -57,15 +60,14 @@ int64_t ToInteger(const char* name, nb::handle value, int64_t low, int64_t high)
 Int3 ToInt3(const char* name, nb::handle value) {
   int64_t number = 0;
   std::array<nb::object, 3> elements;
-  const auto fits = [](int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; };
-  if (IsInteger(value, number) && fits(number)) {
+  if (IsInteger(value, number) && FitsInt32(number)) {
     const auto n = static_cast<int32_t>(number);
     return {n, n, n};
   }
   Int3 result;
-  bool ok = IsTriple(value, elements);
+  bool ok = IsSequence(value, elements);
   for (int axis = 0; ok && axis < 3; ++axis) {
-    ok = IsInteger(elements[axis], number) && fits(number);
+    ok = IsInteger(elements[axis], number) && FitsInt32(number);
     if (ok) result[axis] = static_cast<int32_t>(number);
   }
   if (ok) return result;
@@ -78,11 +80,43 @@ std::array<double, 3> ToDouble3(const char* name, nb::handle value) {
   if (IsNumber(value, number)) return {number, number, number};
   std::array<nb::object, 3> elements;
   std::array<double, 3> result = {};
-  bool ok = IsTriple(value, elements);
+  bool ok = IsSequence(value, elements);
   for (int axis = 0; ok && axis < 3; ++axis) ok = IsNumber(elements[axis], result[axis]);
   if (ok) return result;
   ThrowValueError(
       absl::StrCat(name, " ", Repr(value), ": a number is needed, or three for x, y, z"));
+}
+
+std::optional<Range> ToRange(const char* name, nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  std::array<nb::object, 6> elements;
+  Range range;
+  bool ok = IsSequence(value, elements);
+  for (int i = 0; ok && i < 6; ++i) {
+    ok = IsNumber(elements[i], i < 3 ? range.low[i] : range.high[i - 3]);
+  }
+  for (int axis = 0; ok && axis < 3; ++axis) ok = range.low[axis] < range.high[axis];
+  if (ok) return range;
+  ThrowValueError(absl::StrCat(name, " ", Repr(value),
+                               ": six numbers (xmin, ymin, zmin, xmax, ymax, zmax) are needed, "
+                               "each least one below its greatest"));
+}
+
+std::optional<Box> ToBox(const char* name, nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  std::array<nb::object, 6> elements;
+  Box box;
+  bool ok = IsSequence(value, elements);
+  for (int i = 0; ok && i < 6; ++i) {
+    int64_t number = 0;
+    ok = IsInteger(elements[i], number) && FitsInt32(number);
+    if (ok) (i < 3 ? box.lo[i] : box.hi[i - 3]) = static_cast<int32_t>(number);
+  }
+  for (int axis = 0; ok && axis < 3; ++axis) ok = box.lo[axis] <= box.hi[axis];
+  if (ok) return box;
+  ThrowValueError(absl::StrCat(name, " ", Repr(value),
+                               ": six whole numbers are needed, the least x, y, z and the "
+                               "greatest, no least one past its greatest"));
 }
 
 std::string ToPath(const char* name, nb::handle value) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "voxconv/core/geometry.h"
 #include "voxconv/core/types.h"
 #include "voxconv/io/load_input.h"
+#include "voxconv/io/range.h"
 
 namespace voxconv::python {
 
@@ -27,6 +29,10 @@ int64_t ToInteger(const char* name, nb::handle value, int64_t low, int64_t high)
 Int3 ToInt3(const char* name, nb::handle value);
 // One number, or three for x, y, z.
 std::array<double, 3> ToDouble3(const char* name, nb::handle value);
+// Six numbers: the least x, y, z, then the greatest. None stands for no range.
+std::optional<Range> ToRange(const char* name, nb::handle value);
+// Six whole numbers, in the same order. None stands for no box.
+std::optional<Box> ToBox(const char* name, nb::handle value);
 // A string or what os.fspath makes one of.
 std::string ToPath(const char* name, nb::handle value);
 nb::tuple ToTuple(const Int3& v);

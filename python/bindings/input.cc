@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "sparse_tensor.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/load_input.h"
+#include "voxconv/io/range.h"
 #include "voxconv/io/scenes.h"
 
 namespace voxconv::python {
@@ -47,13 +49,14 @@ auto WithoutGil(const Work& work) {
 }
 
 PySparseTensor Load(nb::handle input, nb::handle voxel_size, nb::handle origin, nb::handle batch,
-                    nb::handle channels, const std::string& fields, const std::string& dtype,
-                    const std::string& array, nb::handle samples, nb::handle seed, bool unit_sphere,
-                    const std::string& device) {
+                    nb::handle range, nb::handle channels, const std::string& fields,
+                    const std::string& dtype, const std::string& array, nb::handle samples,
+                    nb::handle seed, bool unit_sphere, const std::string& device) {
   constexpr int64_t kMostSamples = int64_t{1} << 32;
   const std::string name = ToPath("input", input);
   LoadOptions options;
   options.voxelize = ToVoxelizeOptions(voxel_size, origin, batch);
+  options.range = ToRange("range", range);
   options.read = {.fields = fields,
                   .dtype_in = dtype,
                   .array = array,
@@ -87,11 +90,12 @@ void ReadRows(const InArray& array, std::vector<T>& values) {
 
 PySparseTensor VoxelizePoints(nb::handle points_object, nb::handle features_object,
                               nb::handle voxel_size, nb::handle origin, nb::handle batch,
-                              bool xyz_features) {
+                              nb::handle range_object, bool xyz_features) {
   const InArray points("points", points_object);
   if (points.ndim() != 2 || points.shape(1) != 3) points.CheckRank(-1, "[N, 3]");
   VoxelizeOptions options = ToVoxelizeOptions(voxel_size, origin, batch);
   options.xyz_features = xyz_features;
+  const std::optional<Range> range = ToRange("range", range_object);
   PointCloud cloud;
   ReadRows(points, cloud.xyz);
   if (!features_object.is_none()) {
@@ -107,7 +111,13 @@ PySparseTensor VoxelizePoints(nb::handle points_object, nb::handle features_obje
   if (!xyz_features && cloud.channels() == 0) {
     ThrowValueError("xyz_features False: features are missing; a voxel needs one channel or more");
   }
-  const VoxelizedCloud voxels = WithoutGil([&] { return Voxelize(cloud, options); });
+  const VoxelizedCloud voxels = WithoutGil([&]() -> absl::StatusOr<VoxelizedCloud> {
+    if (range.has_value()) {
+      CropToRange(*range, cloud);
+      VOXCONV_RETURN_IF_ERROR(CheckLeft("points", cloud.size(), cloud.cropped));
+    }
+    return Voxelize(cloud, options);
+  });
   return Upload(CpuEngine(), voxels, nb::none(), points.object());
 }
 
@@ -134,13 +144,14 @@ nb::list Scenes() {
 
 void DefineInput(nb::module_& module) {
   module.def("load", &Load, nb::arg("input").none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
-             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("channels") = nb::none(),
-             nb::arg("fields") = "", nb::arg("dtype") = "", nb::arg("array") = "",
-             nb::arg("samples") = 100000, nb::arg("seed") = 0, nb::arg("unit_sphere") = false,
-             nb::arg("device") = "cpu",
+             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
+             nb::arg("channels") = nb::none(), nb::arg("fields") = "", nb::arg("dtype") = "",
+             nb::arg("array") = "", nb::arg("samples") = 100000, nb::arg("seed") = 0,
+             nb::arg("unit_sphere") = false, nb::arg("device") = "cpu",
              nb::sig("def load(input: str | os.PathLike[str], *, "
                      "voxel_size: float | tuple[float, float, float] = 0.05, "
                      "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
+                     "range: collections.abc.Sequence[float] | None = None, "
                      "channels: int | None = None, fields: str = '', dtype: str = '', "
                      "array: str = '', samples: int = 100000, seed: int = 0, "
                      "unit_sphere: bool = False, device: str = 'cpu') -> SparseTensor"),
@@ -152,6 +163,8 @@ Args:
     voxel_size, origin: the edge of a voxel and the corner of voxel (0, 0, 0), in the cloud's unit;
         one number, or three for x, y, z. A scene of voxels has neither.
     batch: the batch index of all voxels.
+    range: cut the input to this part before it is voxelised: xmin, ymin, zmin, xmax, ymax, zmax in
+        the cloud's unit, the greatest values excluded; of voxels in voxels.
     channels: the number of features of a voxel. Surplus ones are left out, and missing ones are 1.
         Without it, all features that the input has.
     fields, dtype: the columns and the number type of a raw file, such as "x,y,z,intensity" and
@@ -175,17 +188,19 @@ Raises:
 )");
   module.def("voxelize", &VoxelizePoints, nb::arg("points").none(),
              nb::arg("features") = nb::none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
-             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("xyz_features") = true,
+             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
+             nb::arg("xyz_features") = true,
              nb::sig("def voxelize(points: typing.Any, features: typing.Any | None = None, *, "
                      "voxel_size: float | tuple[float, float, float] = 0.05, "
                      "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
+                     "range: collections.abc.Sequence[float] | None = None, "
                      "xyz_features: bool = True) -> SparseTensor"),
              R"(Makes voxels of points, on the CPU.
 
 Args:
     points: float32 or float64 [N, 3]: x, y, z.
     features: float32 or float64 [N, C].
-    voxel_size, origin, batch: as for load.
+    voxel_size, origin, batch, range: as for load.
     xyz_features: lead the features by the mean x, y, z of a voxel's points.
 
 Returns:
