@@ -346,25 +346,15 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   return WriteLayer(values, layer, *outputs, map, result, output, context);
 }
 
-// What --mode means in the convention. SpConv's average divides by the voxels that are present.
-absl::StatusOr<PoolMode> ParsePoolMode(const std::string& text, Convention convention) {
-  const bool spconv = convention == Convention::kSpconv;
-  if (text == "max") return PoolMode::kMax;
-  if (text == "average") return spconv ? PoolMode::kAveragePresent : PoolMode::kAverage;
-  if (text == "sum" && !spconv) return PoolMode::kSum;
-  if (text == "average_present" && !spconv) return PoolMode::kAveragePresent;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--mode '", text, "': allowed are max, ",
-      spconv ? "and average, with --convention spconv" : "sum, average and average_present"));
-}
-
 absl::Status Pool(const po::variables_map& values, Session& session) {
   StandardOutput output({values["out"].as<std::string>()});
   const ExecutionContext context = session.Context();
   VOXCONV_ASSIGN_OR_RETURN(const Convention convention,
                            ParseConvention(values["convention"].as<std::string>()));
-  VOXCONV_ASSIGN_OR_RETURN(const PoolMode mode,
-                           ParsePoolMode(values["mode"].as<std::string>(), convention));
+  const absl::StatusOr<Pooling> pooling = PoolingOf(convention, values["mode"].as<std::string>());
+  if (!pooling.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", pooling.status().message()));
+  }
   const std::string& kind_name = values["kind"].as<std::string>();
   VOXCONV_ASSIGN_OR_RETURN(const ConvKind kind, ParseConvKind(kind_name));
   if (kind != ConvKind::kStrided && kind != ConvKind::kSubmanifold) {
@@ -381,9 +371,8 @@ absl::Status Pool(const po::variables_map& values, Session& session) {
                                           StorageOf(layer.precision), context));
   TensorOps& ops = context.backend->tensor_ops();
   VOXCONV_RETURN_IF_ERROR(
-      ops.Pool(map, mode, layer.features.view(), result.view(), nullptr, context));
-  // SpConv's maximum begins at 0.
-  if (mode == PoolMode::kMax && convention == Convention::kSpconv) {
+      ops.Pool(map, pooling->mode, layer.features.view(), result.view(), nullptr, context));
+  if (pooling->from_zero) {
     VOXCONV_RETURN_IF_ERROR(
         ops.ScaleShift(result.view(), nullptr, nullptr, true, result.view(), context));
   }

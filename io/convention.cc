@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/coordinate_key.h"
 
@@ -259,6 +260,18 @@ void CoordinatesFromVoxconv(Convention convention, const Int3& unit,
     const Int3 p = AxesToXyz(convention, {c.x / unit.x, c.y / unit.y, c.z / unit.z});
     c = {c.b, p.x, p.y, p.z};
   }
+}
+
+absl::StatusOr<Pooling> PoolingOf(Convention convention, absl::string_view mode) {
+  const bool spconv = convention == Convention::kSpconv;
+  if (mode == "max") return Pooling{PoolMode::kMax, spconv};
+  if (spconv && mode == "average") return Pooling{PoolMode::kAveragePresent};
+  for (const PoolMode own : {PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+    if (!spconv && mode == ToString(own)) return Pooling{own};
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mode '", absl::CEscape(mode), "': allowed are max",
+      spconv ? " and average with the convention spconv" : ", sum, average and average_present"));
 }
 
 }  // namespace voxconv

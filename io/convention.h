@@ -29,7 +29,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/geometry.h"
+#include "voxconv/core/tensor_ops.h"
 #include "voxconv/io/npy.h"
 
 namespace voxconv {
@@ -80,6 +82,16 @@ absl::StatusOr<Weights> WeightsToVoxconv(Convention convention, const Int3& kern
 absl::Status CoordinatesToVoxconv(Convention convention, const Int3& unit,
                                   std::vector<Coordinate>& rows);
 void CoordinatesFromVoxconv(Convention convention, const Int3& unit, std::vector<Coordinate>& rows);
+
+// How a convention pools a window.
+struct Pooling {
+  PoolMode mode = PoolMode::kMax;
+  bool from_zero = false;  // the maximum begins at 0: a ReLU behind it gives the same
+};
+// SpConv has "max", which begins at 0, and "average", which divides by the voxels in the window.
+// Others have the names of PoolMode. kInvalidArgument for another mode. Only values are meant:
+// windows come from the geometry.
+absl::StatusOr<Pooling> PoolingOf(Convention convention, absl::string_view mode);
 
 }  // namespace voxconv
 

@@ -27,6 +27,8 @@ struct ConvOptions {
   bool relu = false;
 };
 
+// A window's voxels become one as `mode` says. What SpConv's layers do is a choice of the graph:
+// its maximum begins at 0, which is kMax with a Relu behind it, and its average is kAveragePresent.
 struct PoolOptions {
   PoolMode mode = PoolMode::kMax;
   ConvKind kind = ConvKind::kStrided;  // or submanifold

@@ -131,6 +131,10 @@ TABLE = [
      "outputs: has no meaning with kind submanifold; it is for inverse layers"),
     (lambda: voxconv.pool(tensor(), "median"), ValueError,
      "mode 'median': allowed are max, sum, average and average_present"),
+    (lambda: voxconv.pool(tensor(), "sum", convention="spconv"), ValueError,
+     "mode 'sum': allowed are max and average with the convention spconv"),
+    (lambda: voxconv.pool(tensor(), convention="minkowski"), ValueError,
+     "convention 'minkowski': allowed are voxconv and spconv"),
     # passes
     (lambda: voxconv.convolve(voxconv.KernelMap(tensor()), FEATURES[:9], W), ValueError,
      f"features: shape [9, 5]; the kernel map has {len(COORDS)} inputs"),

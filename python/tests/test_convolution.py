@@ -108,6 +108,25 @@ def test_pooling_equals_numpy(mode):
         np.testing.assert_allclose(row, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["max", "average"])
+def test_pooling_as_spconv_does(mode):
+    coords, features = reference.scene()
+    features = features - 1  # so that windows without a positive value come up
+    x = voxconv.SparseTensor(coords, features)
+    y = voxconv.pool(x, mode, convention="spconv")
+    parents = coords.copy()
+    parents[:, 1:] = parents[:, 1:] // 2 * 2
+    clamped = 0
+    for row, output in zip(y.features, y.coords):
+        window = features[(parents == output).all(axis=1)].astype(np.float64)
+        expected = np.maximum(window.max(axis=0), 0) if mode == "max" else window.mean(axis=0)
+        clamped += int((window.max(axis=0) < 0).sum())
+        np.testing.assert_allclose(row, expected, rtol=1e-5, atol=1e-6)
+    assert clamped > 0
+    own = voxconv.pool(x, mode).features
+    assert np.abs(own - y.features).max() > 0.1  # which nobody gets without asking
+
+
 def test_global_pooling_equals_numpy():
     coords, features = reference.scene(batches=3)
     y = voxconv.global_pool(voxconv.SparseTensor(coords, features), "average_present")

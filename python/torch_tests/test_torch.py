@@ -98,6 +98,7 @@ def test_transposed_makes_all_voxels_of_the_window():
         vt.SparseConv3d(3, 4, 3, stride=2, padding=1, rule="dilate"),
         vt.TransposedConv3d(3, 4, 2, stride=2),
         vt.MaxPool3d(),
+        vt.MaxPool3d(convention="spconv"),
         vt.SumPool3d(3, 2),
         vt.AvgPool3d(),
         vt.AvgPool3d(present=False),
@@ -234,6 +235,13 @@ def test_pooling_equals_the_engines():
     for mode in ("max", "sum", "average", "average_present"):
         y = vt.pool(x, mode, kernel=2, stride=2)
         reference.close(y.features, voxconv.pool(handle, mode).features)
+    low = x.with_features(x.features - 1)
+    handle_of_low = voxconv.SparseTensor(low.coords.numpy(), low.features.numpy())
+    modules = {"max": vt.MaxPool3d(convention="spconv"), "average": vt.AvgPool3d(convention="spconv")}
+    for mode, module in modules.items():
+        engine = voxconv.pool(handle_of_low, mode, convention="spconv").features
+        reference.close(module(low).features, engine)
+        assert (vt.pool(low, mode, kernel=2, stride=2).features.numpy() != engine).any()
     for mode in ("max", "sum", "average_present"):
         reference.close(vt.global_pool(x, mode), voxconv.global_pool(handle, mode))
 
@@ -266,6 +274,9 @@ def test_bad_input():
     raises("nothing", lambda: vt.SubMConv3d(5, 4, dataflow="nothing")(x))
     raises("mode: 'min'", lambda: vt.pool(x, "min"))
     raises("mode: 'average'", lambda: vt.global_pool(x, "average"))
+    raises("mode: 'sum'; allowed are max, average", lambda: vt.SumPool3d(convention="spconv"))
+    raises("present: False", lambda: vt.AvgPool3d(present=False, convention="spconv"))
+    raises("convention: 'minkowski'", lambda: vt.MaxPool3d(convention="minkowski"))
     raises("cat: no tensors", lambda: vt.cat([]))
     raises("tensor 1 has", lambda: vt.cat([x, vt.MaxPool3d()(x)]))
     half = vt.SubMConv3d(5, 4).half()

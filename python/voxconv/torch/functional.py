@@ -10,7 +10,10 @@ from torch.autograd.function import once_differentiable
 
 from voxconv.torch.tensor import SparseTensor, to_torch
 
-POOL_MODES = ("max", "sum", "average", "average_present")
+POOL_MODES = {
+    "voxconv": ("max", "sum", "average", "average_present"),
+    "spconv": ("max", "average"),
+}
 
 
 class _Convolve(torch.autograd.Function):
@@ -80,7 +83,24 @@ def convolve(
     return _Convolve.apply(features.contiguous(), weights.contiguous(), kernel_map, dataflow)
 
 
-def pool(x: SparseTensor, mode: str = "max", mapping: str = "hash", **geometry: Any) -> SparseTensor:
+def check_pool(mode: str, convention: str) -> None:
+    """ValueError for a convention that is unknown, and for a mode that it does not have."""
+    if convention not in POOL_MODES:
+        raise ValueError(f"convention: '{convention}'; allowed are {', '.join(POOL_MODES)}")
+    modes = POOL_MODES[convention]
+    if mode not in modes:
+        raise ValueError(
+            f"mode: '{mode}'; allowed are {', '.join(modes)} with the convention {convention}"
+        )
+
+
+def pool(
+    x: SparseTensor,
+    mode: str = "max",
+    mapping: str = "hash",
+    convention: str = "voxconv",
+    **geometry: Any,
+) -> SparseTensor:
     """Pools the voxels in a window.
 
     Args:
@@ -88,6 +108,8 @@ def pool(x: SparseTensor, mode: str = "max", mapping: str = "hash", **geometry: 
         mode: "max", "sum", "average" (divides by the kernel's volume) or "average_present" (divides
             by the number of voxels in the window).
         mapping: the spec of a mapping.
+        convention: how a window's voxels become one, as for voxconv.pool. With "spconv", "max" is 0
+            where all are negative, and "average" divides by the number of voxels in the window.
         geometry: kernel, stride, padding, kind and rule, as for voxconv.KernelMap.
 
     Of equal maxima, the one of the lowest kernel offset gets the gradient. The host may wait for the
@@ -96,8 +118,9 @@ def pool(x: SparseTensor, mode: str = "max", mapping: str = "hash", **geometry: 
     Raises:
         ValueError, NotImplementedError: as voxconv.KernelMap; another mode.
     """
-    if mode not in POOL_MODES:
-        raise ValueError(f"mode: '{mode}'; allowed are {', '.join(POOL_MODES)}")
+    check_pool(mode, convention)
+    if convention == "spconv" and mode == "average":
+        mode = "average_present"
     layer = x.voxels.layer(mapping, **geometry)
     table = to_torch(layer.kernel_map.table()).long()  # [N_out, K]; -1: there is no voxel
     empty = float("-inf") if mode == "max" else 0.0
@@ -106,6 +129,8 @@ def pool(x: SparseTensor, mode: str = "max", mapping: str = "hash", **geometry: 
     if mode == "max":
         best = window.detach().argmax(dim=1, keepdim=True)
         y = window.gather(1, best).squeeze(1)
+        if convention == "spconv":
+            y = torch.relu(y)
     else:
         y = window.sum(dim=1)
         if mode == "average":

@@ -254,17 +254,20 @@ class _Pool(nn.Module):
         stride: int | Triple = 2,
         rule: str = "quantize",
         mapping: str = "hash",
+        convention: str = "voxconv",
     ):
         super().__init__()
+        functional.check_pool(self.mode, convention)
         self.kernel_size = _triple("kernel_size", kernel_size, 1)
         self.stride = _triple("stride", stride, 1)
-        self.rule, self.mapping = rule, mapping
+        self.rule, self.mapping, self.convention = rule, mapping, convention
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         return functional.pool(
             _check_tensor(self, x),
             self.mode,
             self.mapping,
+            self.convention,
             kernel=self.kernel_size,
             stride=self.stride,
             kind="strided",
@@ -276,13 +279,18 @@ class _Pool(nn.Module):
 
 
 class MaxPool3d(_Pool):
-    """The maximum over the voxels of a window. See voxconv.torch.pool."""
+    """The maximum over the voxels of a window. See voxconv.torch.pool.
+
+    Args:
+        kernel_size, stride, rule, mapping: as for SparseConv3d.
+        convention: "spconv" for a maximum that is 0 where all are negative, as SpConv's is.
+    """
 
     mode = "max"
 
 
 class SumPool3d(_Pool):
-    """The sum over the voxels of a window."""
+    """The sum over the voxels of a window. SpConv has none."""
 
     mode = "sum"
 
@@ -293,6 +301,7 @@ class AvgPool3d(_Pool):
     Args:
         kernel_size, stride, rule, mapping: as for SparseConv3d.
         present: divide by the voxels that are there, instead of by the window's volume.
+        convention: "spconv" refuses the window's volume, which SpConv does not divide by.
     """
 
     def __init__(
@@ -302,9 +311,13 @@ class AvgPool3d(_Pool):
         rule: str = "quantize",
         mapping: str = "hash",
         present: bool = True,
+        convention: str = "voxconv",
     ):
-        super().__init__(kernel_size, stride, rule, mapping)
-        self.mode = "average_present" if present else "average"
+        if convention == "spconv" and not present:
+            raise ValueError("present: False; allowed is True with the convention spconv")
+        spconv = convention == "spconv"
+        self.mode = "average" if spconv or not present else "average_present"
+        super().__init__(kernel_size, stride, rule, mapping, convention)
 
 
 class GlobalPool(nn.Module):
