@@ -289,6 +289,45 @@ TEST(TorchsparseTest, Strided) {
   }
 }
 
+// The same layer on the same cube by both rules. TorchSparse drops outputs that centred windows of
+// voxconv's `dilate` still reach: those past the last whole window.
+TEST(TorchsparseTest, HasOtherOutputsThanVoxconvsOwnRule) {
+  Data data;
+  for (int32_t x = 0; x < 10; ++x) {
+    for (int32_t y = 0; y < 10; ++y) {
+      for (int32_t z = 0; z < 10; ++z) data.coords.push_back({0, x, y, z});
+    }
+  }
+  data.features = verify::Values(data.coords.size() * kIn, 1);
+  data.weights = verify::Values(27 * kIn * kOut, 2);
+  const std::vector<std::string> layer = {"--kind",   "strided", "--kernel",  "3",
+                                          "--stride", "2",       "--padding", "1"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.end(), layer.begin(), layer.end());
+    return options;
+  };
+  Field published;
+  ForTorchsparsePairs(data, {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}},
+                      [&](size_t row, const Row& u, int j) {
+                        Accumulate(published, u, data, row, TorchsparseWeight(data, j));
+                      });
+  EXPECT_EQ(published.size(), 5 * 5 * 5);
+  ExpectSame(RunCommand(data, {27, kIn, kOut}, with({"--convention", "torchsparse"})), published);
+
+  std::set<Row> own;  // p = 2 u - 1 + d for the offsets d of -1, 0 and 1
+  for (const Row& p : data.coords) {
+    for (int j = 0; j < 27; ++j) {
+      const Row v = {0, p[1] + 1 - (j / 9 - 1), p[2] + 1 - (j / 3 % 3 - 1), p[3] + 1 - (j % 3 - 1)};
+      if (v[1] % 2 == 0 && v[2] % 2 == 0 && v[3] % 2 == 0) own.insert(v);
+    }
+  }
+  EXPECT_EQ(own.size(), 6 * 6 * 6);
+  const Field output = RunCommand(data, {27, kIn, kOut}, with({"--rule", "dilate"}));
+  std::set<Row> rows;
+  for (const auto& [row, values] : output) rows.insert(row);
+  EXPECT_EQ(rows, own);
+}
+
 TEST(TorchsparseTest, Inverse) {
   const TorchsparseLayer layer = {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}};
   const Data fine = MakeData(27, 0, 9);
