@@ -343,6 +343,12 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
     return absl::InvalidArgumentError(
         "--training has no meaning without --network or --backend cuda");
   }
+  VOXCONV_RETURN_IF_ERROR(CheckDevice(values, backend));
+  if (backend != BackendKind::kCuda && !values["output-coords"].as<Strings>().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output-coords ", values["output-coords"].as<Strings>()[0],
+                     ": has no meaning with --backend cpu, on which no strided map is timed"));
+  }
   for (const std::string& dtype : values["dtype"].as<Strings>()) {
     if (backend == BackendKind::kCuda || values["dtype"].defaulted() || dtype == "f32") continue;
     return absl::InvalidArgumentError(

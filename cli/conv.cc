@@ -118,6 +118,24 @@ absl::StatusOr<CoordinateSetPtr> ReadCoords(const NpzArrays& arrays, absl::strin
   return CoordinateSet::Create(rows, tensor_stride, context);
 }
 
+// SpConv's spatial shape and TorchSparse's spatial range hold all inputs. Other results than theirs
+// would come of coordinates outside.
+absl::Status CheckInside(const NpzArrays& arrays, const Int3& shape) {
+  VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "coords"));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
+                           CoordinatesFromArray(*array, "coords"));
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const Int3 at = rows[row].position();  // in the order of the array's columns, as the shape is
+    for (int axis = 0; axis < 3; ++axis) {
+      if (at[axis] >= 0 && at[axis] < shape[axis]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "coords: ", at[axis], " in row ", row, ", column ", axis + 1, ", is outside ",
+          "--spatial-shape ", ToString(shape), "; allowed are 0 .. ", shape[axis] - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // TorchSparse's spatial range, where it is not given: one past the largest coordinate.
 absl::StatusOr<Int3> ShapeOfCoords(const NpzArrays& arrays) {
   VOXCONV_ASSIGN_OR_RETURN(const NpyArray* array, Find(arrays, "coords"));
@@ -252,6 +270,9 @@ absl::StatusOr<Layer> ReadLayer(const po::variables_map& values, Session& sessio
     VOXCONV_ASSIGN_OR_RETURN(arguments.spatial_shape, ShapeOfCoords(arrays));
   }
   VOXCONV_ASSIGN_OR_RETURN(const ConvGeometry geometry, MakeGeometry(convention, arguments));
+  if (values.count("spatial-shape") != 0) {
+    VOXCONV_RETURN_IF_ERROR(CheckInside(arrays, *arguments.spatial_shape));
+  }
   VOXCONV_ASSIGN_OR_RETURN(auto mapping,
                            session.registry().mappings().Create(text("mapping"), backend));
   VOXCONV_ASSIGN_OR_RETURN(auto output_coords, session.registry().output_coords().Create(

@@ -2,6 +2,7 @@
 #include "voxconv/cli/input_options.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iostream>
 
 #include "absl/strings/numbers.h"
@@ -118,12 +119,19 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {
   VOXCONV_ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(VoxelizedCloud cloud,
                            voxconv::LoadInput(values["input"].as<std::string>(), options));
-  for (const char* name : {"voxel-size", "voxel-rule"}) {
-    if (!cloud.from_voxels || values[name].defaulted()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--", name, " has no meaning for ",
-                                                   values["input"].as<std::string>(),
-                                                   ", which holds voxels already"));
-  }
+  const auto refuse = [&](bool applies, std::initializer_list<const char*> names,
+                          const char* why) -> absl::Status {
+    for (const char* name : names) {
+      if (applies || values[name].defaulted()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " has no meaning for ",
+                                                     values["input"].as<std::string>(), ", ", why));
+    }
+    return absl::OkStatus();
+  };
+  VOXCONV_RETURN_IF_ERROR(refuse(!cloud.from_voxels, {"voxel-size", "voxel-rule", "origin"},
+                                 "which holds voxels already"));
+  VOXCONV_RETURN_IF_ERROR(
+      refuse(cloud.from_mesh, {"samples", "input-seed"}, "which is no mesh to draw points on"));
   return cloud;
 }
 

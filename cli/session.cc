@@ -122,6 +122,12 @@ po::options_description SessionOptions() {
   return options;
 }
 
+absl::Status CheckDevice(const po::variables_map& values, BackendKind backend) {
+  if (values["device"].defaulted() || backend != BackendKind::kCpu) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device ", values["device"].as<int>(), ": has no meaning with --backend cpu"));
+}
+
 absl::Status CheckThreads(int threads) {
   VOXCONV_ASSIGN_OR_RETURN(const auto all, CpuBackend::Create({}));
   if (threads <= all->threads()) return absl::OkStatus();
@@ -135,6 +141,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& 
       RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), session->registry_));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_RETURN_IF_ERROR(CheckDevice(values, kind));
   const int64_t mib = values["memory-limit-mib"].as<int64_t>();
   if (mib < 0 || mib > (int64_t{1} << 40)) {
     return absl::InvalidArgumentError(

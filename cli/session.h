@@ -51,6 +51,9 @@ class Session {
   std::unique_ptr<Backend> backend_;
 };
 
+// An error if --device is given for a backend that has no devices to choose.
+absl::Status CheckDevice(const po::variables_map& values, BackendKind backend);
+
 // An error if there are more CPU threads than cores. TBB would use fewer, and results would name a
 // wrong number.
 absl::Status CheckThreads(int threads);

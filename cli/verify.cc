@@ -169,6 +169,20 @@ absl::Status SelectPlugins(const po::variables_map& values, const Registry& regi
   return absl::OkStatus();
 }
 
+// The table has all cases of the plugins that --mapping and --dataflow name.
+absl::Status CheckSupportAlone(const po::variables_map& values) {
+  std::vector<std::string> names = {"device", "threads", "memory-limit-mib", "network"};
+  const po::options_description which = VerifyOptions();
+  for (const auto& option : which.options()) names.push_back(option->long_name());
+  for (const std::string& name : names) {
+    if (name == "support" || name == "mapping" || name == "dataflow") continue;
+    if (values.count(name) == 0 || values[name].defaulted()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": has no meaning together with --support"));
+  }
+  return absl::OkStatus();
+}
+
 // Asks the plugins alone: no device is needed.
 absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   Registry registry;
@@ -255,7 +269,10 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
     return absl::InvalidArgumentError(
         absl::StrCat("--json: has no meaning together with --", name, ", which runs no case"));
   }
-  if (values["support"].as<bool>()) return PrintSupport(values, kind);
+  if (values["support"].as<bool>()) {
+    VOXCONV_RETURN_IF_ERROR(CheckSupportAlone(values));
+    return PrintSupport(values, kind);
+  }
   StandardOutput output(values);
   const bool lists = values["list"].as<bool>();
   VerifyReport report(ReproPrefix(args), values["show-failures"].as<uint64_t>());

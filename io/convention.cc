@@ -148,6 +148,11 @@ absl::StatusOr<ConvGeometry> MakeGeometry(Convention convention, const LayerArgu
     params.input_tensor_stride = params.stride;
   }
   if (!CountsFromZero(convention)) return ConvGeometry::Create(params);
+  if (a.spatial_shape.has_value() && a.kind != ConvKind::kStrided) {
+    return absl::InvalidArgumentError(absl::StrCat("spatial_shape: has no meaning with kind ",
+                                                   ToString(a.kind),
+                                                   "; it bounds the outputs of strided layers"));
+  }
   // Neither engine knows another rule than dilate. Callers give the padding of submanifold layers,
   // which is then ignored.
   if (a.kind == ConvKind::kSubmanifold) {

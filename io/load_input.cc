@@ -70,6 +70,7 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOpt
   }
   VOXCONV_RETURN_IF_ERROR(CheckVoxelize(options.voxelize));
   VoxelizedCloud voxels = std::get<VoxelizedCloud>(std::move(scene));
+  voxels.from_voxels = true;
   for (Coordinate& coord : voxels.coords) coord.b = options.voxelize.batch;
   VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, voxels));
   return voxels;

@@ -18,6 +18,7 @@ struct PointCloud {
   std::vector<std::string> feature_names;  // [C], e.g. "intensity"
   int64_t dropped = 0;                     // rows left out because they held NaN or Inf
   int64_t cropped = 0;                     // rows left out because they lay outside a range
+  bool from_mesh = false;                  // drawn on its surface
 
   int64_t size() const { return static_cast<int64_t>(xyz.size() / 3); }
   int64_t channels() const { return static_cast<int64_t>(feature_names.size()); }

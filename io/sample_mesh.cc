@@ -93,7 +93,7 @@ absl::StatusOr<PointCloud> SampleMesh(const Mesh& mesh, int64_t samples, uint64_
   if (!(area > 0) || !std::isfinite(area)) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": the mesh's area is ", area));
   }
-  PointCloud cloud;
+  PointCloud cloud{.from_mesh = true};
   cloud.feature_names = {"nx", "ny", "nz"};
   if (!mesh.colors.empty()) cloud.feature_names.insert(cloud.feature_names.end(), {"r", "g", "b"});
   Random random(seed);

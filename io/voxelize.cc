@@ -118,6 +118,7 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
   out.points = cloud.size();
   out.dropped = cloud.dropped;
   out.cropped = cloud.cropped;
+  out.from_mesh = cloud.from_mesh;
   if (options.xyz_features) out.names = {"x", "y", "z"};
   out.names.insert(out.names.end(), cloud.feature_names.begin(), cloud.feature_names.end());
   out.channels = static_cast<int>(out.names.size());

@@ -46,7 +46,8 @@ struct VoxelizedCloud {
   int64_t points = 0;              // points that went in
   int64_t dropped = 0;             // rows the reader dropped before
   int64_t cropped = 0;             // points, or else voxels, outside the range (io/range.h)
-  bool from_voxels = false;        // the file held voxels; they are counted as points
+  bool from_voxels = false;        // the input held voxels; they are counted as points
+  bool from_mesh = false;          // the points were drawn on a mesh
 
   int64_t size() const { return static_cast<int64_t>(coords.size()); }
 };

@@ -55,6 +55,22 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
     const std::string name = std::string(option).substr(0, std::string(option).find(' '));
     ExpectRefused(absl::StrCat("verify --quick ", option), {name, "--network"});
   }
+  // A scene of voxels, and one of points.
+  for (const char* option : {"--voxel-size 3", "--origin 3", "--voxel-rule spconv"}) {
+    const std::string name = std::string(option).substr(0, std::string(option).find(' '));
+    ExpectRefused(absl::StrCat("info ", option, " ", scene), {name, "scene:uniform", "voxels"});
+  }
+  for (const std::string option : {"--samples 5", "--input-seed 5"}) {
+    ExpectRefused("info scene:sphere?n=100 " + option,
+                  {option.substr(0, option.find(' ')), "scene:sphere", "mesh"});
+  }
+  for (const char* command : {"run", "ab --a minuet --b hcnn", "bench", "verify --quick"}) {
+    ExpectRefused(absl::StrCat(command, " --device 3"), {"--device 3", "--backend cpu"});
+  }
+  ExpectRefused("bench --output-coords sort_unique", {"--output-coords sort_unique", "cpu"});
+  for (const std::string option : {"--filter map", "--mapping hash", "--quick", "--threads 1"}) {
+    ExpectRefused("verify --support " + option, {option.substr(0, option.find(' ')), "--support"});
+  }
   ExpectRefused("info --voxel-rule f32 " + scene, {"voxel rule", "f32", "spconv"});
   ExpectRefused("info --npz-limit-mib 0 " + scene, {"--npz-limit-mib 0", "1 .. "});
   ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
@@ -341,6 +357,14 @@ TEST_F(BadInputTest, ConvOptions) {
   const std::string spconv = "--convention spconv ";
   ExpectConvRefused(arrays, spconv + "--bounds 0,0,0,9,9,9", {"bounds", "spatial_shape"});
   ExpectConvRefused(arrays, spconv + "--spatial-shape=-5", {"--spatial-shape", "-5", "from 1"});
+  for (const std::string engine : {"--convention spconv ", "--convention torchsparse "}) {
+    // Submanifold; inverse; and voxels at 3 and 4 of the last axis.
+    ExpectConvRefused(arrays, engine + "--spatial-shape 9", {"spatial_shape", "submanifold"});
+    ExpectConvRefused(coarse, engine + "--kind inverse --stride 2 --spatial-shape 9",
+                      {"spatial_shape", "inverse"});
+    ExpectConvRefused(arrays, engine + "--kind strided --stride 2 --spatial-shape 9,9,4",
+                      {"coords: 4 in row 1, column 3", "--spatial-shape 9x9x4", "0 .. 3"});
+  }
   ExpectConvRefused(arrays, spconv + "--kind strided --spatial-shape 9 --padding=-5",
                     {"padding", "-5", "from 0"});
 }
