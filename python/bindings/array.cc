@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "arguments.h"
-#include "voxconv/io/npy.h"
 
 namespace voxconv::python {
 namespace {
@@ -211,6 +210,18 @@ std::vector<Coordinate> ReadCoordinates(const InArray& array) {
     return context.stream->Synchronize();
   });
   return rows;
+}
+
+NpyArray HostFloats(const char* name, nb::handle object) {
+  const InArray array(name, object);
+  if (array.engine()->backend().asynchronous() || !array.Is<float>()) {
+    ThrowValueError(absl::StrCat(name, ": ", array.DTypeText(), " on ", DeviceName(*array.engine()),
+                                 "; float32 on the CPU is needed"));
+  }
+  std::vector<int64_t> shape(array.ndim());
+  for (int axis = 0; axis < array.ndim(); ++axis) shape[axis] = array.shape(axis);
+  return MakeNpyArray(shape, absl::MakeConstSpan(static_cast<const float*>(array.data()),
+                                                 static_cast<size_t>(array.size())));
 }
 
 nb::dlpack::dtype DLPackOf(DType dtype) {

@@ -13,6 +13,7 @@
 
 #include "engine.h"
 #include "voxconv/core/tensor.h"
+#include "voxconv/io/npy.h"
 
 namespace voxconv::python {
 
@@ -66,6 +67,9 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
 
 // Copies rows of int32 [N, 4] to the host. O(N). Synchronises the stream of a CUDA array.
 std::vector<Coordinate> ReadCoordinates(const InArray& array);
+
+// A copy of a float32 array on the CPU, as a file would have it. ValueError for another one.
+NpyArray HostFloats(const char* name, nb::handle object);
 
 // The dtype as DLPack and NumPy call it.
 nb::dlpack::dtype DLPackOf(DType dtype);

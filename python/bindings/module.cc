@@ -7,6 +7,7 @@
 #include "convolution.h"
 #include "engine.h"
 #include "input.h"
+#include "interop.h"
 #include "kernel_map.h"
 #include "network.h"
 #include "plugins.h"
@@ -29,6 +30,7 @@ NB_MODULE(_voxconv, module) {
   DefinePooling(module);
   DefineInput(module);
   DefineNetwork(module);
+  DefineInterop(module);
   DefinePlugins(module);
   DefinePythonPlugins(module);
   DefineVerify(module);

@@ -20,6 +20,7 @@
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
+#include "voxconv/training/weights.h"
 
 namespace voxconv::python {
 namespace {
@@ -74,16 +75,7 @@ NpzArrays ArraysOf(const nb::dict& weights) {
     std::string name;
     if (!nb::try_cast(key, name)) ThrowTypeError("weights: the keys must be strings");
     const std::string label = absl::StrCat("weights '", name, "'");
-    const InArray array(label.c_str(), value);
-    if (array.engine()->backend().asynchronous() || !array.Is<float>()) {
-      ThrowValueError(absl::StrCat(label, ": ", array.DTypeText(), " on ",
-                                   DeviceName(*array.engine()), "; float32 on the CPU is needed"));
-    }
-    std::vector<int64_t> shape(array.ndim());
-    for (int axis = 0; axis < array.ndim(); ++axis) shape[axis] = array.shape(axis);
-    arrays.emplace_back(
-        name, MakeNpyArray(shape, absl::MakeConstSpan(static_cast<const float*>(array.data()),
-                                                      static_cast<size_t>(array.size()))));
+    arrays.emplace_back(name, HostFloats(label.c_str(), value));
   }
   return arrays;
 }
@@ -228,6 +220,41 @@ nb::dict StateDict(const Network& network) {
   return state;
 }
 
+// Parameters of another engine's convention, as load takes them.
+nb::dict ParametersFrom(const Network& network, const std::string& convention,
+                        const nb::dict& weights, const nb::dict& names) {
+  Safetensors content;
+  for (const auto& [name, array] : ArraysOf(weights)) {
+    content.tensors.push_back(MakeSafeTensor(name, array.shape, ValueOf(ToFloat32(array, name))));
+  }
+  WeightNames array_names;
+  for (const auto [parameter, array] : names) {
+    array_names.emplace_back(nb::cast<std::string>(parameter), nb::cast<std::string>(array));
+  }
+  WeightsFit fit;
+  const Safetensors converted =
+      ConvertWeights(network.graph(), content, ValueOf(ParseConvention(convention)),
+                     Convention::kVoxconv, array_names, fit);
+  nb::dict result;
+  const auto lines = [&](const char* key, const std::vector<std::string>& texts) {
+    nb::list list;
+    for (const std::string& text : texts) list.append(text);
+    result[key] = list;
+  };
+  lines("missing", fit.missing);
+  lines("wrong", fit.wrong);
+  lines("surplus", fit.surplus);
+  nb::dict arrays;
+  for (const SafeTensor& tensor : converted.tensors) {
+    auto values = std::make_shared<std::vector<float>>(ValueOf(ToFloat32(tensor)));
+    float* data = values->data();
+    arrays[tensor.name.c_str()] =
+        OutArray(data, tensor.shape, DLPackOf(DType::kF32), Device{}, Keep(std::move(values)), {});
+  }
+  result["arrays"] = arrays;
+  return result;
+}
+
 nb::dict ParameterShapes(const Network& network) {
   nb::dict shapes;
   for (const Parameter& parameter : network.graph().parameters()) {
@@ -297,6 +324,9 @@ Raises:
           "network.")
       .def("state_dict", &StateDict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Copies of all parameters: NumPy float32 arrays by name, as load takes them.")
+      .def("_convert", &ParametersFrom, nb::arg("convention"), nb::arg("weights"), nb::arg("names"),
+           "What voxconv.interop makes of another engine's weights: the arrays that fit, and lines "
+           "on those that are missing, wrong and surplus.")
       .def(
           "__call__",
           [](Network& self, nb::handle x_object, const std::optional<std::string>& mapping,

@@ -16,11 +16,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def documented():
     """(name, docstring) of the package, its modules, functions, classes and their members."""
-    for module in (voxconv, voxconv.networks):
+    for module in (voxconv, voxconv.interop, voxconv.networks):
         yield module.__name__, module.__doc__
         for name in module.__all__:
             thing = getattr(module, name)
-            if isinstance(thing, (str, bool)) or thing is voxconv.networks:
+            if isinstance(thing, (str, bool)) or thing in (voxconv.interop, voxconv.networks):
                 continue
             yield f"{module.__name__}.{name}", thing.__doc__
             if isinstance(thing, type):
@@ -64,7 +64,7 @@ def test_stub_has_every_name():
     text = stub.read_text(encoding="utf-8")
     compile(text, str(stub), "exec")
     for name in voxconv.__all__:
-        if name not in ("networks", "__version__"):
+        if name not in ("interop", "networks", "__version__"):
             assert re.search(rf"^(def|class) {name}\b|^{name}: ", text, re.M), name
     assert (stub.parent / "py.typed").exists()
 
@@ -74,7 +74,7 @@ def test_data_files_beside_the_library_go_first(tmp_path):
     presets = package / "share" / "voxconv" / "presets"
     presets.mkdir(parents=True)
     (presets / "defaults.json").write_text("{}", encoding="utf-8")
-    for source in (voxconv._voxconv.__file__, voxconv.__file__, voxconv.networks.__file__):
+    for source in (voxconv._voxconv.__file__, voxconv.__file__, voxconv.interop.__file__, voxconv.networks.__file__):
         shutil.copy(source, package)
     code = (
         "import voxconv; x = voxconv.load('scene:sphere?n=100', channels=4); "

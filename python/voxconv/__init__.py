@@ -12,7 +12,7 @@ Calls on one device follow each other, whichever threads make them.
 True
 """
 
-from voxconv import networks
+from voxconv import interop, networks
 from voxconv._voxconv import (
     KernelMap,
     SparseTensor,
@@ -47,6 +47,7 @@ __all__ = [
     "global_pool",
     "has_cuda",
     "input_grad",
+    "interop",
     "list_plugins",
     "load",
     "load_plugin",
