@@ -48,7 +48,7 @@ auto WithoutGil(const Work& work) {
   return ValueOf(std::move(result));
 }
 
-PySparseTensor Load(nb::handle input, nb::handle voxel_size, nb::handle origin, nb::handle batch,
+PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle origin, nb::handle batch,
                     nb::handle range, nb::handle channels, const std::string& fields,
                     const std::string& dtype, const std::string& array, nb::handle samples,
                     nb::handle seed, bool unit_sphere, const std::string& device) {
@@ -143,7 +143,7 @@ nb::list Scenes() {
 }  // namespace
 
 void DefineInput(nb::module_& module) {
-  module.def("load", &Load, nb::arg("input").none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
+  module.def("load", &LoadVoxels, nb::arg("input").none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
              nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
              nb::arg("channels") = nb::none(), nb::arg("fields") = "", nb::arg("dtype") = "",
              nb::arg("array") = "", nb::arg("samples") = 100000, nb::arg("seed") = 0,

@@ -13,6 +13,7 @@
 #include "plugins.h"
 #include "pooling.h"
 #include "sparse_tensor.h"
+#include "tune.h"
 #include "verify.h"
 #include "voxconv/core/version.h"
 
@@ -35,6 +36,8 @@ NB_MODULE(_voxconv, module) {
   DefinePythonPlugins(module);
   DefineVerify(module);
   DefineAb(module);
+  DefineTune(module);
+  DefineExperiment(module);
   module.def(
       "set_num_threads",
       [](nb::handle threads) {

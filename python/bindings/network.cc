@@ -28,13 +28,18 @@ namespace {
 // How a network runs. Equal settings share a runner.
 struct RunSettings {
   LayerChoice choice;
+  std::vector<PlannedLayer> plan;  // of convolutions; empty: `choice` is that of all layers
   Precision precision = Precision::kF32;
   bool fold_batch_norm = false;
   bool profile = false;
 };
 
 RunConfig ConfigOf(const RunSettings& settings) {
-  return {.planner = std::make_shared<FixedPlanner>(settings.choice),
+  std::shared_ptr<const Planner> planner = std::make_shared<FixedPlanner>(settings.choice);
+  if (!settings.plan.empty()) {
+    planner = std::make_shared<ListedPlanner>(settings.plan, settings.choice);
+  }
+  return {.planner = std::move(planner),
           .precision = settings.precision,
           .fold_batch_norm = settings.fold_batch_norm,
           .profile_stages = settings.profile};
@@ -114,8 +119,8 @@ void Network::Load(nb::handle weights) {
 
 HeldPtr<Network::Runner> Network::RunnerFor(const EnginePtr& engine, const RunSettings& settings) {
   const auto key = [](const RunSettings& s) {
-    return std::tie(s.choice.mapping, s.choice.dataflow, s.choice.output_coords, s.precision,
-                    s.fold_batch_norm, s.profile);
+    return std::tie(s.choice.mapping, s.choice.dataflow, s.choice.output_coords, s.plan,
+                    s.precision, s.fold_batch_norm, s.profile);
   };
   const std::shared_ptr<const Registry> plugins = Plugins();
   if (runner_ != nullptr && runner_->engine() == engine && plugins == plugins_ &&
@@ -177,13 +182,51 @@ const measure::Defaults& DefaultPlugins() {
   return *defaults;
 }
 
+// What voxconv.tune returns, or a list of dicts with these keys.
+std::vector<PlannedLayer> ToPlan(nb::handle plan) {
+  std::vector<PlannedLayer> layers;
+  if (plan.is_none()) return layers;
+  if (!nb::isinstance<nb::list>(plan) || nb::len(plan) == 0) {
+    ThrowTypeError("plan: a list of dicts is needed, as voxconv.tune returns it");
+  }
+  const auto text = [](nb::handle record, const char* key) {
+    const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
+    if (!nb::isinstance<nb::str>(value)) {
+      ThrowTypeError(absl::StrCat("plan: '", key, "' is missing in a layer, or is no string"));
+    }
+    return nb::cast<std::string>(value);
+  };
+  constexpr int64_t kMostChannels = 65536;
+  for (const nb::handle record : plan) {
+    if (!nb::isinstance<nb::dict>(record)) {
+      ThrowTypeError(absl::StrCat("plan: a dict is needed for each layer, not ", TypeText(record)));
+    }
+    const auto number = [&](const char* key) {
+      const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
+      return ToInteger(absl::StrCat("plan: '", key, "'").c_str(), value, 1, kMostChannels);
+    };
+    layers.push_back(
+        {text(record, "layer"),
+         number("c_in"),
+         number("c_out"),
+         {text(record, "mapping"), text(record, "dataflow"), text(record, "output_coords")}});
+  }
+  return layers;
+}
+
 // Plugins that are not named are those of defaults.json for the input's device.
 RunSettings ToSettings(const PySparseTensor& x, const std::optional<std::string>& mapping,
                        const std::optional<std::string>& dataflow,
-                       const std::optional<std::string>& output_coords,
+                       const std::optional<std::string>& output_coords, nb::handle plan,
                        const std::optional<std::string>& precision, bool fold_batch_norm,
                        bool profile) {
   RunSettings settings;
+  settings.plan = ToPlan(plan);
+  if (!settings.plan.empty() && (mapping || dataflow || output_coords)) {
+    ThrowValueError(
+        "plan: has the plugins of all layers; mapping, dataflow and output_coords have "
+        "no meaning with it");
+  }
   settings.choice = ValueOf(DefaultPlugins().LayersOn(x.engine()->backend().kind()));
   settings.choice.mapping = mapping.value_or(settings.choice.mapping);
   settings.choice.dataflow = dataflow.value_or(settings.choice.dataflow);
@@ -267,9 +310,14 @@ nb::dict ParameterShapes(const Network& network) {
 
 constexpr char kRunArguments[] =
     "mapping: str | None = None, dataflow: str | None = None, output_coords: str | None = None, "
-    "precision: str | None = None, fold_batch_norm: bool = False)";
+    "plan: list[dict[str, typing.Any]] | None = None, precision: str | None = None, "
+    "fold_batch_norm: bool = False)";
 
 }  // namespace
+
+const NetworkGraph& GraphOf(nb::handle network) {
+  return As<Network>("network", network, "Network").graph();
+}
 
 void DefineNetwork(nb::module_& module) {
   static const std::string kCallSignature =
@@ -331,22 +379,23 @@ Raises:
           "__call__",
           [](Network& self, nb::handle x_object, const std::optional<std::string>& mapping,
              const std::optional<std::string>& dataflow,
-             const std::optional<std::string>& output_coords,
+             const std::optional<std::string>& output_coords, nb::handle plan,
              const std::optional<std::string>& precision, bool fold_batch_norm) {
             const auto& x = As<PySparseTensor>("x", x_object, "SparseTensor");
-            return self.Run(x, ToSettings(x, mapping, dataflow, output_coords, precision,
+            return self.Run(x, ToSettings(x, mapping, dataflow, output_coords, plan, precision,
                                           fold_batch_norm, /*profile=*/false));
           },
           nb::arg("x").none(), nb::kw_only(), nb::arg("mapping") = nb::none(),
           nb::arg("dataflow") = nb::none(), nb::arg("output_coords") = nb::none(),
-          nb::arg("precision") = nb::none(), nb::arg("fold_batch_norm") = false,
-          nb::sig(kCallSignature.c_str()),
+          nb::arg("plan") = nb::none(), nb::arg("precision") = nb::none(),
+          nb::arg("fold_batch_norm") = false, nb::sig(kCallSignature.c_str()),
           R"(Runs the network.
 
 Args:
     x: the input, [N, in_channels], of stride 1.
     mapping, dataflow, output_coords: specs of plugins for all layers. Those that are not given are
         the device's defaults (experiments/presets/defaults.json).
+    plan: the plugins of each convolution, as voxconv.tune returns them.
     precision: "f32"; on CUDA also "tf32", "f16" and "bf16". Without it, that of x's dtype.
     fold_batch_norm: fold batch norm into the convolutions.
 
@@ -371,20 +420,20 @@ network.
           "profile",
           [](Network& self, nb::handle x_object, const std::optional<std::string>& mapping,
              const std::optional<std::string>& dataflow,
-             const std::optional<std::string>& output_coords,
+             const std::optional<std::string>& output_coords, nb::handle plan,
              const std::optional<std::string>& precision, bool fold_batch_norm) {
             const auto& x = As<PySparseTensor>("x", x_object, "SparseTensor");
             nb::list records;
             const RunReport report =
-                self.Profile(x, ToSettings(x, mapping, dataflow, output_coords, precision,
+                self.Profile(x, ToSettings(x, mapping, dataflow, output_coords, plan, precision,
                                            fold_batch_norm, /*profile=*/true));
             for (const LayerReport& layer : report.layers) records.append(RecordOf(layer));
             return records;
           },
           nb::arg("x").none(), nb::kw_only(), nb::arg("mapping") = nb::none(),
           nb::arg("dataflow") = nb::none(), nb::arg("output_coords") = nb::none(),
-          nb::arg("precision") = nb::none(), nb::arg("fold_batch_norm") = false,
-          nb::sig(kProfileSignature.c_str()),
+          nb::arg("plan") = nb::none(), nb::arg("precision") = nb::none(),
+          nb::arg("fold_batch_norm") = false, nb::sig(kProfileSignature.c_str()),
           R"(Runs the network once and says what each layer did.
 
 Returns one dict a layer, for pandas.DataFrame.

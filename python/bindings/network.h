@@ -5,7 +5,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include "voxconv/networks/graph.h"
+
 namespace voxconv::python {
+
+// The graph of a Network of Python. TypeError for another object.
+const NetworkGraph& GraphOf(nanobind::handle network);
 
 void DefineNetwork(nanobind::module_& module);
 

@@ -64,7 +64,7 @@ def test_stub_has_every_name():
     text = stub.read_text(encoding="utf-8")
     compile(text, str(stub), "exec")
     for name in voxconv.__all__:
-        if name not in ("interop", "networks", "__version__"):
+        if name not in ("interop", "networks", "report", "__version__"):
             assert re.search(rf"^(def|class) {name}\b|^{name}: ", text, re.M), name
     assert (stub.parent / "py.typed").exists()
 
@@ -74,7 +74,8 @@ def test_data_files_beside_the_library_go_first(tmp_path):
     presets = package / "share" / "voxconv" / "presets"
     presets.mkdir(parents=True)
     (presets / "defaults.json").write_text("{}", encoding="utf-8")
-    for source in (voxconv._voxconv.__file__, voxconv.__file__, voxconv.interop.__file__, voxconv.networks.__file__):
+    sources = pathlib.Path(voxconv.__file__).parent.glob("*.py")
+    for source in (voxconv._voxconv.__file__, *sources):
         shutil.copy(source, package)
     code = (
         "import voxconv; x = voxconv.load('scene:sphere?n=100', channels=4); "

@@ -20,6 +20,8 @@ from voxconv._voxconv import (
     ab,
     conv,
     convolve,
+    experiment,
+    experiments,
     global_pool,
     has_cuda,
     input_grad,
@@ -32,10 +34,12 @@ from voxconv._voxconv import (
     register_mapping,
     scenes,
     set_num_threads,
+    tune,
     verify,
     voxelize,
     weight_grad,
 )
+from voxconv.reports import report
 
 __all__ = [
     "KernelMap",
@@ -44,6 +48,8 @@ __all__ = [
     "ab",
     "conv",
     "convolve",
+    "experiment",
+    "experiments",
     "global_pool",
     "has_cuda",
     "input_grad",
@@ -56,8 +62,10 @@ __all__ = [
     "pool",
     "register_dataflow",
     "register_mapping",
+    "report",
     "scenes",
     "set_num_threads",
+    "tune",
     "verify",
     "voxelize",
     "weight_grad",
