@@ -6,38 +6,14 @@ from typing import Any
 
 import torch
 import voxconv
-from torch.autograd.function import once_differentiable
 
-from voxconv.torch.tensor import SparseTensor, to_torch
+from voxconv.torch import ops
+from voxconv.torch.tensor import Layer, SparseTensor, Voxels, to_torch
 
 POOL_MODES = {
     "voxconv": ("max", "sum", "average", "average_present"),
     "spconv": ("max", "average"),
 }
-
-
-class _Convolve(torch.autograd.Function):
-    """The three passes of a dataflow."""
-
-    @staticmethod
-    def forward(ctx, features, weights, kernel_map, dataflow):  # type: ignore[override]
-        ctx.save_for_backward(features, weights)
-        ctx.kernel_map, ctx.dataflow = kernel_map, dataflow
-        return voxconv.convolve(
-            kernel_map, features.detach(), weights.detach(), dataflow=dataflow
-        )
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, output_grad):  # type: ignore[override]
-        features, weights = (saved.detach() for saved in ctx.saved_tensors)
-        dy, options = output_grad.contiguous(), {"dataflow": ctx.dataflow}
-        dx = dw = None
-        if ctx.needs_input_grad[0]:
-            dx = voxconv.input_grad(ctx.kernel_map, dy, weights, **options)
-        if ctx.needs_input_grad[1]:
-            dw = voxconv.weight_grad(ctx.kernel_map, features, dy, **options)
-        return dx, dw, None, None
 
 
 def _convolve_by_torch(
@@ -63,8 +39,10 @@ def convolve(
 
     Args:
         kernel_map: the map.
-        features: [N_in, C_in]; float32, on CUDA also float16 and bfloat16. float64 takes a slow
-            path in PyTorch. Under autocast on CUDA, features and weights are cast as autocast says.
+        features: [N_in, C_in]; float32, float16 or bfloat16. The engine of the CPU computes in
+            float32: it reads the two others' values, and its sums are rounded to them. float64
+            takes a slow path in PyTorch. Under autocast, features and weights but those of float64
+            are cast to its dtype, and gradients come in the dtypes that were given.
         weights: [K, C_in, C_out], of the same dtype and device. Offsets are in voxconv's order: x
             slowest, z fastest.
         dataflow: the spec of a dataflow (voxconv.list_plugins). All passes are its passes.
@@ -73,14 +51,42 @@ def convolve(
         [N_out, C_out]. Does not wait for the device, unless the dataflow must count pairs.
 
     Raises:
+        ValueError: features and weights differ in dtype.
         ValueError, NotImplementedError, MemoryError: as voxconv.convolve.
     """
-    if features.is_cuda and torch.is_autocast_enabled():
-        dtype = torch.get_autocast_gpu_dtype()
-        features, weights = features.to(dtype), weights.to(dtype)
-    if features.dtype == torch.float64 and weights.dtype == torch.float64:
+    features, weights = _cast(features, weights)
+    if features.dtype == torch.float64:
         return _convolve_by_torch(features, weights, kernel_map)
-    return _Convolve.apply(features.contiguous(), weights.contiguous(), kernel_map, dataflow)
+    return ops.Convolve.apply(features, weights, kernel_map, dataflow)
+
+
+def convolve_layer(
+    layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str
+) -> torch.Tensor:
+    """The same on the map of a layer. torch.compile takes it as an operator."""
+    if not ops.is_compiling():
+        return convolve(layer.kernel_map, features, weights, dataflow)
+    features, weights = _cast(features, weights)
+    return ops.convolve_op(features, weights, layer.token, layer.outputs.rows, dataflow)
+
+
+def _cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As autocast says, which leaves float64 alone. Autograd casts gradients back."""
+    dtype = ops.autocast_dtype(features.device.type)
+    if dtype is not None and torch.float64 not in (features.dtype, weights.dtype):
+        return features.to(dtype), weights.to(dtype)
+    if features.dtype != weights.dtype:
+        raise ValueError(
+            f"features: {features.dtype}; the weights are {weights.dtype}, and both must be the same"
+        )
+    return features, weights
+
+
+@ops.outside_of_graphs
+def _window(voxels: Voxels, mapping: str, geometry: dict[str, Any]) -> tuple[Layer, torch.Tensor]:
+    """The map of a pooling, and its table [N_out, K]; -1: there is no voxel."""
+    layer = voxels.layer(mapping, **geometry)
+    return layer, to_torch(layer.kernel_map.table()).long()
 
 
 def check_pool(mode: str, convention: str) -> None:
@@ -121,8 +127,7 @@ def pool(
     check_pool(mode, convention)
     if convention == "spconv" and mode == "average":
         mode = "average_present"
-    layer = x.voxels.layer(mapping, **geometry)
-    table = to_torch(layer.kernel_map.table()).long()  # [N_out, K]; -1: there is no voxel
+    layer, table = _window(x.voxels, mapping, geometry)
     empty = float("-inf") if mode == "max" else 0.0
     rows = torch.cat([x.features, x.features.new_full((1, x.channels), empty)])
     window = rows[table]  # -1 is the last row
@@ -155,7 +160,7 @@ def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
     """
     if mode not in ("max", "sum", "average_present"):
         raise ValueError(f"mode: '{mode}'; allowed are max, sum, average_present")
-    sample = to_torch(x.voxels.handle.coords)[:, 0].long()
+    sample = x.voxels.coords()[:, 0].long()
     zeros = x.features.new_zeros((x.batch_size, x.channels))
     if mode == "max":
         index = sample[:, None].expand_as(x.features)
@@ -212,7 +217,7 @@ def to_dense(
     Raises:
         ValueError: a voxel lies outside of the grid.
     """
-    coords = to_torch(x.voxels.handle.coords).long()
+    coords = x.voxels.coords().long()
     stride = torch.tensor(x.stride, device=coords.device)
     cells = (coords[:, 1:] - torch.tensor(origin, device=coords.device)).div(
         stride, rounding_mode="floor"

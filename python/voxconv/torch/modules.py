@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from voxconv.torch import functional
+from voxconv.torch import functional, ops
 from voxconv.torch.tensor import Layer, SparseTensor
 
 Triple = tuple[int, int, int]
@@ -67,6 +67,7 @@ class _Conv(nn.Module):
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size}
 
+    @ops.outside_of_graphs
     def _layer(self, x: SparseTensor) -> Layer:
         layer = x.voxels.layer(self.mapping, **self._geometry())
         if self.key is None:
@@ -82,7 +83,8 @@ class _Conv(nn.Module):
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
         layer = self._layer(x)
-        return x.on(layer.outputs, self._convolve(x, layer.kernel_map))
+        y = functional.convolve_layer(layer, x.features, self.weight, self.dataflow)
+        return x.on(layer.outputs, y if self.bias is None else y + self.bias.to(y.dtype))
 
     def _checked(self, x: Any) -> SparseTensor:
         x = _check_tensor(self, x)
@@ -91,10 +93,6 @@ class _Conv(nn.Module):
                 f"{type(self).__name__}: {x.channels} channels; in_channels is {self.in_channels}"
             )
         return x
-
-    def _convolve(self, x: SparseTensor, kernel_map: Any) -> torch.Tensor:
-        y = functional.convolve(kernel_map, x.features, self.weight, self.dataflow)
-        return y if self.bias is None else y + self.bias.to(y.dtype)
 
     def extra_repr(self) -> str:
         words = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]
@@ -226,8 +224,8 @@ class SparseInverseConv3d(_Conv):
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, None, dataflow)
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        x = self._checked(x)
+    @ops.outside_of_graphs
+    def _layer(self, x: SparseTensor) -> Layer:
         layer = x.named.get(self.key)
         if layer is None:
             names = ", ".join(f"'{name}'" for name in x.named) or "none"
@@ -242,7 +240,7 @@ class SparseInverseConv3d(_Conv):
                 f"kernel_size: {self.kernel_size}; the layer '{self.key}' has "
                 f"{layer.kernel_map.kernel}"
             )
-        return x.on(layer.inputs, self._convolve(x, layer.inverse()))
+        return layer.inverse()
 
 
 class _Pool(nn.Module):

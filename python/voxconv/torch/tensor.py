@@ -1,28 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Voxels with features that autograd follows, and the kernel maps between voxels."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import torch
 import voxconv
 
+from voxconv.torch import ops
 
-@dataclasses.dataclass
+
+class _Map:
+    """A kernel map, the voxels that it makes if it makes any, and what stands for it in operators."""
+
+    def __init__(self, kernel_map: voxconv.KernelMap, outputs: "Voxels | None" = None):
+        self.kernel_map, self.outputs = kernel_map, outputs
+        self.token = ops.token(kernel_map) if ops.HAS_OPERATORS else None
+        self._inverse: _Map | None = None
+
+    def inverse(self) -> "_Map":
+        if self._inverse is None:
+            self._inverse = _Map(self.kernel_map.inverse())
+        return self._inverse
+
+
 class Layer:
     """A kernel map with the voxels on its two sides."""
 
-    kernel_map: voxconv.KernelMap
-    inputs: "Voxels"
-    outputs: "Voxels"
-    _inverse: voxconv.KernelMap | None = None
+    def __init__(self, made: _Map, inputs: "Voxels", outputs: "Voxels"):
+        self._map, self.inputs, self.outputs = made, inputs, outputs
+        self.kernel_map, self.token = made.kernel_map, made.token
 
-    def inverse(self) -> voxconv.KernelMap:
+    def inverse(self) -> "Layer":
         """The map from the outputs back to the inputs. Made once."""
-        if self._inverse is None:
-            self._inverse = self.kernel_map.inverse()
-        return self._inverse
+        return Layer(self._map.inverse(), self.outputs, self.inputs)
 
 
 class Voxels:
@@ -30,25 +41,35 @@ class Voxels:
 
     def __init__(self, handle: voxconv.SparseTensor):
         self.handle = handle  # its one feature is not read
+        self.rows = len(handle)
+        self.device: torch.device = handle.features.device
+        self.stride, self.batch_size = handle.stride, handle.batch_size
         # Without these voxels themselves: a set that kept itself would outlive its last tensor.
-        self._made: dict[tuple[Any, ...], tuple[voxconv.KernelMap, Voxels | None]] = {}
+        self._made: dict[tuple[Any, ...], _Map] = {}
 
     def layer(self, mapping: str, **geometry: Any) -> Layer:
         """The map of a layer on these voxels. Geometry and errors are those of voxconv.KernelMap."""
         place = (mapping, *sorted(geometry.items()))
-        if place not in self._made:
+        made = self._made.get(place)
+        if made is None:
             kernel_map = voxconv.KernelMap(self.handle, mapping=mapping, **geometry)
             outputs = None
             if not kernel_map.keeps_coordinates:
                 column = torch.zeros((kernel_map.num_outputs, 1), device=self.device)
                 outputs = Voxels(kernel_map.out_tensor(column))
-            self._made[place] = (kernel_map, outputs)
-        kernel_map, outputs = self._made[place]
-        return Layer(kernel_map, self, self if outputs is None else outputs)
+            made = self._made[place] = _Map(kernel_map, outputs)
+        return Layer(made, self, self if made.outputs is None else made.outputs)
 
-    @property
-    def device(self) -> torch.device:
-        return self.handle.features.device
+    @ops.outside_of_graphs
+    def coords(self) -> torch.Tensor:
+        """int32 [N, 4], which must not be written to."""
+        return to_torch(self.handle.coords)
+
+
+@ops.outside_of_graphs
+def _voxels(coords: torch.Tensor, features: torch.Tensor, stride: Any) -> Voxels:
+    column = torch.zeros((features.shape[0], 1), device=features.device)
+    return Voxels(voxconv.SparseTensor(coords.detach(), column, stride))
 
 
 class SparseTensor:
@@ -76,18 +97,19 @@ class SparseTensor:
 
         Raises:
             ValueError: a coordinate, a shape or a dtype does not fit, or a row occurs twice.
+            NotImplementedError: torch.export runs the network.
         """
         for name, value in (("coords", coords), ("features", features)):
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"{name}: {type(value).__name__}; a torch.Tensor is needed")
+            ops.refuse_export(value)
         if features.dim() != 2:
             raise ValueError(f"features: shape {list(features.shape)}; [N, C] is needed")
         if coords.dim() == 2 and coords.shape[0] != features.shape[0]:
             raise ValueError(
                 f"features: {features.shape[0]} rows; coords has {coords.shape[0]}"
             )
-        column = torch.zeros((features.shape[0], 1), device=features.device)
-        self.voxels = Voxels(voxconv.SparseTensor(coords.detach(), column, stride))
+        self.voxels = _voxels(coords, features, stride)
         self.features = _check(features, self.voxels)
         self.named: dict[str, Layer] = {}
 
@@ -106,17 +128,17 @@ class SparseTensor:
     @property
     def coords(self) -> torch.Tensor:
         """int32 [N, 4]: batch, x, y, z, on the features' device. A copy."""
-        return to_torch(self.voxels.handle.coords).clone()
+        return self.voxels.coords().clone()
 
     @property
     def stride(self) -> tuple[int, int, int]:
         """The tensor stride along x, y and z."""
-        return self.voxels.handle.stride
+        return self.voxels.stride
 
     @property
     def batch_size(self) -> int:
         """A number greater than every batch index."""
-        return self.voxels.handle.batch_size
+        return self.voxels.batch_size
 
     @property
     def channels(self) -> int:
@@ -149,7 +171,7 @@ def to_torch(array: Any) -> torch.Tensor:
 
 
 def _check(features: torch.Tensor, voxels: Voxels) -> torch.Tensor:
-    rows = len(voxels.handle)
+    rows = voxels.rows
     if features.dim() != 2 or features.shape[0] != rows:
         raise ValueError(
             f"features: shape {list(features.shape)}; {rows} rows are needed, one for each voxel"

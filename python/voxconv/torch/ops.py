@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three passes of a dataflow for autograd, and as operators that torch.compile knows."""
+
+import ctypes
+import functools
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+import voxconv
+from torch.autograd.function import once_differentiable
+
+# On the CPU the engine computes in float32 alone.
+_ROUNDED = (torch.float16, torch.bfloat16)
+
+# Operators take tensors, so a map goes into them as a tensor with its number. The number's memory
+# keeps the map: a graph that saves the tensor for its backward pass keeps the map as well.
+_maps: dict[int, voxconv.KernelMap] = {}
+_numbers = itertools.count(1)
+
+
+def token(kernel_map: voxconv.KernelMap) -> torch.Tensor:
+    """An int64 [1] on the CPU that stands for the map, which lives as long as the tensor's memory."""
+    number = next(_numbers)
+    memory = (ctypes.c_int64 * 1)(number)
+    _maps[number] = kernel_map
+    weakref.finalize(memory, _maps.pop, number, None).atexit = False
+    return torch.from_numpy(np.frombuffer(memory, np.int64))
+
+
+def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors as the engine takes them."""
+    return [
+        (t.float() if not t.is_cuda and t.dtype in _ROUNDED else t).detach().contiguous()
+        for t in tensors
+    ]
+
+
+def _forward(kernel_map, features, weights, dataflow):
+    x, w = _engine(features, weights)
+    return voxconv.convolve(kernel_map, x, w, dataflow=dataflow).to(features.dtype)
+
+
+def _input_grad(kernel_map, output_grad, weights, dataflow):
+    dy, w = _engine(output_grad, weights)
+    return voxconv.input_grad(kernel_map, dy, w, dataflow=dataflow).to(weights.dtype)
+
+
+def _weight_grad(kernel_map, features, output_grad, dataflow):
+    x, dy = _engine(features, output_grad)
+    return voxconv.weight_grad(kernel_map, x, dy, dataflow=dataflow).to(features.dtype)
+
+
+class Convolve(torch.autograd.Function):
+    """The passes without an operator, which costs the host less."""
+
+    @staticmethod
+    def forward(ctx, features, weights, kernel_map, dataflow):  # type: ignore[override]
+        ctx.save_for_backward(features, weights)
+        ctx.kernel_map, ctx.dataflow = kernel_map, dataflow
+        return _forward(kernel_map, features, weights, dataflow)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, output_grad):  # type: ignore[override]
+        features, weights = ctx.saved_tensors
+        dx = dw = None
+        if ctx.needs_input_grad[0]:
+            dx = _input_grad(ctx.kernel_map, output_grad, weights, ctx.dataflow)
+        if ctx.needs_input_grad[1]:
+            dw = _weight_grad(ctx.kernel_map, features, output_grad, ctx.dataflow)
+        return dx, dw, None, None
+
+
+# torch.library.custom_op is there from PyTorch 2.4 on.
+HAS_OPERATORS = hasattr(torch.library, "custom_op")
+
+if HAS_OPERATORS:
+    disable_compile = torch.compiler.disable
+    is_compiling = torch.compiler.is_compiling
+
+    @torch.library.custom_op("voxconv::convolve", mutates_args=())
+    def convolve_op(
+        features: torch.Tensor, weights: torch.Tensor, map: torch.Tensor, outputs: int, dataflow: str
+    ) -> torch.Tensor:
+        return _forward(_maps[map.item()], features, weights, dataflow)
+
+    @torch.library.custom_op("voxconv::input_grad", mutates_args=())
+    def input_grad_op(
+        output_grad: torch.Tensor, weights: torch.Tensor, map: torch.Tensor, inputs: int, dataflow: str
+    ) -> torch.Tensor:
+        return _input_grad(_maps[map.item()], output_grad, weights, dataflow)
+
+    @torch.library.custom_op("voxconv::weight_grad", mutates_args=())
+    def weight_grad_op(
+        features: torch.Tensor, output_grad: torch.Tensor, map: torch.Tensor, offsets: int,
+        dataflow: str,
+    ) -> torch.Tensor:
+        return _weight_grad(_maps[map.item()], features, output_grad, dataflow)
+
+    @convolve_op.register_fake
+    def _(features, weights, map, outputs, dataflow):
+        return features.new_empty((outputs, weights.shape[2]))
+
+    @input_grad_op.register_fake
+    def _(output_grad, weights, map, inputs, dataflow):
+        return weights.new_empty((inputs, weights.shape[1]))
+
+    @weight_grad_op.register_fake
+    def _(features, output_grad, map, offsets, dataflow):
+        return features.new_empty((offsets, features.shape[1], output_grad.shape[1]))
+
+    def _setup(ctx, inputs, output):
+        features, weights, map, _, ctx.dataflow = inputs
+        ctx.save_for_backward(features, weights, map)
+
+    def _backward(ctx, output_grad):
+        features, weights, map = ctx.saved_tensors
+        dx = dw = None
+        if ctx.needs_input_grad[0]:
+            dx = input_grad_op(output_grad, weights, map, features.shape[0], ctx.dataflow)
+        if ctx.needs_input_grad[1]:
+            dw = weight_grad_op(features, output_grad, map, weights.shape[0], ctx.dataflow)
+        return dx, dw, None, None, None
+
+    convolve_op.register_autograd(_backward, setup_context=_setup)
+else:
+    def disable_compile(function: Any) -> Any:
+        return function
+
+    def is_compiling() -> bool:
+        return False
+
+
+_NO_EXPORT = (
+    "torch.export is not supported by voxconv.torch, nor is fullgraph=True: kernel maps depend on the "
+    "values of coordinates"
+)
+
+
+def outside_of_graphs(function: Any) -> Any:
+    """Calls `function` as it is, and lets torch.compile end its graph before it and begin another.
+    torch.export, whose graph must be whole, is refused."""
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    # PyTorch's message about a graph that cannot be whole shows this name.
+    outside.__qualname__ = f"{function.__qualname__} ({_NO_EXPORT})"
+    disabled = disable_compile(outside)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return disabled(*args, **kwargs) if is_compiling() else function(*args, **kwargs)
+
+    return call
+
+
+def refuse_export(tensor: torch.Tensor) -> None:
+    """Refuses tensors without values, such as torch.export runs a network with."""
+    if type(tensor).__module__.startswith("torch._subclasses"):
+        raise NotImplementedError(_NO_EXPORT)
+
+
+def autocast_dtype(device: str) -> torch.dtype | None:
+    """The dtype of autocast on "cpu" or "cuda"; None where it is off."""
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    if device == "cuda":
+        return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+    return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
