@@ -10,7 +10,7 @@ all layers of the same geometry and both directions.
 >>> points = voxconv.load("scene:sphere?n=1000", channels=4)
 >>> x = vt.SparseTensor(torch.tensor(np.array(points.coords)), torch.tensor(points.features))
 >>> network = vt.Sequential(
-...     vt.SubMConv3d(4, 16, 3, bias=False), torch.nn.BatchNorm1d(16), torch.nn.ReLU(),
+...     vt.SubMConv3d(4, 16, 3, bias=False), vt.BatchNorm(16), torch.nn.ReLU(),
 ...     vt.SparseConv3d(16, 32, 2, stride=2, key="down"),
 ...     vt.SparseInverseConv3d(32, 8, key="down"))
 >>> network(x).features.sum().backward()
@@ -30,10 +30,12 @@ from voxconv.torch.modules import (
     SumPool3d,
     TransposedConv3d,
 )
+from voxconv.torch.norm import BatchNorm, SyncBatchNorm, convert_sync_batchnorm
 from voxconv.torch.tensor import SparseTensor
 
 __all__ = [
     "AvgPool3d",
+    "BatchNorm",
     "GlobalPool",
     "MaxPool3d",
     "Sequential",
@@ -42,9 +44,11 @@ __all__ = [
     "SparseTensor",
     "SubMConv3d",
     "SumPool3d",
+    "SyncBatchNorm",
     "TransposedConv3d",
     "add",
     "cat",
+    "convert_sync_batchnorm",
     "convolve",
     "global_pool",
     "pool",

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two processes on the CPU against one process with all samples."""
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import voxconv.torch as vt
+from test_torch import scene
+from torch import distributed, multiprocessing, nn
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def network():
+    torch.manual_seed(0)
+    made = vt.Sequential(
+        vt.SubMConv3d(5, 8, 3, bias=False), vt.BatchNorm(8), nn.ReLU(),
+        vt.SparseConv3d(8, 12, 2, stride=2, key="a"), vt.BatchNorm(12), nn.ReLU(),
+        vt.SparseInverseConv3d(12, 4, 2, key="a"),
+    )
+    return vt.convert_sync_batchnorm(made)
+
+
+def sample(index):
+    return scene(n=(120, 60)[index], size=8)
+
+
+def both():
+    """The two samples as one tensor, of batches 0, 1 and 2, 3."""
+    coords, features = [], []
+    for index in range(2):
+        x = sample(index)
+        rows = x.coords
+        rows[:, 0] += 2 * index
+        coords.append(rows)
+        features.append(x.features)
+    return vt.SparseTensor(torch.cat(coords), torch.cat(features))
+
+
+def loss(y, rows):
+    return y.features.square().sum() / rows
+
+
+def work(rank, folder):
+    rows = sum(len(sample(index)) for index in range(2))
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
+    )
+    made = network()
+    parallel = nn.parallel.DistributedDataParallel(made)
+    for _ in range(2):  # the mean of the processes' gradients
+        parallel.zero_grad()
+        (2 * loss(parallel(sample(rank)), rows)).backward()
+    values = {name: value.grad for name, value in made.named_parameters()}
+    values |= dict(made.named_buffers())
+    torch.save(values, f"{folder}/{rank}.pth")
+    distributed.destroy_process_group()
+
+
+def test_gradients_of_two_processes_are_those_of_the_double_batch(tmp_path):
+    multiprocessing.spawn(work, (str(tmp_path),), nprocs=2)
+    x = both()
+    made = network()
+    for _ in range(2):
+        made.zero_grad()
+        loss(made(x), len(x)).backward()
+    expected = {name: value.grad for name, value in made.named_parameters()}
+    expected |= dict(made.named_buffers())
+    for rank in range(2):
+        values = torch.load(tmp_path / f"{rank}.pth", weights_only=True)
+        assert values.keys() == expected.keys()
+        for name, value in expected.items():
+            if value.dtype.is_floating_point:
+                error = torch.linalg.norm(values[name] - value)
+                assert error <= 1e-4 * torch.linalg.norm(value) + 1e-7, (name, error)
+            else:
+                assert values[name] == value
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def train(*arguments, processes=1):
+    """The losses that examples/train_ddp.py prints, by step. The environment is that of torchrun, which
+    in Debian 12 does not run on its Python."""
+    command = [sys.executable, str(ROOT / "examples" / "train_ddp.py"), "--device", "cpu"]
+    command += ["--azimuths", "40", "--scenes", "2", "--width", "4", *map(str, arguments)]
+    shared = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
+    shared |= {"MASTER_PORT": str(free_port())}
+    running = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(processes)
+    ]
+    outputs = [process.communicate(timeout=300) for process in running]
+    for process, (_, errors) in zip(running, outputs):
+        assert process.returncode == 0, errors
+    lines = re.findall(r"step (\d+) loss (\S+)", outputs[0][0])
+    return {int(step): float(value) for step, value in lines}
+
+
+def test_the_example_trains_on_two_processes_and_goes_on(tmp_path):
+    one = train("--steps", 4)
+    assert one[4] < one[1]
+    begin = train("--steps", 2, "--checkpoint", tmp_path / "run.pth", processes=2)
+    assert begin.keys() == {1, 2}
+    rest = train("--steps", 4, "--checkpoint", tmp_path / "run.pth", processes=2)
+    assert rest.keys() == {3, 4}
+    two = {**begin, **rest}
+    np.testing.assert_allclose([two[step] for step in one], list(one.values()), rtol=1e-3)
+
+
+def test_scenes_that_cannot_be_shared_are_refused():
+    with pytest.raises(AssertionError, match="--scenes 3: a multiple of the 2 processes"):
+        train("--scenes", 3, processes=2)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch normalisation over voxels."""
+
+from typing import Any
+
+import torch
+from torch import distributed, nn
+
+from voxconv.torch.tensor import SparseTensor
+
+
+def _over_rows(normalise: Any, x: SparseTensor | torch.Tensor) -> SparseTensor | torch.Tensor:
+    if isinstance(x, SparseTensor):
+        return x.with_features(normalise(x.features))
+    return normalise(x)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """torch.nn.BatchNorm1d of a SparseTensor, or of its features [N, C]: every voxel is a sample.
+
+    Arguments, parameters and state_dict are those of torch.nn.BatchNorm1d.
+    """
+
+    takes_sparse = True
+
+    def forward(self, x: Any) -> Any:
+        return _over_rows(super().forward, x)
+
+
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
+
+    Each voxel counts the same, however many of them a process has; a process may have none. Sums are
+    exchanged by the process group's all_reduce, twice forward and twice backward: on CUDA by NCCL, on
+    the CPU by Gloo. torch.nn.SyncBatchNorm does not serve the CPU. Without a process group, and in
+    evaluation, this is BatchNorm. The host does not wait for the device.
+
+    Args:
+        num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
+        process_group: the processes whose voxels are counted together; all unless given.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        self.process_group = process_group
+
+    def forward(self, x: Any) -> Any:
+        alone = not (distributed.is_available() and distributed.is_initialized())
+        uses_batch = self.training or not self.track_running_stats
+        if alone or not uses_batch or distributed.get_world_size(self.process_group) == 1:
+            return super().forward(x)
+        return _over_rows(self._normalise, x)
+
+    def _normalise(self, features: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(features)
+        x = features if features.dtype == torch.float64 else features.float()
+        sums = x.sum(0, dtype=torch.float64)
+        count = sums.new_full((1,), len(x))
+        total = _Sum.apply(torch.cat([sums, count]), self.process_group)
+        count = total[-1].detach().clamp(min=1)
+        mean = total[:-1] / count
+        centred = x - mean.to(x.dtype)
+        squares = centred.square().sum(0, dtype=torch.float64)
+        var = _Sum.apply(squares, self.process_group) / count
+        if self.training and self.track_running_stats:
+            self._update(mean.detach(), var.detach() * count / (count - 1).clamp(min=1))
+        y = centred * torch.rsqrt(var + self.eps).to(x.dtype)
+        if self.affine:
+            y = y * self.weight + self.bias
+        return y.to(features.dtype)
+
+    def _update(self, mean: torch.Tensor, var: torch.Tensor) -> None:
+        self.num_batches_tracked.add_(1)
+        step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), step)
+        self.running_var.lerp_(var.to(self.running_var.dtype), step)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, whose gradient is the sum of their gradients."""
+
+    @staticmethod
+    def forward(ctx, values, group):  # type: ignore[override]
+        ctx.group = group
+        values = values.contiguous().clone()
+        distributed.all_reduce(values, group=group)
+        return values
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        grad = grad.contiguous().clone()
+        distributed.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+def convert_sync_batchnorm(module: nn.Module, process_group: Any = None) -> nn.Module:
+    """The network with SyncBatchNorm for its batch norms.
+
+    torch.nn.SyncBatchNorm.convert_sync_batchnorm makes modules that do not take a SparseTensor, and
+    that do not run on the CPU.
+
+    Args:
+        module: a network, whose BatchNorm and torch.nn.BatchNorm1d are replaced in place. Their
+            parameters and statistics are kept. Batch norms of other shapes become
+            torch.nn.SyncBatchNorm.
+        process_group: the processes whose voxels are counted together; all unless given.
+
+    Returns:
+        `module`, or what replaces it.
+    """
+    made: nn.Module = module
+    if isinstance(module, nn.BatchNorm1d):
+        made = SyncBatchNorm(
+            module.num_features, module.eps, module.momentum, module.affine,
+            module.track_running_stats, process_group,
+        )
+        for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+            setattr(made, name, getattr(module, name))
+        made.training = module.training
+    elif isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(
+        module, nn.SyncBatchNorm
+    ):
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    for name, child in module.named_children():
+        made.add_module(name, convert_sync_batchnorm(child, process_group))
+    return made
