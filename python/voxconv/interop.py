@@ -34,6 +34,7 @@ __all__ = [
     "from_torchsparse",
     "offset_order",
     "padding_from_spconv",
+    "read_weights",
     "weights_from",
 ]
 
@@ -161,7 +162,7 @@ def _convert(convention, source, into, kernels, strides, names, ignore):
 
 def _arrays(source: Any, ignore: Iterable[str]) -> dict[str, Any]:
     if isinstance(source, (str, os.PathLike)):
-        source = _read(os.fspath(source))
+        source = read_weights(source)
     elif callable(getattr(source, "state_dict", None)):
         source = source.state_dict()
     if not isinstance(source, Mapping):
@@ -182,7 +183,21 @@ def _arrays(source: Any, ignore: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _read(path: str) -> dict[str, Any]:
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arrays of a file by name, as they are.
+
+    Args:
+        path: a .safetensors or .npz file, such as checkpoint.safetensors of `voxconv train`; or .pth,
+            .pt or .bin through torch.load(weights_only=True).
+
+    Returns:
+        NumPy arrays (bfloat16 as float32), or what a .pth file holds.
+
+    Raises:
+        ValueError: another ending, or a file that is damaged.
+        ImportError: a .pth file is given and PyTorch is missing.
+    """
+    path = os.fspath(path)
     if path.endswith((".pth", ".pt", ".bin")):
         import torch
 
