@@ -59,7 +59,7 @@ class TrainingBenchmark {
  private:
   absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const measure::Configuration& configuration,
                                                        Precision precision) {
-    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
+    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {.grid = spec_.grid}));
     InitializeParameters(graph, /*seed=*/1);
     VOXCONV_ASSIGN_OR_RETURN(input_, scenario_->Input(graph.in_channels(), StorageOf(precision)));
     TrainingConfig config;
@@ -73,7 +73,7 @@ class TrainingBenchmark {
 
   // A random label for each row of the network's output.
   absl::Status MakeLabels(const measure::Configuration& configuration) {
-    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {}));
+    VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {.grid = spec_.grid}));
     InitializeParameters(graph, /*seed=*/1);
     VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input,
                              scenario_->Input(graph.in_channels(), DType::kF32));

@@ -299,6 +299,14 @@ def test_keys_name_one_map():
 def test_docstrings():
     import doctest
 
+    for name in vt.__all__:
+        thing = getattr(vt, name)
+        assert thing.__doc__, name
+        for member, value in vars(thing).items() if isinstance(thing, type) else ():
+            described = getattr(value, "__doc__", None)
+            if not member.startswith("_") and member not in ("forward", "extra_repr", "mode", "takes_sparse"):
+                assert described, f"{name}.{member}"
+
     assert doctest.testmod(vt).attempted > 0
     assert doctest.testmod(vt).failed == 0
 

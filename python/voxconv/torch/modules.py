@@ -288,7 +288,10 @@ class MaxPool3d(_Pool):
 
 
 class SumPool3d(_Pool):
-    """The sum over the voxels of a window. SpConv has none."""
+    """The sum over the voxels of a window. SpConv has none.
+
+    Its arguments are those of MaxPool3d but `convention`.
+    """
 
     mode = "sum"
 

@@ -114,11 +114,12 @@ class SparseTensor:
         self.named: dict[str, Layer] = {}
 
     def with_features(self, features: torch.Tensor) -> "SparseTensor":
-        """Other features [N, C] on the same voxels. Nothing is copied."""
+        """Other features [N, C] on the same voxels. Nothing is copied. ValueError for other rows, another
+        device or integers."""
         return self.on(self.voxels, features)
 
     def on(self, voxels: Voxels, features: torch.Tensor) -> "SparseTensor":
-        """A tensor on other voxels of the same network."""
+        """A tensor with features [N, C] on other voxels of the same network. Errors of with_features."""
         made = SparseTensor.__new__(SparseTensor)
         made.voxels = voxels
         made.features = _check(features, voxels)
@@ -142,10 +143,12 @@ class SparseTensor:
 
     @property
     def channels(self) -> int:
+        """The number of features of a voxel."""
         return self.features.shape[1]
 
     @property
     def device(self) -> torch.device:
+        """Where features and coordinates lie."""
         return self.features.device
 
     def __len__(self) -> int:
