@@ -55,6 +55,8 @@ struct NetworkSpec {
   bool parallel_maps = true;
   bool graph = false;  // replayed; needs keep_maps and CUDA
 };
+// The network as names of benchmarks have it: "centerpoint", or "centerpoint/grid=..." with a grid.
+std::string NetworkName(const NetworkSpec& spec);
 
 // network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: one frame, from
 // coordinates and features in the backend's memory to a synchronisation at the end. Stages are not

@@ -160,13 +160,17 @@ absl::StatusOr<SparseTensor> NetworkScenario::Input(int64_t channels, DType dtyp
   return MakeSparseTensor(cloud_, channels, Context(), dtype);
 }
 
+std::string NetworkName(const NetworkSpec& spec) {
+  return spec.grid.has_value() ? absl::StrCat(spec.network, "/grid=", BoxText(spec.grid))
+                               : spec.network;
+}
+
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures) {
   const std::string name =
-      absl::StrCat("network/", spec.network,
-                   spec.grid.has_value() ? absl::StrCat("/grid=", BoxText(spec.grid)) : "", "/",
-                   spec.name, "/", scenario->input(), "/", ToString(spec.precision),
-                   "/maps=", spec.keep_maps ? "kept" : "rebuilt", spec.graph ? "/graph" : "");
+      absl::StrCat("network/", NetworkName(spec), "/", spec.name, "/", scenario->input(), "/",
+                   ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt",
+                   spec.graph ? "/graph" : "");
   auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

@@ -142,7 +142,7 @@ class TrainingBenchmark {
 void AddTrainingBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                           std::shared_ptr<GateFailures> failures) {
   const std::string name =
-      absl::StrCat("training/", spec.network, "/", spec.name, "/", scenario->input(), "/",
+      absl::StrCat("training/", NetworkName(spec), "/", spec.name, "/", scenario->input(), "/",
                    ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt");
   auto body = std::make_shared<TrainingBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })

@@ -203,8 +203,9 @@ class CommandLineTest(unittest.TestCase):
         self.assertIn(good, ab["title"])
         verified = run(*commands["verify"], "--grid", good)
         self.assertIn("1 passed, 0 failed, 0 skipped", verified.stdout)
-        listed = run(*commands["bench"], "--grid", good, "--benchmark_list_tests")
-        self.assertIn(f"network/centerpoint/grid={good}/", listed.stdout)
+        listed = run(*commands["bench"], "--training", "--grid", good, "--benchmark_list_tests")
+        for kind in ("network", "training"):
+            self.assertIn(f"{kind}/centerpoint/grid={good}/", listed.stdout)
         # A plan is for the grid that it was tuned with.
         tuned = run(*commands["tune"], "--grid", good)
         self.assertEqual(tuned.returncode, 0, tuned.stderr)
