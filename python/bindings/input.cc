@@ -48,10 +48,11 @@ auto WithoutGil(const Work& work) {
   return ValueOf(std::move(result));
 }
 
-PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle origin, nb::handle batch,
-                    nb::handle range, nb::handle channels, const std::string& fields,
-                    const std::string& dtype, const std::string& array, nb::handle samples,
-                    nb::handle seed, bool unit_sphere, const std::string& device) {
+PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle origin,
+                          nb::handle batch, nb::handle range, nb::handle channels,
+                          const std::string& fields, const std::string& dtype,
+                          const std::string& array, nb::handle samples, nb::handle seed,
+                          bool unit_sphere, const std::string& device) {
   constexpr int64_t kMostSamples = int64_t{1} << 32;
   const std::string name = ToPath("input", input);
   LoadOptions options;
@@ -143,11 +144,12 @@ nb::list Scenes() {
 }  // namespace
 
 void DefineInput(nb::module_& module) {
-  module.def("load", &LoadVoxels, nb::arg("input").none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
-             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
-             nb::arg("channels") = nb::none(), nb::arg("fields") = "", nb::arg("dtype") = "",
-             nb::arg("array") = "", nb::arg("samples") = 100000, nb::arg("seed") = 0,
-             nb::arg("unit_sphere") = false, nb::arg("device") = "cpu",
+  module.def("load", &LoadVoxels, nb::arg("input").none(), nb::kw_only(),
+             nb::arg("voxel_size") = 0.05, nb::arg("origin") = 0.0, nb::arg("batch") = 0,
+             nb::arg("range") = nb::none(), nb::arg("channels") = nb::none(),
+             nb::arg("fields") = "", nb::arg("dtype") = "", nb::arg("array") = "",
+             nb::arg("samples") = 100000, nb::arg("seed") = 0, nb::arg("unit_sphere") = false,
+             nb::arg("device") = "cpu",
              nb::sig("def load(input: str | os.PathLike[str], *, "
                      "voxel_size: float | tuple[float, float, float] = 0.05, "
                      "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
