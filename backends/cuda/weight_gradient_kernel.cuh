@@ -50,12 +50,13 @@ struct Rows {
   }
 };
 
-// Fragments of transposed rows: the channels of an operand are the rows (a) or the columns (b) of
-// the product. First* is the address, relative to the rows, of what a lane reads for channels
-// [channel, channel + 16) of the first pairs. `channel` is a multiple of 32. Load* takes the
-// address for block `block` of 16 channels and the block `depth` of pairs: the numbers of their
-// columns differ in other bits than those that `channel` and the lane set, so that an exclusive or
-// moves the swizzled address too. Rows begin at multiples of 128 bytes.
+// Fragments of transposed rows. The channels of an operand are the rows (a) or the columns (b) of
+// the product. FirstA and FirstB give the address of what a lane reads for channels [channel,
+// channel + 16) of the first pairs, relative to the rows. `channel` is a multiple of 32. LoadA and
+// LoadB take this address, the number `block` of 16 channels from `channel` on, and the number
+// `depth` of a block of pairs. `block` sets other bits of a column's number than `channel` and the
+// lane do. Hence an exclusive or moves the swizzled address by `block`. Rows begin at multiples of
+// 128 bytes.
 template <typename T>
 struct Fragments {
   static constexpr uint32_t kDepth = 16;
@@ -128,16 +129,17 @@ struct Fragments<float> {
   }
 };
 
-// Which steps of an offset a range has: those of the times [begin, end), which count from the
-// range's start.
+// The steps of an offset that a range has. Time counts the steps of a range. The range is at the
+// offset in the times [begin, end).
 struct OffsetSteps {
   int range;        // among those of the offset
   int ranges;       // of the offset
   int begin, end;   // of this range
   int first, last;  // the begin of the offset's first range, and the end of its last one
 
-  // The step at time t: all ranges walk side by side, and at each time a range has one step. The
-  // offset's first range has none before `first`, its last one none from `last` on.
+  // The offset's step that the range takes at time t. The ranges of an offset take turns: at each
+  // time, each of them takes one step. The first range starts at time `first`, and the last one
+  // ends at time `last`.
   __device__ int StepAt(int t) const {
     if (ranges == 1) return t - first;
     const int before = (ranges - 2) * t + max(0, t - first) + min(t, last);

@@ -18,7 +18,7 @@
 namespace voxconv {
 
 // Whether MmaWeightGradient can compute this gradient: in tf32, f16 or bf16, on compute capability
-// 8.0 or more, and so few channels that the sums of a chunk fit its memory.
+// 8.0 or more, and with so few channels that two partial sums fit its memory.
 bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, Precision precision,
                           const ExecutionContext& context);
 
@@ -30,14 +30,13 @@ absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,
                                const ConstTensorView& dy, Precision precision,
                                const TensorView& gradient, const ExecutionContext& context);
 
-// The pairs of a run of offsets, cut into steps of a fixed number of pairs of one offset, and the
-// steps cut into ranges of `range_steps`. It is a kernel parameter, so that no launch waits for a
-// copy.
+// The work of a launch: the pairs of consecutive offsets. They are cut into steps, and each step
+// has pairs of one offset. Steps are cut into ranges of `range_steps`. This struct is a kernel
+// parameter, so that no launch waits for a copy.
 //
 // Steps are numbered from offset to offset. Range r has the numbers [r * range_steps, (r + 1) *
-// range_steps). Under an offset, numbers are dealt so that all ranges walk through the pairs, and
-// thus through the output rows, side by side: rows that several offsets gather are then still in
-// the second-level cache. See OffsetSteps in weight_gradient_kernel.cuh.
+// range_steps). The ranges of an offset take turns at its pairs (OffsetSteps in
+// weight_gradient_kernel.cuh). So all ranges pass the same output rows at about the same time.
 struct StepRanges {
   static constexpr int kMaxOffsets = 256;
 
@@ -47,8 +46,8 @@ struct StepRanges {
   int32_t step_ptr[kMaxOffsets + 1];  // first step of each offset; the last is the end
 
   int num_ranges() const { return static_cast<int>(CeilDiv(step_ptr[num_offsets], range_steps)); }
-  // Ranges ascend along the steps, and so do offsets. Hence range r has its sum for offset k in
-  // slot r + k, which no other range and offset that meet have.
+  // The sum of range r for offset k is in slot r + k. Ranges and offsets both ascend along the
+  // steps, so no two sums have the same slot.
   int num_slots() const { return num_ranges() + num_offsets - 1; }
 };
 
@@ -67,7 +66,7 @@ class RangeSums {
  public:
   virtual ~RangeSums() = default;
   virtual int step_pairs() const = 0;
-  // Into how many ranges steps should be cut, so that the GPU holds all blocks at once.
+  // The number of ranges whose blocks the GPU holds at once.
   virtual absl::StatusOr<int> NumRanges(const ExecutionContext& context) const = 0;
   // sums[r + k] = the sum of transposed(x[p]) * dy[q] over the pairs (p, q) of offset k in range r.
   // Slots of a range and an offset that do not meet are not written.
