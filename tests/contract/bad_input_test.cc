@@ -68,7 +68,7 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
     ExpectRefused(absl::StrCat(command, " --device 3"), {"--device 3", "--backend cpu"});
   }
   ExpectRefused("bench --output-coords sort_unique", {"--output-coords sort_unique", "cpu"});
-  for (const std::string option : {"--filter map", "--mapping hash", "--quick", "--threads 1"}) {
+  for (const std::string option : {"--filter map", "--shard 1/2", "--quick", "--threads 1"}) {
     ExpectRefused("verify --support " + option, {option.substr(0, option.find(' ')), "--support"});
   }
   ExpectRefused("info --voxel-rule f32 " + scene, {"voxel rule", "f32", "spconv"});
