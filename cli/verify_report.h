@@ -25,8 +25,8 @@ class VerifyReport {
 
   void Add(const std::string& id, const verify::Outcome& outcome);
   const std::string& rerun() const { return rerun_; }
-  // What another process, which runs cases, has loaded: measure::DescribePlugins as text. An error
-  // if an earlier one had loaded something else: the outcomes would be of different plugins.
+  // Takes the plugins that a child process has loaded (measure::DescribePlugins, as text). An error
+  // if an earlier child had loaded others, because outcomes would then be of different plugins.
   absl::Status TakePlugins(absl::string_view text);
 
   // Prints the counts. kInternal if a case failed, and if the outcomes are fewer than `num_cases`.

@@ -69,10 +69,9 @@ struct FoundPlan {
   // The plan is not for the wanted class of inputs, but for the nearest one.
   bool other_input_class = false;
 };
-// Finds the plan for `wanted`. Network, width, grid, precision, backend and
-// device must agree. Among
-// those plans it takes the first one of the nearest input class. kNotFound names the first part of
-// the key that no plan agrees with, and lists its values in the file.
+// Finds the plan for `wanted`. Network, width, grid, precision, backend and device must agree.
+// Among those plans it takes the first one of the nearest input class. kNotFound names the first
+// part of the key that no plan agrees with, and lists its values in the file.
 absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const PlanKey& wanted);
 
 // The configuration that commands run: the choice of each layer by its name. Layers that are not in

@@ -12,7 +12,7 @@ namespace voxconv {
 constexpr int kChunkBytes = 16;
 
 // Copies the elements [i, i + 16 / sizeof(T)) of a row of `size` elements. Writes zeros for those
-// behind the row's end, and for all of them if not `valid`. With kVector, `row` is aligned to 16
+// behind the row's end. If not `valid`, all are zeros. With kVector, `row` is aligned to 16
 // bytes, `size` fills whole chunks, and the copy is asynchronous (CommitCopies). `row` must be a
 // valid pointer also if not `valid`.
 template <typename T, bool kVector>

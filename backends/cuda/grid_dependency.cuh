@@ -27,7 +27,8 @@ __device__ __forceinline__ void AwaitEarlierKernels() {
 #endif
 }
 
-// Both, for the start of a kernel that has nothing to do before it waits. All threads must call it.
+// Calls both functions. Kernels that have nothing to do before they wait begin with it. All threads
+// must call it.
 __device__ __forceinline__ void OverlapLaunches() {
   LetNextKernelIn();
   AwaitEarlierKernels();

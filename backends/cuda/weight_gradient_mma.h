@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients on tensor cores. Rows are gathered straight into shared memory. The work is cut
-// into equal ranges, one for each block that the GPU holds at once. A range gives one partial sum
-// for each offset that it touches. Partial sums are added in a fixed order.
+// Weight gradients (H-CNN, Equation 8) on tensor cores. Rows are gathered straight into shared
+// memory. The work is cut into equal ranges, one for each block that the GPU holds at once. A range
+// gives one partial sum for each offset that it touches. Partial sums are added in a fixed order.
 #ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
 #define VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
 
@@ -23,9 +23,11 @@ bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, Precision precision,
                           const ExecutionContext& context);
 
 // See CudaWeightGradient. HasMmaWeightGradient must be true. Takes at most 64 MiB of temporary
-// memory. Two launches for each group of offsets whose partial sums fit into that memory; at most
-// StepRanges::kMaxOffsets offsets are in a group. The order of the sums depends on the number of
-// pairs of each offset and on the GPU's model alone.
+// memory. kResourceExhausted if this memory does not suffice. The work is queued on the context's
+// stream. This function does not synchronise it. Each group of offsets takes two launches. A group
+// has as many offsets as have partial sums that fit into the memory, and at most
+// StepRanges::kMaxOffsets. The order of the sums depends on the number of pairs of each offset and
+// on the GPU's model alone.
 absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,
                                const ConstTensorView& dy, Precision precision,
                                const TensorView& gradient, const ExecutionContext& context);
