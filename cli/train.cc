@@ -36,6 +36,9 @@ po::options_description DataOptions() {
        "edge of a voxel in the unit of the data; voxel models have cells of 1")  //
       ("unit-sphere", po::bool_switch(),
        "scale every cloud into the unit sphere before it is voxelised")  //
+      ("centre", po::bool_switch(),
+       "move the centre of every cloud's bounding box to the origin, about which the augmentation "
+       "rotates, flips and scales; --unit-sphere does so too")  //
       ("in-channels", po::value<int64_t>()->default_value(4),
        "input channels: x, y, z and the features of the data; missing ones are 1")  //
       ("no-xyz", po::bool_switch(), "features do not begin with x, y and z")        //
@@ -55,7 +58,7 @@ po::options_description NetworkOptions() {
       ("levels", po::value<int>()->default_value(3),
        "networks of H-CNN: how often the resolution is halved")  //
       ("dropout", po::value<double>()->default_value(0),
-       "networks of H-CNN: share of the values before the last layer that training sets to 0")  //
+       "share of the values before the last layer that training sets to 0")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16. Parameters, statistics "
        "and the optimiser are f32")                                                         //
@@ -89,6 +92,9 @@ po::options_description TrainOptions() {
       ("flip", po::value<double>()->default_value(0),
        "augmentation: probability that x, and that y, changes its sign")                     //
       ("scale", po::value<double>()->default_value(0), "augmentation: factor of 1 -+ this")  //
+      ("shift", po::value<double>()->default_value(0),
+       "augmentation: most that x, y and z are moved, in the unit of the data (with --unit-sphere, "
+       "in radii)")  //
       ("jitter", po::value<double>()->default_value(0),
        "augmentation: noise of each coordinate, as a standard deviation")  //
       ("drop-points", po::value<double>()->default_value(0),
@@ -126,7 +132,11 @@ absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
   LoaderConfig config{.batch = values["batch"].as<int64_t>(),
                       .channels = values["in-channels"].as<int64_t>(),
                       .unit_sphere = values["unit-sphere"].as<bool>(),
+                      .centre = values["centre"].as<bool>(),
                       .workers = workers};
+  if (config.unit_sphere && config.centre) {
+    return absl::InvalidArgumentError("--centre has no meaning with --unit-sphere, which centres");
+  }
   config.voxelize.size.fill(values["voxel-size"].as<double>());
   config.voxelize.xyz_features = !values["no-xyz"].as<bool>();
   return config;
@@ -191,13 +201,13 @@ std::string SettingsOf(const po::variables_map& values) {
   }
   for (const char* name :
        {"width", "voxel-size", "rate", "momentum", "weight-decay", "clip", "smoothing", "dropout",
-        "rotate", "flip", "scale", "jitter", "drop-points"}) {
+        "rotate", "flip", "scale", "shift", "jitter", "drop-points"}) {
     settings.push_back(absl::StrFormat("%s=%.17g", name, values[name].as<double>()));
   }
   for (const char* name : {"in-channels", "batch", "epochs", "warm-up", "samples"}) {
     settings.push_back(absl::StrCat(name, "=", values[name].as<int64_t>()));
   }
-  for (const char* name : {"unit-sphere", "no-xyz", "rotate-any"}) {
+  for (const char* name : {"unit-sphere", "centre", "no-xyz", "rotate-any"}) {
     settings.push_back(absl::StrCat(name, "=", values[name].as<bool>()));
   }
   settings.push_back(absl::StrCat("levels=", values["levels"].as<int>()));
@@ -226,6 +236,7 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
       .any_axis = values["rotate-any"].as<bool>(),
       .flip = {flip, flip, 0},
       .scale = values["scale"].as<double>(),
+      .shift = values["shift"].as<double>(),
       .jitter = values["jitter"].as<double>(),
       .drop_points = values["drop-points"].as<double>()};
   VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, backend));

@@ -44,9 +44,7 @@ void DropNonFiniteRows(PointCloud& cloud) {
   cloud.features.resize(static_cast<size_t>(channels * kept));
 }
 
-void ScaleIntoUnitSphere(std::vector<double>& xyz) {
-  if (xyz.empty()) return;
-  double centre[3];
+void Centre(std::vector<double>& xyz) {
   for (size_t axis = 0; axis < 3; ++axis) {
     double low = std::numeric_limits<double>::infinity();
     double high = -low;
@@ -54,15 +52,17 @@ void ScaleIntoUnitSphere(std::vector<double>& xyz) {
       low = std::min(low, xyz[i]);
       high = std::max(high, xyz[i]);
     }
-    centre[axis] = low + (high - low) / 2;
+    const double centre = low + (high - low) / 2;
+    for (size_t i = axis; i < xyz.size(); i += 3) xyz[i] -= centre;
   }
+}
+
+void ScaleIntoUnitSphere(std::vector<double>& xyz) {
+  Centre(xyz);
   double farthest = 0;
   for (size_t i = 0; i < xyz.size(); i += 3) {
     double square = 0;
-    for (size_t axis = 0; axis < 3; ++axis) {
-      xyz[i + axis] -= centre[axis];
-      square += xyz[i + axis] * xyz[i + axis];
-    }
+    for (size_t axis = 0; axis < 3; ++axis) square += xyz[i + axis] * xyz[i + axis];
     farthest = std::max(farthest, square);
   }
   if (farthest == 0) return;

@@ -31,9 +31,11 @@ absl::Status ValidatePointCloud(const PointCloud& cloud);
 // the number of rows removed to cloud.dropped. O(N C).
 void DropNonFiniteRows(PointCloud& cloud);
 
-// Moves the bounding box's centre to the origin and scales the farthest of the [N, 3] points to
-// distance 1 (objects in the unit sphere, as H-CNN voxelises them). Points that all coincide are
-// only moved.
+// Moves the bounding box's centre of the [N, 3] points to the origin.
+void Centre(std::vector<double>& xyz);
+
+// Centre, and scales the farthest point to distance 1 (objects in the unit sphere, as H-CNN
+// voxelises them). Points that all coincide are only moved.
 void ScaleIntoUnitSphere(std::vector<double>& xyz);
 
 }  // namespace voxconv

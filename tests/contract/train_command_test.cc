@@ -135,7 +135,7 @@ class TrainCommandTest : public ::testing::Test {
 
 TEST_F(TrainCommandTest, AKilledRunGoesOnToTheSameBits) {
   const std::string options =
-      " --epochs 6 --checkpoint-steps 4 --scale 0.1 --optimizer adamw "
+      " --epochs 6 --checkpoint-steps 4 --scale 0.1 --shift 1 --optimizer adamw "
       "--rate 0.01 --out ";
   const std::string train = Common("train") + options;
   const Outcome whole = Voxconv(train + Path("whole"));
@@ -170,6 +170,8 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused(train + "--momentum 1", "sgd: momentum: 1; allowed is [0, 1)");
   ExpectRefused(train + "--decay step", "--decay step: allowed are cosine and none");
   ExpectRefused(train + "--scale 2", "scale: 2; allowed is [0, 1)");
+  ExpectRefused(train + "--shift -1", "shift: -1; it must be finite and at least 0");
+  ExpectRefused(train + "--centre --unit-sphere", "--centre has no meaning with --unit-sphere");
   ExpectRefused(train + "--smoothing 1", "smoothing: 1; allowed is [0, 1)");
   ExpectRefused(train + "--workers 99", "--workers 99: allowed are 0 to 64");
   ExpectRefused(train + "--activation-memory -1", "--activation-memory -1: allowed are 0 to");

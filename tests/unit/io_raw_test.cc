@@ -146,6 +146,15 @@ TEST(ReadNpzPoints, ChoosesTheArray) {
   EXPECT_EQ(ReadPointCloud(path, {})->xyz[0], 3);
 }
 
+TEST(PointCloud, MovesTheBoxsCentreToTheOrigin) {
+  std::vector<double> xyz = {10, 0, 5, 14, 1, 5, 12, 4, 5};
+  Centre(xyz);
+  EXPECT_THAT(xyz, ElementsAre(-2, -2, 0, 2, -1, 0, 0, 2, 0));
+  std::vector<double> none;
+  Centre(none);
+  EXPECT_TRUE(none.empty());
+}
+
 TEST(PointCloud, ScalesIntoTheUnitSphere) {
   std::vector<double> xyz = {10, 0, 0, 14, 0, 0, 12, 1, 0};
   ScaleIntoUnitSphere(xyz);

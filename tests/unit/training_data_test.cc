@@ -352,5 +352,33 @@ TEST(LoaderTest, BatchesDependOnSeedAndEpochAlone) {
   EXPECT_EQ(seen, std::multiset<int32_t>(labels.begin(), labels.end()));
 }
 
+TEST(LoaderTest, CentresCloudsBeforeItAugmentsThem) {
+  const std::string path = TempPath("far.npz");
+  // A bar of 5 cells along x, far from the origin.
+  std::vector<int32_t> cells;
+  for (int32_t x = 0; x < 5; ++x) cells.insert(cells.end(), {100 + x, 50, 20});
+  ASSERT_TRUE(WriteNpz(path, {{"coords_train", Array<int32_t>({5, 3}, cells)},
+                              {"offsets_train", Array<int64_t>({2}, {0, 5})},
+                              {"labels_train", Array<int32_t>({1}, {0})}})
+                  .ok());
+  const auto set = OpenDataset(path, "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  LoaderConfig config{.batch = 1, .channels = 1, .centre = true};
+  config.augmentation.flip = {1, 1, 0};
+  config.voxelize = {.size = {1, 1, 1}, .xyz_features = false};
+  const LabelledVoxels bar = Batches(**set, config, 0, 0).at(0);
+  std::set<int32_t> x;
+  for (const Coordinate& voxel : bar.coordinates) {
+    x.insert(voxel.x);
+    EXPECT_EQ(voxel.y, 0);
+    EXPECT_EQ(voxel.z, 0);
+  }
+  EXPECT_EQ(x, (std::set<int32_t>{-2, -1, 0, 1, 2}));
+  config.augmentation = {.shift = 8};
+  const LabelledVoxels moved = Batches(**set, config, 0, 0).at(0);
+  EXPECT_NE(moved.coordinates, bar.coordinates);
+  for (const Coordinate& voxel : moved.coordinates) EXPECT_LE(std::abs(voxel.x), 10);
+}
+
 }  // namespace
 }  // namespace voxconv

@@ -70,6 +70,7 @@ absl::StatusOr<LabelledVoxels> BatchLoader::Load(int64_t batch) const {
     const int64_t index = order_[i];
     VOXCONV_ASSIGN_OR_RETURN(LabelledCloud cloud, dataset_.Load(index));
     if (config_.unit_sphere) ScaleIntoUnitSphere(cloud.cloud.xyz);
+    if (config_.centre) Centre(cloud.cloud.xyz);
     Augment(config_.augmentation, SeedOf(config_.seed, epoch_, index), cloud);
     const auto sample = VoxelizeLabelled(cloud, dataset_.label_kind(), dataset_.ignored(),
                                          config_.channels, config_.voxelize);

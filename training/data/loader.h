@@ -20,6 +20,7 @@ struct LoaderConfig {
   int64_t channels = 0;      // of the network's input
   bool shuffle = false;      // otherwise clouds come in the order of the set
   bool unit_sphere = false;  // ScaleIntoUnitSphere before the augmentation
+  bool centre = false;       // Centre before the augmentation; ScaleIntoUnitSphere includes it
   Augmentation augmentation;
   VoxelizeOptions voxelize;
   uint64_t seed = 0;  // of the order and of the augmentation
