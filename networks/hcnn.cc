@@ -14,6 +14,7 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kFinest = 16, kHidden = 128;
+constexpr int32_t kCells = 4;  // the hierarchy ends at 4^3
 
 absl::Status CheckOptions(const HcnnOptions& options) {
   if (options.classes < 1) {
@@ -57,8 +58,15 @@ absl::StatusOr<NetworkGraph> MakeHcnnClassifier(const HcnnOptions& options) {
   GraphBuilder b("hcnn_classifier");
   VOXCONV_ASSIGN_OR_RETURN(const Levels levels, AddLevels(options, b));
   VOXCONV_ASSIGN_OR_RETURN(const int64_t hidden, ScaleChannels(kHidden, options.width));
-  int x = b.GlobalPool("samples", levels.coarsest, PoolMode::kMax);
-  x = b.Linear("hidden", x, hidden, /*relu=*/true);
+  // With this padding the one window of a cloud around the origin begins at its first cell.
+  constexpr int32_t kBegin = kCells / 2;
+  int x = b.ConvBlock("hidden", levels.coarsest, hidden,
+                      {.kind = ConvKind::kStrided,
+                       .rule = OutputRule::kDilate,
+                       .kernel = {kCells, kCells, kCells},
+                       .stride = {kCells, kCells, kCells},
+                       .padding = {kBegin, kBegin, kBegin}});
+  x = b.GlobalPool("samples", x, PoolMode::kMax);
   if (options.dropout != 0) x = b.Dropout("dropout", x, options.dropout);
   x = b.Linear("head", x, options.classes);
   return std::move(b).Build(x);

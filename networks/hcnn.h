@@ -22,10 +22,12 @@ struct HcnnOptions {
   double dropout = 0;  // between the fully connected layers; 0: none
 };
 
-// One result for each batch sample. At the coarsest level another convolution, the maximum over the
-// cells of each sample, and two fully connected layers, the first of 128 channels. The maximum
-// stands there because cells that are not there have no features that a fully connected layer could
-// read.
+// One result for each batch sample. At the coarsest level another convolution and two fully
+// connected layers, the first of 128 channels with batch norm and ReLU. The first one weighs each
+// of the 4^3 cells by itself, so it is a convolution whose kernel covers them all. Cells that are
+// not there count as zeros. It has one output voxel for a cloud in [-h, h)^3 with h = 2^(levels +
+// 1) voxels, that is, for a unit sphere of N = 4 * 2^levels voxels across. A larger cloud has
+// several, whose maximum counts.
 absl::StatusOr<NetworkGraph> MakeHcnnClassifier(const HcnnOptions& options);
 
 // One result for each voxel of the input. The levels of the classifier, and back: at each level a

@@ -16,7 +16,8 @@
 
 namespace voxconv {
 
-absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes) {
+absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes,
+                                            double dropout) {
   if (classes < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("classes ", classes, ": must be 0 (no head) or more"));
@@ -48,6 +49,7 @@ absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, i
     x = b.ResidualBlock(stage + ".res1", x, c_out);
     x = b.ResidualBlock(stage + ".res2", x, c_out);
   }
+  if (classes > 0 && dropout != 0) x = b.Dropout("dropout", x, dropout);
   if (classes > 0) x = b.Linear("head", x, classes);
   return std::move(b).Build(x);
 }
@@ -88,10 +90,11 @@ absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channel
 }
 
 absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in_channels,
-                                                        int64_t classes) {
+                                                        int64_t classes, double dropout) {
   GraphBuilder b("sparseresnet21_classifier");
   VOXCONV_ASSIGN_OR_RETURN(int x, AddSparseResNet21(width, in_channels, b));
   x = b.GlobalPool("samples", x, PoolMode::kAveragePresent);
+  if (dropout != 0) x = b.Dropout("dropout", x, dropout);
   x = b.Linear("head", x, classes);
   return std::move(b).Build(x);
 }
@@ -215,11 +218,13 @@ absl::StatusOr<NetworkGraph> MakeNamedTrainable(absl::string_view name,
                          .classes = options.classes,
                          .levels = options.levels,
                          .dropout = options.dropout};
-  if (name == "minkunet42") return MakeMinkUNet42(options.width, in_channels, options.classes);
+  if (name == "minkunet42") {
+    return MakeMinkUNet42(options.width, in_channels, options.classes, options.dropout);
+  }
   if (name == "hcnn_classifier") return MakeHcnnClassifier(hcnn);
   if (name == "hcnn_segmenter") return MakeHcnnSegmenter(hcnn);
   if (name == "sparseresnet21_classifier") {
-    return MakeSparseResNetClassifier(options.width, in_channels, options.classes);
+    return MakeSparseResNetClassifier(options.width, in_channels, options.classes, options.dropout);
   }
   return UnknownNetwork(name, TrainableNames());
 }

@@ -20,16 +20,19 @@ namespace voxconv {
 // for a width that gives a channel count that is fractional or 0.
 
 // Segmentation: 42 convolutions and 7 shortcuts. `classes` 0 leaves the linear head out. Choy et
-// al., 2019, as PCEngine, TorchSparse and Minuet run it (rule quantize).
-absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes);
+// al., 2019, as PCEngine, TorchSparse and Minuet run it (rule quantize). `dropout` stands before
+// the head.
+absl::StatusOr<NetworkGraph> MakeMinkUNet42(double width, int64_t in_channels, int64_t classes,
+                                            double dropout = 0);
 
 // Detection backbone: 21 convolutions (rule quantize).
 absl::StatusOr<NetworkGraph> MakeSparseResNet21(double width, int64_t in_channels);
 // The same as a part of another network. Returns its last node.
 absl::StatusOr<int> AddSparseResNet21(double width, int64_t in_channels, GraphBuilder& b);
-// Classification: SparseResNet21, the mean over the voxels of each batch sample, a linear layer.
+// Classification: SparseResNet21, the mean over the voxels of each batch sample, dropout, a linear
+// layer.
 absl::StatusOr<NetworkGraph> MakeSparseResNetClassifier(double width, int64_t in_channels,
-                                                        int64_t classes);
+                                                        int64_t classes, double dropout = 0);
 
 // The sparse encoder of CenterPoint and SECOND: 21 convolutions (rule dilate).
 // docs/decisions/2026-11-21-centerpoint-strides.md. `grid` is the box of voxels that the detector
@@ -44,7 +47,7 @@ struct ModelOptions {
   int64_t in_channels = 0;       // 0: the model's usual number
   int64_t classes = 19;          // segmentation and classification only
   int levels = 3;                // networks of H-CNN only (HcnnOptions)
-  double dropout = 0;            // the same
+  double dropout = 0;            // before the last layer of a trainable network; 0: none
   std::optional<Box> grid = {};  // centerpoint only; others refuse it
 };
 

@@ -131,6 +131,29 @@ TEST(TrainingTest, GradientsOfHcnnsNetworksAreTheOracles) {
   }
 }
 
+// The layer behind the coarsest cells weighs each of them by itself.
+TEST(TrainingTest, HcnnsClassifierHasOneWindowThatKnowsPlaces) {
+  const NetworkGraph graph =
+      Initialized(MakeHcnnClassifier({.width = 0.5, .in_channels = 3, .classes = 4, .levels = 1}));
+  RunConfig config = Config().run;
+  config.keep_layers = {"hidden"};
+  const auto run = [&](const std::vector<Coordinate>& rows) {
+    const Batch batch(rows, 3, {0});
+    const auto runner = NetworkRunner::Create(graph, config, BuiltinRegistry(), Cpu());
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    auto result = *(*runner)->Run(batch.tensor.view());
+    EXPECT_EQ(result.output.features().rows(), 1);
+    return std::pair(result.kept.at("hidden").features().rows(),
+                     *result.output.features().ToHost(CpuContext()));
+  };
+  const auto [first_rows, first] = run({{0, -4, -4, -4}, {0, -3, -4, -4}});
+  const auto [last_rows, last] = run({{0, 2, 2, 2}, {0, 3, 2, 2}});
+  EXPECT_EQ(first_rows, 1);
+  EXPECT_EQ(last_rows, 1);
+  EXPECT_NE(first, last);
+  EXPECT_EQ(run({{0, -4, -4, -4}, {0, 4, 2, 2}}).first, 2);  // beyond [-4, 4)^3
+}
+
 // The losses of steps that change nothing differ by what dropout leaves out alone.
 TEST(TrainingTest, DropoutIsAnotherInEachStepAndNoneAtInference) {
   const Batch batch(WavyRows(8), 3, {2, 0});
