@@ -65,7 +65,7 @@ std::vector<float> TransposedWeights(const GradProblem& grad) {
   return transposed;
 }
 
-// The input gradient is a convolution of dy over the transposed map (H-CNN, Equation 7).
+// The input gradient is a convolution of dy over the transposed map (H-CNN, Equation 8).
 Expected ExpectedInputGrad(const GradProblem& grad, const Execution& execution) {
   const reference::ConvShape sizes{grad.sizes.num_outputs, grad.sizes.num_inputs, grad.shape.c_out,
                                    grad.shape.c_in};
@@ -82,7 +82,7 @@ std::vector<double> Changed(const std::vector<float>& values, const Change& chan
   return changed;
 }
 
-// Element (k, ci, co) sums a product for each pair of offset k (H-CNN, Equation 8). Blocks of pairs
+// Element (k, ci, co) sums a product for each pair of offset k (H-CNN, Equation 7). Blocks of pairs
 // may be summed for themselves, in f32.
 Expected ExpectedWeightGrad(const GradProblem& grad) {
   constexpr int64_t kLeastBlock = 64;  // pairs

@@ -130,6 +130,8 @@ HWY_EXPORT(MultiplyAddsImpl);
 
 // Rows of C that a task computes: enough to amortise the packing of B.
 constexpr int64_t kRowsPerTask = kRowsPerPanel;
+// Fewer where A is transposed: C is then small, and k is large.
+constexpr int64_t kTransposedRowsPerTask = 64;
 
 void Multiply(const DenseOperands& operands) {
   if (operands.m == 0 || operands.n == 0) return;
@@ -158,6 +160,14 @@ void Sgemm(const ExecutionContext& context, int64_t m, int64_t n, int64_t k, con
            const float* b, ProductMode mode, float* c) {
   ParallelRanges(context, m, kRowsPerTask, [&](int64_t begin, int64_t end) {
     SgemmSerial(end - begin, n, k, a + begin * k, b, mode, c + begin * n);
+  });
+}
+
+void SgemmTransposed(const ExecutionContext& context, int64_t m, int64_t n, int64_t k,
+                     const float* a, const float* b, ProductMode mode, float* c) {
+  ParallelRanges(context, m, kTransposedRowsPerTask, [&](int64_t begin, int64_t end) {
+    Multiply(
+        {end - begin, n, k, a + begin, /*row_step=*/1, /*depth_step=*/m, b, c + begin * n, mode});
   });
 }
 

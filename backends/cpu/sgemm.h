@@ -20,11 +20,15 @@ enum class ProductMode { kOverwrite, kAccumulate };
 void Sgemm(const ExecutionContext& context, int64_t m, int64_t n, int64_t k, const float* a,
            const float* b, ProductMode mode, float* c);
 
-// The same on the calling thread, for use inside ParallelRanges.
+// The same with A [k, m], which is transposed.
+void SgemmTransposed(const ExecutionContext& context, int64_t m, int64_t n, int64_t k,
+                     const float* a, const float* b, ProductMode mode, float* c);
+
+// Sgemm on the calling thread, for use inside ParallelRanges.
 void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b, ProductMode mode,
                  float* c);
 
-// The same with A [k, m], which is transposed, on the calling thread.
+// SgemmTransposed on the calling thread.
 void SgemmTransposedSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b,
                            ProductMode mode, float* c);
 

@@ -9,7 +9,7 @@
 
 namespace voxconv {
 
-// See TensorOps::WeightGradient (H-CNN, Equation 8). The arguments must have been checked
+// See TensorOps::WeightGradient (H-CNN, Equation 7). The arguments must have been checked
 // (core/tensor_checks.h). Deterministic. Takes at most 64 MiB of temporary memory. Calls
 // MmaWeightGradient where HasMmaWeightGradient is true (weight_gradient_mma.h). Otherwise, such as
 // in f32, it gathers rows and calls cuBLASLt. The memory is then 16 MiB for gathered rows, 16 for

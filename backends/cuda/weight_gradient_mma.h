@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients (H-CNN, Equation 8) on tensor cores. Rows are gathered straight into shared
+// Weight gradients (H-CNN, Equation 7) on tensor cores. Rows are gathered straight into shared
 // memory. The work is cut into equal ranges, one for each block that the GPU holds at once. A range
 // gives one partial sum for each offset that it touches. Partial sums are added in a fixed order.
 #ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_

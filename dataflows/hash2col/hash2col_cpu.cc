@@ -15,22 +15,10 @@ namespace {
 
 // Blocks that stay in the caches are faster.
 constexpr int64_t kDefaultMib = 64;
-// Output rows whose columns a task assembles.
+// Rows that a task computes.
 constexpr int64_t kRowsPerTask = 128;
-
-// H-CNN Algorithm 1 for outputs [begin, end): row q of `columns` stacks the features of q's
-// receptive field, zeros where it is empty. `neighbours` is the map's table [N_out, K].
-void AssembleColumns(const int32_t* neighbours, int num_offsets, const float* features,
-                     int64_t channels, int64_t begin, int64_t end, float* columns) {
-  const int64_t bytes = channels * static_cast<int64_t>(sizeof(float));
-  for (int64_t i = begin * num_offsets; i < end * num_offsets; ++i, columns += channels) {
-    if (neighbours[i] >= 0) {
-      std::memcpy(columns, features + neighbours[i] * channels, bytes);
-    } else {
-      std::memset(columns, 0, bytes);
-    }
-  }
-}
+// Parts of columns that a task copies.
+constexpr int64_t kCellsPerTask = 4096;
 
 // Outputs [begin, end) with weights that are not all finite: products of the neighbours alone.
 void SumNeighbours(const int32_t* neighbours, int num_offsets, const ForwardArgs& args,
@@ -47,6 +35,20 @@ void SumNeighbours(const int32_t* neighbours, int num_offsets, const ForwardArgs
   }
 }
 
+// The gradient of offset k's weights where output gradients are not all finite: products of the
+// offset's pairs alone.
+void SumPairs(const KernelMap& map, int64_t k, const WeightGradArgs& args, int64_t c_in,
+              int64_t c_out) {
+  float* gradient = args.weights_grad.f32() + k * c_in * c_out;
+  std::fill_n(gradient, c_in * c_out, 0.0f);
+  for (int64_t q = 0; q < map.num_outputs(); ++q) {
+    const int64_t p = map.table().table.data()[q * map.num_offsets() + k];
+    if (p < 0) continue;
+    SgemmTransposedSerial(c_in, c_out, 1, args.input.f32() + p * c_in,
+                          args.output_grad.f32() + q * c_out, ProductMode::kAccumulate, gradient);
+  }
+}
+
 class Hash2colCpu final : public Hash2col {
  public:
   explicit Hash2colCpu(Options options) : Hash2col(std::move(options), kDefaultMib) {}
@@ -57,44 +59,104 @@ class Hash2colCpu final : public Hash2col {
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
-      Pass, const PreparedMap& map, const ConvShape& shape,
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
     VOXCONV_RETURN_IF_ERROR(map.map().EnsureCounts(context));
-    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Hash2colPlan> plan, PlanBlocks(map.map(), shape));
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Hash2colPlan> plan,
+                             PlanBlocks(pass, map.map(), shape));
     plan->CountLaunches();
     return plan;
   }
 
-  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
+  // Padding times a weight that is not finite is NaN, which must not reach a sum.
+  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
-    const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
     const KernelMap& map = prepared.map();
-    const int32_t* table = map.table().table.data();
-    const int num_offsets = map.num_offsets();
     const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
-    const int64_t column_size = plan.column_size();
-    if (!AllFinite(context, args.weights.f32(), num_offsets * c_in * c_out)) {
-      const StageScope stage(context, Stage::kGemm);
-      ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
-        SumNeighbours(table, num_offsets, args, c_in, c_out, begin, end);
-      });
-      return absl::OkStatus();
+    if (AllFinite(context, args.weights.f32(), map.num_offsets() * c_in * c_out)) {
+      return Hash2col::DoForward(plan, prepared, args, workspace, context);
     }
-    float* columns = workspace.Get<float>(plan.columns_slot());
-    for (int64_t first = 0; first < map.num_outputs(); first += plan.block_rows()) {
-      const int64_t rows = std::min(plan.block_rows(), map.num_outputs() - first);
-      {
-        const StageScope stage(context, Stage::kGather);
-        ParallelRanges(context, rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-          AssembleColumns(table, num_offsets, args.input.f32(), c_in, first + begin, first + end,
-                          columns + begin * column_size);
-        });
+    const StageScope stage(context, Stage::kGemm);
+    ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      SumNeighbours(map.table().table.data(), map.num_offsets(), args, c_in, c_out, begin, end);
+    });
+    return absl::OkStatus();
+  }
+
+  // The same of padding times an output gradient.
+  absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& prepared,
+                            const WeightGradArgs& args, const Workspace& workspace,
+                            const ExecutionContext& context) const override {
+    const KernelMap& map = prepared.map();
+    const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
+    if (AllFinite(context, args.output_grad.f32(), map.num_outputs() * c_out)) {
+      return Hash2col::DoWeightGrad(plan, prepared, args, workspace, context);
+    }
+    const StageScope stage(context, Stage::kGemm);
+    ParallelRanges(context, map.num_offsets(), 1,
+                   [&](int64_t k, int64_t) { SumPairs(map, k, args, c_in, c_out); });
+    return absl::OkStatus();
+  }
+
+  absl::Status FillColumns(const int32_t* neighbours, int64_t cells, const ConstTensorView& input,
+                           void* columns, const ExecutionContext& context) const override {
+    const int64_t channels = input.channels;
+    const int64_t bytes = channels * static_cast<int64_t>(sizeof(float));
+    ParallelRanges(context, cells, kCellsPerTask, [&](int64_t begin, int64_t end) {
+      float* part = static_cast<float*>(columns) + begin * channels;
+      for (int64_t i = begin; i < end; ++i, part += channels) {
+        if (neighbours[i] >= 0) {
+          std::memcpy(part, input.f32() + neighbours[i] * channels, bytes);
+        } else {
+          std::memset(part, 0, bytes);
+        }
       }
-      const StageScope stage(context, Stage::kGemm);  // Equation 3
-      Sgemm(context, rows, c_out, column_size, columns, args.weights.f32(), ProductMode::kOverwrite,
-            args.output.f32() + first * c_out);
-    }
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status Multiply(const Product& product, const ExecutionContext& context) const override {
+    const auto mode = product.accumulate ? ProductMode::kAccumulate : ProductMode::kOverwrite;
+    const auto multiply = product.transpose_a ? SgemmTransposed : Sgemm;
+    multiply(context, product.m, product.n, product.k, static_cast<const float*>(product.a),
+             static_cast<const float*>(product.b), mode, static_cast<float*>(product.c));
+    return absl::OkStatus();
+  }
+
+  absl::Status UnrollWeights(const ConstTensorView& weights, int num_offsets, bool transposed,
+                             void* unrolled, const ExecutionContext& context) const override {
+    if (num_offsets == 0) return absl::OkStatus();
+    const int64_t c_in = weights.rows / num_offsets, c_out = weights.channels;
+    const int64_t channels = transposed ? c_in : c_out;
+    const int64_t row_step = transposed ? 1 : c_out, channel_step = transposed ? c_out : 1;
+    ParallelRanges(context, transposed ? c_out : c_in, 1, [&](int64_t i, int64_t) {
+      float* to = static_cast<float*>(unrolled) + i * num_offsets * channels;
+      for (int k = 0; k < num_offsets; ++k) {
+        const float* from = weights.f32() + k * c_in * c_out + i * row_step;
+        for (int64_t c = 0; c < channels; ++c) *to++ = from[c * channel_step];
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status SumColumns(const ColumnSum& sum, const ExecutionContext& context) const override {
+    const int64_t channels = sum.sums.channels;
+    const int last = sum.num_offsets - 1;
+    VOXCONV_CHECK(sum.so_far == nullptr || sum.so_far == sum.sums.f32());
+    ParallelRanges(context, sum.sums.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        float* to = sum.sums.f32() + row * channels;
+        if (sum.so_far == nullptr) std::fill_n(to, channels, 0.0f);
+        const int32_t* neighbours = sum.neighbours + row * sum.num_offsets;
+        for (int k = 0; k <= last; ++k) {
+          const int64_t column = neighbours[sum.reversed ? last - k : k] - sum.first;
+          if (column < 0 || column >= sum.count) continue;
+          const float* part = sum.columns + (column * sum.num_offsets + k) * channels;
+          for (int64_t c = 0; c < channels; ++c) to[c] += part[c];
+        }
+      }
+    });
     return absl::OkStatus();
   }
 };

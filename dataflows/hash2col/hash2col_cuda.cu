@@ -7,6 +7,8 @@
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_vector.h"
 #include "voxconv/core/backend_support.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/dataflows/hash2col/col2hash_cuda.h"
 #include "voxconv/dataflows/hash2col/hash2col.h"
 #include "voxconv/dataflows/hash2col/register.h"
 
@@ -48,66 +50,74 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-absl::Status Assemble(const int32_t* neighbours, int64_t cells, const ConstTensorView& input,
-                      void* columns, const ExecutionContext& context) {
-  const StageScope stage(context, Stage::kGather);
-  const int64_t row_bytes = input.channels * SizeOf(input.dtype);
-  const int width = VectorBytes(
-      16, {static_cast<uint64_t>(row_bytes), AddressOf(input.data), AddressOf(columns)});
-  return ForVectorBytes(width, [&](auto bytes) -> absl::Status {
-    using Vector = RawVector<bytes()>;
-    const int64_t vectors = row_bytes / bytes();
-    const unsigned along = static_cast<unsigned>(std::min<int64_t>(vectors, kBlock));
-    const dim3 block(along, kBlock / along);
-    VOXCONV_LAUNCH(AssembleColumns<Vector>,
-                   GridFor(cells, static_cast<int>(block.y) * kCellsPerThread), block, 0, context,
-                   neighbours, static_cast<const Vector*>(input.data), cells, vectors,
-                   static_cast<Vector*>(columns));
-    return absl::OkStatus();
-  });
-}
-
-// Deterministic: a sum is that of one matrix product.
+// Deterministic: sums are those of matrix products, and of col2hash, which has a fixed order.
 class Hash2colCuda final : public Hash2col {
  public:
   explicit Hash2colCuda(Options options) : Hash2col(std::move(options), kDefaultMib) {}
 
  protected:
-  Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = UniformTypes(kHash2colName, shape), .isolates_weights = false};
+  Capability DoCapability(Pass pass, const ConvShape& shape) const override {
+    ConvShape stored = shape;
+    // Gradients of weights may be stored in f32 beside 16-bit features.
+    if (pass == Pass::kWeightGrad && stored.types.weights == DType::kF32) {
+      stored.types.weights = stored.types.input;
+    }
+    return {.support = UniformTypes(kHash2colName, stored),
+            .isolates_weights = pass != Pass::kForward};
   }
 
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap& map,
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass pass, const PreparedMap& map,
                                                        const ConvShape& shape,
                                                        const ExecutionContext&) const override {
-    return PlanBlocks(map.map(), shape);  // each launch counts itself
+    return PlanBlocks(pass, map.map(), shape);  // each launch counts itself
   }
 
-  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
-                         const ForwardArgs& args, const Workspace& workspace,
-                         const ExecutionContext& context) const override {
-    const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
-    const KernelMap& map = prepared.map();
-    const int32_t* table = map.table().table.data();
-    const ConvShape& shape = plan.shape();
-    const int64_t out_row_bytes = shape.c_out * SizeOf(shape.types.output);
-    char* columns = workspace.Get<char>(plan.columns_slot());
-    for (int64_t first = 0; first < map.num_outputs(); first += plan.block_rows()) {
-      const int64_t rows = std::min(plan.block_rows(), map.num_outputs() - first);
-      VOXCONV_RETURN_IF_ERROR(Assemble(table + first * map.num_offsets(), rows * map.num_offsets(),
-                                       args.input, columns, context));
-      const StageScope stage(context, Stage::kGemm);  // Equation 3
-      const GemmArgs gemm{.m = rows,
-                          .n = shape.c_out,
-                          .k = plan.column_size(),
-                          .a = columns,
-                          .b = args.weights.data,
-                          .c = static_cast<char*>(args.output.data) + first * out_row_bytes,
-                          .precision = shape.types.precision,
-                          .c_dtype = shape.types.output};
-      VOXCONV_RETURN_IF_ERROR(AsCuda(context).gemm().Run(gemm, context));
-    }
-    return absl::OkStatus();
+  absl::Status FillColumns(const int32_t* neighbours, int64_t cells, const ConstTensorView& input,
+                           void* columns, const ExecutionContext& context) const override {
+    const int64_t row_bytes = input.channels * SizeOf(input.dtype);
+    const int width = VectorBytes(
+        16, {static_cast<uint64_t>(row_bytes), AddressOf(input.data), AddressOf(columns)});
+    return ForVectorBytes(width, [&](auto bytes) -> absl::Status {
+      using Vector = RawVector<bytes()>;
+      const int64_t vectors = row_bytes / bytes();
+      const unsigned along = static_cast<unsigned>(std::min<int64_t>(vectors, kBlock));
+      const dim3 block(along, kBlock / along);
+      VOXCONV_LAUNCH(AssembleColumns<Vector>,
+                     GridFor(cells, static_cast<int>(block.y) * kCellsPerThread), block, 0, context,
+                     neighbours, static_cast<const Vector*>(input.data), cells, vectors,
+                     static_cast<Vector*>(columns));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Multiply(const Product& product, const ExecutionContext& context) const override {
+    const GemmArgs gemm{.m = product.m,
+                        .n = product.n,
+                        .k = product.k,
+                        .a = product.a,
+                        .b = product.b,
+                        .c = product.c,
+                        .transpose_a = product.transpose_a,
+                        .precision = product.precision,
+                        .c_dtype = product.c_dtype,
+                        .beta = product.accumulate ? 1.0f : 0.0f};
+    return AsCuda(context).gemm().Run(gemm, context);
+  }
+
+  absl::Status UnrollWeights(const ConstTensorView& weights, int num_offsets, bool transposed,
+                             void* unrolled, const ExecutionContext& context) const override {
+    if (!transposed) return UnrollWeightsCuda(weights, num_offsets, unrolled, context);
+    // All offsets are one matrix [K * C_in, C_out], whose transpose has their matrices side by
+    // side.
+    if (weights.rows == 0) return absl::OkStatus();
+    const TensorView to{unrolled,      weights.channels, weights.rows,
+                        weights.dtype, weights.device,   weights.rows};
+    return context.backend->tensor_ops().TransposeWeights(weights, /*num_offsets=*/1,
+                                                          /*reversed=*/false, to, context);
+  }
+
+  absl::Status SumColumns(const ColumnSum& sum, const ExecutionContext& context) const override {
+    return SumColumnsCuda(sum, context);
   }
 };
 

@@ -93,6 +93,24 @@ TEST_P(SgemmTest, NanStaysInItsRowAndColumn) {
   }
 }
 
+// The product on the context's threads has the bits of the serial one.
+TEST_P(SgemmTest, TransposedOnThreads) {
+  constexpr int64_t kRows = 205, kColumns = 40, kDepth = 290;
+  const std::vector<float> a = Uniform(kDepth * kRows, 1), b = Uniform(kDepth * kColumns, 2);
+  const std::vector<float> old = Uniform(kRows * kColumns, 3);
+  for (const ProductMode mode : {ProductMode::kOverwrite, ProductMode::kAccumulate}) {
+    std::vector<float> serial = old;
+    SgemmTransposedSerial(kRows, kColumns, kDepth, a.data(), b.data(), mode, serial.data());
+    for (int threads : {1, 2, 4}) {
+      const auto backend = *CpuBackend::Create({.threads = threads});
+      const ExecutionContext context{backend.get(), &backend->main_stream(), nullptr};
+      std::vector<float> together = old;
+      SgemmTransposed(context, kRows, kColumns, kDepth, a.data(), b.data(), mode, together.data());
+      EXPECT_EQ(together, serial) << threads;
+    }
+  }
+}
+
 // The same bits on every number of threads, and for every row alone.
 TEST_P(SgemmTest, RowsAreIndependent) {
   constexpr int64_t kRows = 1500, kColumns = 40, kDepth = 290;

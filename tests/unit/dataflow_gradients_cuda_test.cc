@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of hash2col in several blocks of columns, in every dtype. `voxconv verify --backend
+// cuda --filter grad/` compares all dataflows with the reference, on one block in most cases.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gradient_test_util.h"
+#include "gtest/gtest.h"
+#include "unit_cuda.h"
+#include "voxconv/dataflows/hash2col/register.h"
+
+namespace voxconv {
+namespace {
+
+// Small whole numbers: products and sums are exact in f32, and operands in every dtype.
+std::vector<float> WholeNumbers(size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(size);
+  for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 5) - 2);
+  return values;
+}
+
+// Half a unit in the last place of a sum that is stored as `dtype`, relative to it.
+double RoundingOf(DType dtype) {
+  if (dtype == DType::kF32) return 0;
+  return dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;
+}
+
+void ExpectRounded(const std::vector<float>& values, const std::vector<double>& expected,
+                   DType dtype) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(values[i], expected[i], RoundingOf(dtype) * std::abs(expected[i])) << i;
+  }
+}
+
+void CheckGradients(const std::string& spec, const ConvProblem& problem, Precision precision,
+                    const UnitCuda& cuda) {
+  SCOPED_TRACE(testing::Message() << spec << ", " << ToString(precision) << ", "
+                                  << testing::PrintToString(problem));
+  Registry registry;
+  ASSERT_TRUE(RegisterHash2col(registry).ok() && RegisterHash2colCuda(registry).ok());
+  const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
+  const std::vector<float> dy = WholeNumbers(problem.map.num_outputs * problem.c_out, 13);
+  const reference::KernelMap map = ReferenceMap(problem.map);
+  const reference::ConvShape shape{problem.map.num_inputs, problem.map.num_outputs, problem.c_in,
+                                   problem.c_out};
+  const std::vector<double> dx = reference::BackwardInput(map, shape, dy, problem.weights);
+  const std::vector<double> dw = reference::BackwardWeight(map, shape, problem.features, dy);
+  const DType stored = StorageOf(precision);
+  for (const DType weights_grad : {stored, DType::kF32}) {
+    const GradientTypes types{precision, weights_grad};
+    const auto gradients = ComputeGradients(*dataflow, problem, dy, types, cuda.context);
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    ExpectRounded(gradients->input, dx, stored);
+    ExpectRounded(gradients->weights, dw, weights_grad);
+    const auto again = ComputeGradients(*dataflow, problem, dy, types, cuda.context);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_TRUE(SameBits(again->input, gradients->input));
+    EXPECT_TRUE(SameBits(again->weights, gradients->weights));
+  }
+}
+
+TEST(Hash2colCudaTest, GradientsInBlocksOfColumns) {
+  VOXCONV_NEED_CUDA(cuda);
+  const std::vector<HostMap> maps = {SubmanifoldMap(10, 0.4, 1), StridedMap(13, 0.3, 2),
+                                     RandomMap(0, 5, {0, 0}, 1), RandomMap(5, 0, {0, 0}, 1),
+                                     RandomMap(5, 6, {0, 0, 0}, 1)};
+  for (const HostMap& map : maps) {
+    for (const auto& [c_in, c_out] : {std::pair{64, 16}, {33, 17}, {3, 5}}) {
+      ConvProblem problem(map, c_in, c_out);
+      problem.features = WholeNumbers(problem.features.size(), 11);
+      problem.weights = WholeNumbers(problem.weights.size(), 12);
+      for (const char* spec : {"hash2col", "hash2col:workspace_mib=1"}) {
+        for (const Precision precision :
+             {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+          CheckGradients(spec, problem, precision, *cuda);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
