@@ -43,9 +43,13 @@ PluginDescription DescribeHash2col() {
           "columns of receptive fields: filled by hash2col, added up by col2hash; one large matmul",
       .source = "H-CNN, Section 4, Algorithms 1 and 2",
       .extra_variants = {"workspace_mib=1"}};
-  description.options.Int("workspace_mib", 0, 0, 1 << 20,
-                          "limit of the columns in MiB; outputs are done in blocks that fit; 0: 64 "
-                          "on the CPU, 1024 on CUDA");
+  description.options
+      .Enum("transposed", {"col2hash", "hash2col"}, "col2hash",
+            "layers with fewer inputs than outputs, as transposed and inverse ones have: columns "
+            "of inputs, added up by col2hash, or columns of outputs, as in all other layers")
+      .Int("workspace_mib", 0, 0, 1 << 20,
+           "limit of the columns in MiB; rows are done in blocks that fit; 0: 64 on the CPU, 1024 "
+           "on CUDA");
   return description;
 }
 
@@ -108,6 +112,7 @@ void Hash2colPlan::CountLaunches() { work_.launches = CeilDiv(rows_, block_rows_
 Hash2col::Hash2col(Options options, int64_t default_mib) : options_(std::move(options)) {
   const int64_t given = options_.GetInt("workspace_mib");
   limit_ = (given > 0 ? given : default_mib) << 20;
+  transposed_by_col2hash_ = options_.GetEnum("transposed") == "col2hash";
 }
 
 MapNeed Hash2col::DoNeededMap(Pass pass, const ConvShape& shape) const {
@@ -115,13 +120,22 @@ MapNeed Hash2col::DoNeededMap(Pass pass, const ConvShape& shape) const {
           .form = MapForm::kNeighbourTable};
 }
 
+// H-CNN Section 4, transposed convolution: it "flips the input and output of the forward
+// convolution". hash2col's columns of its outputs are mostly padding.
+Lowering Hash2col::LoweringOf(Pass pass, const KernelMap& map) const {
+  if (pass == Pass::kInputGrad) return Lowering::kCol2hash;
+  const bool flipped = pass == Pass::kForward && map.num_inputs() < map.num_outputs();
+  return flipped && transposed_by_col2hash_ ? Lowering::kCol2hash : Lowering::kHash2col;
+}
+
 absl::StatusOr<std::unique_ptr<Hash2colPlan>> Hash2col::PlanBlocks(Pass pass, const KernelMap& map,
                                                                    const ConvShape& shape) const {
-  const Lowering lowering = pass == Pass::kInputGrad ? Lowering::kCol2hash : Lowering::kHash2col;
+  const Lowering lowering = LoweringOf(pass, map);
+  const int64_t parts = pass == Pass::kForward ? shape.c_out : shape.c_in;
   // Products that col2hash adds up stay f32, so that the sum is rounded once.
   const ColumnSizes columns = lowering == Lowering::kHash2col
                                   ? ColumnSizes{map.num_outputs(), shape.c_in, shape.types.input}
-                                  : ColumnSizes{map.num_inputs(), shape.c_in, DType::kF32};
+                                  : ColumnSizes{map.num_inputs(), parts, DType::kF32};
   // A map without offsets has columns of no size; its outputs are zero.
   const int64_t row_bytes =
       std::max<int64_t>(1, map.num_offsets() * columns.channels * SizeOf(columns.dtype));
@@ -135,11 +149,24 @@ absl::StatusOr<std::unique_ptr<Hash2colPlan>> Hash2col::PlanBlocks(Pass pass, co
   return std::make_unique<Hash2colPlan>(pass, lowering, map, shape, columns, block_rows);
 }
 
+// Sums of products over a map: row q of `to` is the sum of from[p] * w[k] over the row's pairs.
+struct Hash2col::Col2hashArgs {
+  ConstTensorView from;
+  ConstTensorView weights;
+  bool transposed = false;  // the layer's weights are transposed
+  bool reversed = false;    // see ColumnSum
+  TensorView to;
+};
+
 absl::Status Hash2col::DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                                  const ForwardArgs& args, const Workspace& workspace,
                                  const ExecutionContext& context) const {
   const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
   const KernelMap& map = prepared.map();
+  if (plan.lowering() == Lowering::kCol2hash) {
+    const Col2hashArgs sums{.from = args.input, .weights = args.weights, .to = args.output};
+    return Col2hash(plan, map, sums, workspace, context);
+  }
   const int64_t offsets = map.num_offsets();
   void* columns = workspace.Get<void>(plan.columns_slot());
   for (int64_t first = 0; first < plan.rows(); first += plan.block_rows()) {
@@ -198,15 +225,6 @@ absl::Status Hash2col::DoWeightGrad(const DataflowPlan& base_plan, const Prepare
   const StageScope stage(context, Stage::kConvert);
   return context.backend->tensor_ops().Convert(sums, args.weights_grad, context);
 }
-
-// Sums of products over a map: row q of `to` is the sum of from[p] * w[k] over the row's pairs.
-struct Hash2col::Col2hashArgs {
-  ConstTensorView from;
-  ConstTensorView weights;
-  bool transposed = false;  // the layer's weights are transposed
-  bool reversed = false;    // see ColumnSum
-  TensorView to;
-};
 
 absl::Status Hash2col::DoInputGrad(const DataflowPlan& base_plan, const PreparedMap& prepared,
                                    const InputGradArgs& args, const Workspace& workspace,

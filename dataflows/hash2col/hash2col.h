@@ -8,6 +8,8 @@
 //   forward         D_o = W ~D_i, by hash2col                        (Equation 3)
 //   weight gradient dW = dD_o transposed(~D_i), by hash2col          (Equation 7)
 //   input gradient  d~D_i = transposed(W) dD_o, then col2hash        (Equation 8)
+// A transposed convolution flips inputs and outputs: ~D_o = transposed(W) D_i, then col2hash, with
+// W that of the convolution that it transposes (Section 4). Those are the layer's own weights.
 // The paper's matrices have a column for each voxel. Ours have a row, as all tensors do.
 #ifndef VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
 #define VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
@@ -146,11 +148,13 @@ class Hash2col : public Dataflow {
 
  private:
   struct Col2hashArgs;
+  Lowering LoweringOf(Pass pass, const KernelMap& map) const;
   absl::Status Col2hash(const Hash2colPlan& plan, const KernelMap& map, const Col2hashArgs& args,
                         const Workspace& workspace, const ExecutionContext& context) const;
 
   Options options_;
   int64_t limit_;  // bytes of the columns
+  bool transposed_by_col2hash_;
 };
 
 }  // namespace voxconv

@@ -68,13 +68,15 @@ class Hash2colCpu final : public Hash2col {
     return plan;
   }
 
-  // Padding times a weight that is not finite is NaN, which must not reach a sum.
+  // hash2col: padding times a weight that is not finite is NaN, which must not reach a sum. The
+  // products that col2hash makes of it are not read.
   absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
     const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
-    if (AllFinite(context, args.weights.f32(), map.num_offsets() * c_in * c_out)) {
+    const bool pads = static_cast<const Hash2colPlan&>(plan).lowering() == Lowering::kHash2col;
+    if (!pads || AllFinite(context, args.weights.f32(), map.num_offsets() * c_in * c_out)) {
       return Hash2col::DoForward(plan, prepared, args, workspace, context);
     }
     const StageScope stage(context, Stage::kGemm);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,45 @@ TEST_F(Hash2colTest, WorkspaceBoundsTheColumns) {
 }
 
 TEST_F(Hash2colTest, BitwiseTheSameForAnyThreadCount) {
-  const ConvProblem problem(SubmanifoldMap(15, 0.5, 5), 8, 24);
-  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
-    CheckVariant(registry_, spec, problem);
+  for (const ConvProblem& problem : {ConvProblem(SubmanifoldMap(15, 0.5, 5), 8, 24),
+                                     ConvProblem(DensityMap(300, 700, 27, 0.1), 8, 64)}) {
+    for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+      CheckVariant(registry_, spec, problem);
+    }
+  }
+}
+
+// A transposed layer has columns of its inputs: 27 x 64 floats, 151 rows a MiB.
+TEST_F(Hash2colTest, TransposedLayersByCol2hash) {
+  const ConvProblem problem(DensityMap(300, 700, 27, 0.1), 32, 64);
+  const ConvResult inputs = RunSpec("workspace_mib=1", problem);
+  const ConvResult outputs = RunSpec("transposed=hash2col", problem);
+  ExpectNear(inputs.output, problem, "col2hash");
+  ExpectNear(outputs.output, problem, "hash2col");
+  EXPECT_EQ(inputs.profile.counters.padded_pairs, 27 * 300);
+  EXPECT_EQ(outputs.profile.counters.padded_pairs, 27 * 700);
+  EXPECT_EQ(inputs.profile.counters.launches, 2);
+  EXPECT_LE(inputs.profile.counters.peak_workspace, (int64_t{1} << 20) + 27 * 32 * 64 * 4);
+  EXPECT_EQ(inputs.profile.visits[static_cast<int>(Stage::kScatter)], 2);
+  EXPECT_EQ(outputs.profile.visits[static_cast<int>(Stage::kScatter)], 0);
+
+  const ConvProblem other(DensityMap(300, 300, 27, 0.1), 4, 4);
+  EXPECT_EQ(RunSpec("", other).output, RunSpec("transposed=hash2col", other).output);
+}
+
+TEST_F(Hash2colTest, NonFiniteWeightsStayInTheirOffsets) {
+  for (const int64_t num_outputs : {40, 20}) {
+    ConvProblem problem(RandomMap(20, num_outputs, {15, 7, 20}, 3), 3, 2);
+    problem.weights[1 * 3 * 2 + 1] = NAN;  // offset 1, output channel 1
+    std::vector<bool> reached(num_outputs);
+    for (const auto& [p, q] : problem.map.pairs[1]) reached[q] = true;
+    for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+      const ConvResult result = RunDataflow(registry_, spec, problem, 1);
+      for (int64_t q = 0; q < num_outputs; ++q) {
+        EXPECT_FALSE(std::isnan(result.output[q * 2])) << spec << " " << q;
+        EXPECT_EQ(std::isnan(result.output[q * 2 + 1]), reached[q]) << spec << " " << q;
+      }
+    }
   }
 }
 

@@ -13,7 +13,7 @@ if(VOXCONV_HAVE_CUDA)
   voxconv_add_test(dataflow_layouts_cuda_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_layouts_cuda_test.cc
     LIBS ${dataflows} voxconv_backend_cpu voxconv_backend_cuda)
-  voxconv_add_test(dataflow_gradients_cuda_test
-    SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_gradients_cuda_test.cc
+  voxconv_add_test(dataflow_hash2col_cuda_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_hash2col_cuda_test.cc
     LIBS voxconv_dataflow_hash2col voxconv_reference_cpu voxconv_backend_cpu voxconv_backend_cuda)
 endif()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of hash2col in several blocks of columns, in every dtype. `voxconv verify --backend
-// cuda --filter grad/` compares all dataflows with the reference, on one block in most cases.
+// hash2col and col2hash in several blocks of columns, in every dtype. `voxconv verify --backend
+// cuda` compares all dataflows with the reference, on one block in most cases.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -79,6 +79,32 @@ TEST(Hash2colCudaTest, GradientsInBlocksOfColumns) {
         for (const Precision precision :
              {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
           CheckGradients(spec, problem, precision, *cuda);
+        }
+      }
+    }
+  }
+}
+
+// Also where features begin at any address.
+TEST(Hash2colCudaTest, TransposedLayersByCol2hash) {
+  VOXCONV_NEED_CUDA(cuda);
+  Registry registry;
+  ASSERT_TRUE(RegisterHash2col(registry).ok() && RegisterHash2colCuda(registry).ok());
+  for (const auto& [c_in, c_out] : {std::pair{16, 64}, {32, 33}, {3, 5}}) {
+    ConvProblem problem(DensityMap(300, 700, 27, 0.1), c_in, c_out);
+    problem.features = WholeNumbers(problem.features.size(), 11);
+    problem.weights = WholeNumbers(problem.weights.size(), 12);
+    const std::vector<double> expected = problem.BruteForce();
+    for (const char* spec :
+         {"hash2col", "hash2col:workspace_mib=1", "hash2col:transposed=hash2col,workspace_mib=1"}) {
+      for (const Precision precision :
+           {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+        for (const int64_t skipped : {0, 1}) {
+          SCOPED_TRACE(testing::Message() << spec << ", " << ToString(precision) << ", " << c_in
+                                          << " -> " << c_out << ", at " << skipped);
+          const auto output = RunOn(cuda->context, registry, spec, problem, skipped, precision);
+          ASSERT_TRUE(output.ok()) << output.status();
+          ExpectRounded(*output, expected, StorageOf(precision));
         }
       }
     }
