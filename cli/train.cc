@@ -84,8 +84,12 @@ po::options_description TrainOptions() {
       ("momentum", po::value<double>()->default_value(0.9, "0.9"), "of SGD")    //
       ("weight-decay", po::value<double>()->default_value(1e-4), "of weights")  //
       ("clip", po::value<double>()->default_value(0),
-       "most of the gradients' norm; 0: no limit")                                        //
-      ("smoothing", po::value<double>()->default_value(0), "label smoothing, in [0, 1)")  //
+       "most of the gradients' norm; 0: no limit")  //
+      ("loss", po::value<std::string>()->default_value("cross_entropy"),
+       "cross_entropy, lovasz (Lovasz-softmax over a batch), or "
+       "cross_entropy+lovasz, their sum")  //
+      ("smoothing", po::value<double>()->default_value(0),
+       "label smoothing of the cross-entropy, in [0, 1)")  //
       ("rotate", po::value<double>()->default_value(0),
        "augmentation: rotation about z by up to so many degrees")                 //
       ("rotate-any", po::bool_switch(), "augmentation: rotation about any axis")  //
@@ -195,7 +199,7 @@ absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
 std::string SettingsOf(const po::variables_map& values) {
   std::vector<std::string> settings;
   for (const char* name : {"network", "data", "test-data", "dtype", "mapping", "dataflow",
-                           "output-coords", "optimizer", "decay"}) {
+                           "output-coords", "optimizer", "decay", "loss"}) {
     if (values.count(name) == 0) continue;
     settings.push_back(absl::StrCat(name, "=", values[name].as<std::string>()));
   }
@@ -242,6 +246,8 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
   VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, backend));
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
                            ParseOptimizer(values, config.training.run.precision));
+  VOXCONV_ASSIGN_OR_RETURN(config.training.loss.kind,
+                           ParseLossKind(values["loss"].as<std::string>()));
   config.training.loss.smoothing = values["smoothing"].as<double>();
   VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "activation-memory", 0, int64_t{1} << 40));
   config.training.activation_limit = values["activation-memory"].as<int64_t>() << 20;

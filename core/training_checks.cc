@@ -2,7 +2,9 @@
 #include "voxconv/core/training_checks.h"
 
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/tensor_checks.h"
@@ -11,7 +13,7 @@ namespace voxconv {
 namespace {
 
 struct NamedPointer {
-  const char* name;
+  std::string name;
   const void* pointer;
 };
 
@@ -51,6 +53,22 @@ absl::Status CheckParameters(const ParameterRange& parameters, const StepState* 
                                          {"step: state", state}});
 }
 
+// What all losses take.
+absl::Status CheckLoss(absl::string_view name, const ConstTensorView& logits, const int32_t* labels,
+                       const TensorView& gradient, const LossResult* result,
+                       const Backend& backend) {
+  const TensorChecker tensors(logits.dtype, backend);
+  if (logits.channels < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": classes: ", logits.channels, "; there must be at least 1"));
+  }
+  const int64_t rows = logits.rows, classes = logits.channels;
+  VOXCONV_RETURN_IF_ERROR(tensors.Check(absl::StrCat(name, ": logits"), logits, rows, classes));
+  VOXCONV_RETURN_IF_ERROR(tensors.Check(absl::StrCat(name, ": gradient"), gradient, rows, classes));
+  VOXCONV_RETURN_IF_ERROR(CheckPointers(rows, {{absl::StrCat(name, ": labels"), labels}}));
+  return CheckPointers(1, {{absl::StrCat(name, ": result"), result}});
+}
+
 }  // namespace
 
 absl::Status CheckChannelMoments(const ConstTensorView& x, const float* mean,
@@ -59,6 +77,14 @@ absl::Status CheckChannelMoments(const ConstTensorView& x, const float* mean,
       TensorChecker(x.dtype, backend).Check("channel_moments: x", x, x.rows, x.channels));
   return CheckPointers(
       x.channels, {{"channel_moments: mean", mean}, {"channel_moments: deviation", deviation}});
+}
+
+absl::Status CheckMomentSums(const float* mean, const float* deviation, int64_t channels,
+                             const double* sums) {
+  VOXCONV_RETURN_IF_ERROR(CheckCount("moment_sums: channels", channels));
+  VOXCONV_RETURN_IF_ERROR(CheckPointers(1, {{"moment_sums: sums", sums}}));
+  return CheckPointers(channels,
+                       {{"moment_sums: mean", mean}, {"moment_sums: deviation", deviation}});
 }
 
 absl::Status CheckBatchNormScale(const BatchNormBatch& batch) {
@@ -93,7 +119,7 @@ absl::Status CheckBatchNormInputGrad(const BatchNormGradArgs& args, const Tensor
                                      const Backend& backend) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormGradSums(args, backend));
   VOXCONV_RETURN_IF_ERROR(CheckPointers(args.x.channels, {{"batch_norm_grad: gamma", args.gamma}}));
-  if (args.rows < args.x.rows) {
+  if (args.shared_rows == nullptr && args.rows < args.x.rows) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_norm_grad: rows: ", args.rows, "; x alone has ", args.x.rows));
   }
@@ -166,19 +192,18 @@ absl::Status CheckDropout(const ConstTensorView& x, double rate, const TensorVie
 
 absl::Status CheckCrossEntropy(const CrossEntropyArgs& args, const TensorView& gradient,
                                const LossResult* result, const Backend& backend) {
-  const ConstTensorView& logits = args.logits;
-  const TensorChecker tensors(logits.dtype, backend);
-  if (logits.channels < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cross_entropy: classes: ", logits.channels, "; there must be at least 1"));
-  }
-  VOXCONV_RETURN_IF_ERROR(CheckRange("cross_entropy: smoothing", args.smoothing, 0, 1));
   VOXCONV_RETURN_IF_ERROR(
-      tensors.Check("cross_entropy: logits", logits, logits.rows, logits.channels));
+      CheckLoss("cross_entropy", args.logits, args.labels, gradient, result, backend));
+  return CheckRange("cross_entropy: smoothing", args.smoothing, 0, 1);
+}
+
+absl::Status CheckLovaszSoftmax(const LovaszArgs& args, const TensorView& gradient,
+                                const LossResult* result, const Backend& backend) {
   VOXCONV_RETURN_IF_ERROR(
-      tensors.Check("cross_entropy: gradient", gradient, logits.rows, logits.channels));
-  VOXCONV_RETURN_IF_ERROR(CheckPointers(logits.rows, {{"cross_entropy: labels", args.labels}}));
-  return CheckPointers(1, {{"cross_entropy: result", result}});
+      CheckLoss("lovasz_softmax", args.logits, args.labels, gradient, result, backend));
+  if (args.logits.rows <= INT32_MAX) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("lovasz_softmax: rows: ", args.logits.rows,
+                                                 "; allowed are at most ", INT32_MAX));
 }
 
 absl::Status CheckSquaredNorm(const float* values, int64_t size, const double* norm) {

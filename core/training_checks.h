@@ -14,6 +14,8 @@ namespace voxconv {
 
 absl::Status CheckChannelMoments(const ConstTensorView& x, const float* mean,
                                  const float* deviation, const Backend& backend);
+absl::Status CheckMomentSums(const float* mean, const float* deviation, int64_t channels,
+                             const double* sums);
 absl::Status CheckBatchNormScale(const BatchNormBatch& batch);
 absl::Status CheckBatchNormGradSums(const BatchNormGradArgs& args, const Backend& backend);
 absl::Status CheckBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,
@@ -35,6 +37,8 @@ absl::Status CheckDropout(const ConstTensorView& x, double rate, const TensorVie
                           const Backend& backend);
 absl::Status CheckCrossEntropy(const CrossEntropyArgs& args, const TensorView& gradient,
                                const LossResult* result, const Backend& backend);
+absl::Status CheckLovaszSoftmax(const LovaszArgs& args, const TensorView& gradient,
+                                const LossResult* result, const Backend& backend);
 absl::Status CheckSquaredNorm(const float* values, int64_t size, const double* norm);
 absl::Status CheckPrepareStep(const StepRule& rule, const double* squared_norm,
                               const StepState* state);

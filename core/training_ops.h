@@ -26,7 +26,9 @@ namespace voxconv {
 // Algorithm 1). All arrays are [channels].
 struct BatchNormBatch {
   int64_t channels = 0;
-  int64_t rows = 0;                  // that the moments are of; 0: the batch is empty
+  int64_t rows = 0;  // that the moments are of; 0: the batch is empty
+  // The same in the backend's memory, if processes share the batch; `rows` is then not read.
+  const double* shared_rows = nullptr;
   const float* mean = nullptr;       // ChannelMoments
   const float* deviation = nullptr;  // ChannelMoments
   const float* gamma = nullptr;
@@ -58,6 +60,8 @@ struct BatchNormGradArgs {
   float* sum_dy = nullptr;
   float* sum_dy_x = nullptr;
   int64_t rows = 0;  // that the moments and the sums are of: N, or more if processes share a batch
+  // The same in the backend's memory; `rows` is then not read.
+  const double* shared_rows = nullptr;
 };
 
 // A classification loss over the rows whose label is not `ignored`.
@@ -70,10 +74,23 @@ struct CrossEntropyArgs {
   const float* gradient_scale = nullptr;  // one value in the backend's memory; null: 1
 };
 
+// The Lovász-softmax loss over the rows whose label is not `ignored`.
+struct LovaszArgs {
+  ConstTensorView logits;                 // [N, classes]; N is below 2^31
+  const int32_t* labels = nullptr;        // [N] in the backend's memory
+  int32_t ignored = -1;                   // rows with this label count for nothing
+  const float* gradient_scale = nullptr;  // one value in the backend's memory; null: 1
+  // Whether the loss and its gradient are added to those that `result` and `gradient` hold. The
+  // result's other values then stay.
+  bool adds = false;
+};
+
 // What a loss gives, in the backend's memory.
 struct LossResult {
-  double loss = 0;      // the mean over the rows that count, weighted by the class of the label
-  double weight = 0;    // the sum of these weights
+  // Of cross-entropy the mean over the rows that count, weighted by the class of the label. Of
+  // Lovász-softmax the mean over the classes that a row has that counts.
+  double loss = 0;
+  double weight = 0;    // the sum of the rows' weights, or the number of these classes
   int64_t rows = 0;     // rows that count
   int64_t correct = 0;  // of these: rows whose largest logit, the first of equals, is the label's
   int64_t bad_labels = 0;  // rows whose label is no class and not `ignored`; they count for nothing
@@ -131,6 +148,15 @@ class TrainingOps {
   // rows. Without rows both are 0. x: [N, C]. O(N * C).
   virtual absl::Status ChannelMoments(const ConstTensorView& x, float* mean, float* deviation,
                                       const ExecutionContext& context) = 0;
+  // What processes that share a batch add up, [1 + 2 * channels]: the rows, the columns' sums, and
+  // the sums of their squares. They are f64, so that the squares lose nothing against a variance.
+  // O(C).
+  virtual absl::Status SumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                                     int64_t channels, double* sums,
+                                     const ExecutionContext& context) = 0;
+  // The moments of all rows from these sums. O(C).
+  virtual absl::Status MomentsOfSums(const double* sums, int64_t channels, float* mean,
+                                     float* deviation, const ExecutionContext& context) = 0;
   // O(C).
   virtual absl::Status BatchNormScale(const BatchNormBatch& batch,
                                       const ExecutionContext& context) = 0;
@@ -182,6 +208,15 @@ class TrainingOps {
   // value in the backend's memory. Without rows that count, the loss is 0. O(N * classes).
   virtual absl::Status CrossEntropy(const CrossEntropyArgs& args, const TensorView& gradient,
                                     LossResult* result, const ExecutionContext& context) = 0;
+
+  // Lovász-softmax (Berman et al., "The Lovász-Softmax loss", 2018, equations 9 and 11), over all
+  // rows of the batch at once and the classes that are present in it. With p = softmax(logits), the
+  // error of a row in class c is 1 - p[c] if c is its label, else p[c]. The loss of a class is the
+  // Lovász extension of the Jaccard loss, 1 - intersection / union, at its errors. Rows of equal
+  // errors count in their order. `gradient` and `result` are as in CrossEntropy, besides
+  // args.adds. O(N * classes * log N).
+  virtual absl::Status LovaszSoftmax(const LovaszArgs& args, const TensorView& gradient,
+                                     LossResult* result, const ExecutionContext& context) = 0;
 
   // *norm is the sum of the squares of `size` values, in f64. It is not finite if a value is not.
   virtual absl::Status SquaredNorm(const float* values, int64_t size, double* norm,

@@ -119,7 +119,10 @@ class Pass64 {
     }
     const int output = scene_.graph().output();
     result_.logits = values_[output];
-    gradients_[output] = LossGradient(values_[output], node(output).channels, labels, loss);
+    ReferenceLossResult of_logits =
+        ComputeReferenceLoss(values_[output], node(output).channels, labels, loss);
+    result_.loss = of_logits.loss;
+    gradients_[output] = std::move(of_logits.gradient);
     for (int id = nodes - 1; id > 0; --id) {
       if (!gradients_[id].empty()) Differentiate(id);
     }
@@ -241,38 +244,6 @@ class Pass64 {
       if (DropoutKeeps(seed, i, DropoutKeptBelow(rate))) y[i] = x[i] / (1 - rate);
     }
     return y;
-  }
-
-  // Softmax cross-entropy; see CrossEntropyArgs. Sets the loss.
-  Values LossGradient(const Values& logits, int64_t classes, absl::Span<const int32_t> labels,
-                      const ReferenceLoss& loss) {
-    const int64_t rows = static_cast<int64_t>(logits.size()) / classes;
-    Require(static_cast<int64_t>(labels.size()) == rows, "labels: not one for each row");
-    const Values weights = loss.class_weights.empty() ? Values(classes, 1.0) : loss.class_weights;
-    double total = 0;
-    for (const int32_t label : labels) {
-      if (label == loss.ignored) continue;
-      Require(label >= 0 && label < classes, "labels: no class");
-      total += weights[label];
-    }
-    Values gradient(logits.size(), 0.0);
-    for (int64_t row = 0; row < rows && total > 0; ++row) {
-      if (labels[row] == loss.ignored) continue;
-      const double* z = logits.data() + row * classes;
-      const double largest = *std::max_element(z, z + classes);
-      double sum = 0;
-      for (int64_t c = 0; c < classes; ++c) sum += std::exp(z[c] - largest);
-      for (int64_t c = 0; c < classes; ++c) {
-        const double target = (c == labels[row] ? (1 - loss.smoothing) * weights[c] : 0.0) +
-                              loss.smoothing / classes * weights[c];
-        result_.loss += target * (largest + std::log(sum) - z[c]) / total;
-        for (int64_t d = 0; d < classes; ++d) {
-          const double share = std::exp(z[d] - largest) / sum;
-          gradient[row * classes + d] += target * (share - (c == d ? 1.0 : 0.0)) / total;
-        }
-      }
-    }
-    return gradient;
   }
 
   void Contribute(int id, int which, const Values& gradient) {

@@ -11,15 +11,9 @@
 #include "absl/types/span.h"
 #include "voxconv/core/types.h"
 #include "voxconv/networks/graph.h"
+#include "voxconv/training/reference_loss.h"
 
 namespace voxconv {
-
-// The loss, as CrossEntropyArgs describes it.
-struct ReferenceLoss {
-  std::vector<double> class_weights;  // empty: all are 1
-  int32_t ignored = -1;
-  double smoothing = 0;
-};
 
 struct ReferenceGradients {
   double loss = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "voxconv/networks/input_check.h"
 #include "voxconv/training/forward_backward.h"
 
@@ -33,6 +34,13 @@ absl::Status CheckConfig(const TrainingConfig& config, int64_t classes) {
     return absl::InvalidArgumentError(
         absl::StrCat("smoothing: ", loss.smoothing, "; allowed is [0, 1)"));
   }
+  if (loss.kind == LossKind::kLovasz && (loss.smoothing != 0 || !loss.class_weights.empty())) {
+    return absl::InvalidArgumentError(
+        loss.smoothing != 0
+            ? absl::StrCat("smoothing: ", loss.smoothing, "; the loss lovasz takes 0 alone")
+            : absl::StrCat("class_weights: ", loss.class_weights.size(),
+                           " values; the loss lovasz takes none"));
+  }
   if (config.activation_limit < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("activation_limit: ", config.activation_limit, "; it must be at least 0"));
@@ -48,7 +56,30 @@ bool IsFinite(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
+constexpr std::pair<LossKind, absl::string_view> kLosses[] = {
+    {LossKind::kCrossEntropy, "cross_entropy"},
+    {LossKind::kLovasz, "lovasz"},
+    {LossKind::kCrossEntropyLovasz, "cross_entropy+lovasz"},
+};
+
 }  // namespace
+
+absl::string_view ToString(LossKind kind) {
+  for (const auto& [known, name] : kLosses) {
+    if (known == kind) return name;
+  }
+  return "";
+}
+
+absl::StatusOr<LossKind> ParseLossKind(absl::string_view name) {
+  std::vector<absl::string_view> names;
+  for (const auto& [kind, known] : kLosses) {
+    if (known == name) return kind;
+    names.push_back(known);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("loss '", name, "' is unknown; allowed are ", absl::StrJoin(names, ", ")));
+}
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
                                                          const TrainingConfig& config,
@@ -101,13 +132,24 @@ absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, absl::Span<cons
   }
   VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> uploaded,
                            CopyToBackend<int32_t>(labels, context()));
-  return backend_.training_ops()->CrossEntropy({.logits = logits,
-                                                .labels = uploaded.data(),
-                                                .class_weights = class_weights_.data(),
-                                                .ignored = config_.loss.ignored,
-                                                .smoothing = config_.loss.smoothing,
-                                                .gradient_scale = optimizer_.loss_scale()},
-                                               gradient, loss_.data(), context());
+  TrainingOps& ops = *backend_.training_ops();
+  const LossConfig& loss = config_.loss;
+  if (loss.kind != LossKind::kLovasz) {
+    VOXCONV_RETURN_IF_ERROR(ops.CrossEntropy({.logits = logits,
+                                              .labels = uploaded.data(),
+                                              .class_weights = class_weights_.data(),
+                                              .ignored = loss.ignored,
+                                              .smoothing = loss.smoothing,
+                                              .gradient_scale = optimizer_.loss_scale()},
+                                             gradient, loss_.data(), context()));
+  }
+  if (loss.kind == LossKind::kCrossEntropy) return absl::OkStatus();
+  return ops.LovaszSoftmax({.logits = logits,
+                            .labels = uploaded.data(),
+                            .ignored = loss.ignored,
+                            .gradient_scale = optimizer_.loss_scale(),
+                            .adds = loss.kind == LossKind::kCrossEntropyLovasz},
+                           gradient, loss_.data(), context());
 }
 
 absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/registry.h"
@@ -23,11 +24,22 @@
 
 namespace voxconv {
 
+enum class LossKind {
+  kCrossEntropy,        // TrainingOps::CrossEntropy
+  kLovasz,              // TrainingOps::LovaszSoftmax
+  kCrossEntropyLovasz,  // the sum of both
+};
+// "cross_entropy", "lovasz" or "cross_entropy+lovasz".
+absl::string_view ToString(LossKind kind);
+// kInvalidArgument for another name; the message gives these three.
+absl::StatusOr<LossKind> ParseLossKind(absl::string_view name);
+
 // What a loss is computed by besides the logits and labels.
 struct LossConfig {
-  std::vector<float> class_weights;  // one for each class; empty: all are 1
+  LossKind kind = LossKind::kCrossEntropy;
+  std::vector<float> class_weights;  // of cross-entropy, one for each class; empty: all are 1
   int32_t ignored = -1;              // the label of rows that count for nothing
-  double smoothing = 0;              // in [0, 1)
+  double smoothing = 0;              // of cross-entropy, in [0, 1)
 };
 
 struct TrainingConfig {
@@ -72,7 +84,7 @@ class Trainer {
                                                          const Registry& registry,
                                                          Backend& backend);
 
-  // One step with the learning rate `rate`: forward, cross-entropy of the network's output against
+  // One step with the learning rate `rate`: forward, the loss of the network's output against
   // `labels`, backward, and a step of the optimiser. `labels` has one entry for each row of the
   // output: for each voxel of the output's coordinates, in their order, or for each batch sample
   // after a global pooling. Waits for the step. Errors:

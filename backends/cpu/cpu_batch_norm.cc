@@ -49,10 +49,37 @@ absl::Status CpuChannelMoments(const ConstTensorView& x, float* mean, float* dev
   return absl::OkStatus();
 }
 
+absl::Status CpuSumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                              int64_t channels, double* sums) {
+  VOXCONV_RETURN_IF_ERROR(CheckMomentSums(mean, deviation, channels, sums));
+  const auto count = static_cast<double>(rows);
+  sums[0] = count;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double m = mean[c];
+    sums[1 + c] = count * m;
+    sums[1 + channels + c] = deviation[c] + count * m * m;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuMomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation) {
+  VOXCONV_RETURN_IF_ERROR(CheckMomentSums(mean, deviation, channels, sums));
+  const double rows = std::max(sums[0], 1.0);
+  for (int64_t c = 0; c < channels; ++c) {
+    const double m = sums[1 + c] / rows;
+    const double squares = sums[1 + channels + c] - m * sums[1 + c];
+    mean[c] = static_cast<float>(m);
+    deviation[c] = squares < 0 ? 0.0f : static_cast<float>(squares);  // a NaN stays a NaN
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuBatchNormScale(const BatchNormBatch& batch) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormScale(batch));
-  const auto rows = static_cast<double>(std::max<int64_t>(batch.rows, 1));
-  const double unbiased = batch.rows > 1 ? rows - 1 : rows;
+  const double given =
+      batch.shared_rows == nullptr ? static_cast<double>(batch.rows) : *batch.shared_rows;
+  const double rows = std::max(given, 1.0);
+  const double unbiased = rows > 1 ? rows - 1 : rows;
   const auto update = [&](float& running, double value) {
     running = static_cast<float>((1.0 - batch.momentum) * running + batch.momentum * value);
   };
@@ -62,7 +89,7 @@ absl::Status CpuBatchNormScale(const BatchNormBatch& batch) {
     batch.inverse_std[c] = static_cast<float>(inverse_std);
     batch.scale[c] = static_cast<float>(scale);
     batch.shift[c] = static_cast<float>(batch.beta[c] - batch.mean[c] * scale);
-    if (batch.rows == 0) continue;
+    if (given == 0) continue;
     if (batch.running_mean != nullptr) update(batch.running_mean[c], batch.mean[c]);
     if (batch.running_variance != nullptr) {
       update(batch.running_variance[c], batch.deviation[c] / unbiased);
@@ -92,7 +119,9 @@ absl::Status CpuBatchNormInputGrad(const BatchNormGradArgs& args, const TensorVi
                                    const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormInputGrad(args, dx, *context.backend));
   const int64_t channels = args.x.channels;
-  const float rows = static_cast<float>(std::max<int64_t>(args.rows, 1));
+  const double given =
+      args.shared_rows == nullptr ? static_cast<double>(args.rows) : *args.shared_rows;
+  const auto rows = static_cast<float>(std::max(given, 1.0));
   ParallelRanges(context, args.x.rows, RowsPerTask(channels), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* x = args.x.f32() + row * channels;

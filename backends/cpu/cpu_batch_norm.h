@@ -10,6 +10,9 @@ namespace voxconv {
 
 absl::Status CpuChannelMoments(const ConstTensorView& x, float* mean, float* deviation,
                                const ExecutionContext& context);
+absl::Status CpuSumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                              int64_t channels, double* sums);
+absl::Status CpuMomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation);
 absl::Status CpuBatchNormScale(const BatchNormBatch& batch);
 absl::Status CpuBatchNormGradSums(const BatchNormGradArgs& args, const ExecutionContext& context);
 absl::Status CpuBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,

@@ -7,6 +7,7 @@
 #include "voxconv/backends/cpu/column_sums.h"
 #include "voxconv/backends/cpu/cpu_batch_norm.h"
 #include "voxconv/backends/cpu/cpu_loss.h"
+#include "voxconv/backends/cpu/cpu_lovasz.h"
 #include "voxconv/backends/cpu/cpu_optimizer.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
@@ -92,6 +93,14 @@ class CpuTrainingOps final : public TrainingOps {
   absl::Status ChannelMoments(const ConstTensorView& x, float* mean, float* deviation,
                               const ExecutionContext& context) override {
     return CpuChannelMoments(x, mean, deviation, context);
+  }
+  absl::Status SumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                             int64_t channels, double* sums, const ExecutionContext&) override {
+    return CpuSumsOfMoments(mean, deviation, rows, channels, sums);
+  }
+  absl::Status MomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation,
+                             const ExecutionContext&) override {
+    return CpuMomentsOfSums(sums, channels, mean, deviation);
   }
   absl::Status BatchNormScale(const BatchNormBatch& batch, const ExecutionContext&) override {
     return CpuBatchNormScale(batch);
@@ -187,6 +196,10 @@ class CpuTrainingOps final : public TrainingOps {
   absl::Status CrossEntropy(const CrossEntropyArgs& args, const TensorView& gradient,
                             LossResult* result, const ExecutionContext& context) override {
     return CpuCrossEntropy(args, gradient, result, context);
+  }
+  absl::Status LovaszSoftmax(const LovaszArgs& args, const TensorView& gradient, LossResult* result,
+                             const ExecutionContext& context) override {
+    return CpuLovaszSoftmax(args, gradient, result, context);
   }
 
   absl::Status SquaredNorm(const float* values, int64_t size, double* norm,

@@ -10,6 +10,8 @@
 namespace voxconv {
 namespace {
 
+constexpr int kChannelBlock = 128;  // of kernels with a thread for each channel
+
 // The sums of x - p and of (x - p)^2, where p is the column's first value. Values that lie close
 // together far from 0 then lose nothing when they are subtracted from each other in f32.
 template <typename T, int V>
@@ -79,21 +81,48 @@ __device__ void UpdateRunning(float& running, double momentum, double value) {
   running = static_cast<float>((1.0 - momentum) * running + momentum * value);
 }
 
+// By channel. The first also counts the rows.
+__global__ void SumsFromMoments(const float* mean, const float* deviation, double rows,
+                                int64_t channels, double* sums) {
+  const int64_t c = GlobalThread();
+  if (c == 0) sums[0] = rows;
+  if (c >= channels) return;
+  const double m = mean[c];
+  sums[1 + c] = rows * m;
+  sums[1 + channels + c] = deviation[c] + rows * m * m;
+}
+
+__global__ void MomentsFromSums(const double* sums, int64_t channels, float* mean,
+                                float* deviation) {
+  const int64_t c = GlobalThread();
+  if (c >= channels) return;
+  const double m = sums[1 + c] / (sums[0] > 1 ? sums[0] : 1.0);
+  const double squares = sums[1 + channels + c] - m * sums[1 + c];
+  mean[c] = static_cast<float>(m);
+  deviation[c] = squares < 0 ? 0.0f : static_cast<float>(squares);  // a NaN stays a NaN
+}
+
+// The rows that statistics are of.
+__device__ double RowsOf(int64_t rows, const double* shared_rows) {
+  return shared_rows == nullptr ? static_cast<double>(rows) : *shared_rows;
+}
+
 __global__ void ScaleFromMoments(BatchNormBatch batch) {
   OverlapLaunches();
   const int64_t c = GlobalThread();
   if (c >= batch.channels) return;
-  const double rows = static_cast<double>(batch.rows > 1 ? batch.rows : 1);
+  const double given = RowsOf(batch.rows, batch.shared_rows);
+  const double rows = given > 1 ? given : 1.0;
   const double mean = batch.mean[c], deviation = batch.deviation[c];
   const double inverse_std = 1.0 / sqrt(deviation / rows + batch.epsilon);
   const double scale = batch.gamma[c] * inverse_std;
   batch.inverse_std[c] = static_cast<float>(inverse_std);
   batch.scale[c] = static_cast<float>(scale);
   batch.shift[c] = static_cast<float>(batch.beta[c] - mean * scale);
-  if (batch.rows == 0) return;
+  if (given == 0) return;
   if (batch.running_mean != nullptr) UpdateRunning(batch.running_mean[c], batch.momentum, mean);
   if (batch.running_variance != nullptr) {
-    const double unbiased = batch.rows > 1 ? rows - 1 : rows;
+    const double unbiased = rows > 1 ? rows - 1 : rows;
     UpdateRunning(batch.running_variance[c], batch.momentum, deviation / unbiased);
   }
 }
@@ -184,7 +213,8 @@ struct WriteGradSums {
 // The arrays [C] of BatchNormGradArgs.
 struct GradColumns {
   const float *mean, *inverse_std, *gamma, *sum_dy, *sum_dy_x;
-  float rows;
+  int64_t rows;
+  const double* shared_rows;  // may be null
 };
 
 // dx = factor * (dy - offset - (x - mean) * slope). A thread keeps these of its channels while it
@@ -193,6 +223,7 @@ template <typename T, int V>
 __global__ void __launch_bounds__(256) InputGradRows(GradRows<T, V> operands, GradColumns columns,
                                                      int64_t rows, int64_t packs, Pack<T, V>* dx) {
   OverlapLaunches();
+  const auto all_rows = static_cast<float>(RowsOf(columns.rows, columns.shared_rows));
   for (int64_t pack = threadIdx.x; pack < packs; pack += blockDim.x) {
     float mean[V], factor[V], offset[V], slope[V];
     for (int i = 0; i < V; ++i) {
@@ -200,8 +231,8 @@ __global__ void __launch_bounds__(256) InputGradRows(GradRows<T, V> operands, Gr
       const float inverse_std = columns.inverse_std[c];
       mean[i] = columns.mean[c];
       factor[i] = columns.gamma[c] * inverse_std;
-      offset[i] = columns.sum_dy[c] / columns.rows;
-      slope[i] = columns.sum_dy_x[c] / columns.rows * inverse_std;
+      offset[i] = columns.sum_dy[c] / all_rows;
+      slope[i] = columns.sum_dy_x[c] / all_rows * inverse_std;
     }
     for (int64_t row = FirstRow(); row < rows; row += RowStride()) {
       const GradRow<T, V> in = operands.Load(row * packs + pack);
@@ -227,11 +258,27 @@ absl::Status CudaChannelMoments(const ConstTensorView& x, float* mean, float* de
   });
 }
 
+absl::Status CudaSumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                               int64_t channels, double* sums, const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckMomentSums(mean, deviation, channels, sums));
+  const dim3 grid = GridFor(std::max<int64_t>(channels, 1), kChannelBlock);
+  VOXCONV_LAUNCH(SumsFromMoments, grid, kChannelBlock, 0, context, mean, deviation,
+                 static_cast<double>(rows), channels, sums);
+  return absl::OkStatus();
+}
+
+absl::Status CudaMomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation,
+                               const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckMomentSums(mean, deviation, channels, sums));
+  VOXCONV_LAUNCH(MomentsFromSums, GridFor(channels, kChannelBlock), kChannelBlock, 0, context, sums,
+                 channels, mean, deviation);
+  return absl::OkStatus();
+}
+
 absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormScale(batch));
-  constexpr int kBlock = 128;
-  VOXCONV_LAUNCH_EARLY(ScaleFromMoments, GridFor(batch.channels, kBlock), kBlock, 0, context,
-                       batch);
+  VOXCONV_LAUNCH_EARLY(ScaleFromMoments, GridFor(batch.channels, kChannelBlock), kChannelBlock, 0,
+                       context, batch);
   return absl::OkStatus();
 }
 
@@ -251,8 +298,8 @@ absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorV
                                     const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormInputGrad(args, dx, *context.backend));
   const ConstTensorView& x = args.x;
-  const GradColumns columns{args.mean,   args.inverse_std, args.gamma,
-                            args.sum_dy, args.sum_dy_x,    static_cast<float>(args.rows)};
+  const GradColumns columns{args.mean,     args.inverse_std, args.gamma,      args.sum_dy,
+                            args.sum_dy_x, args.rows,        args.shared_rows};
   return WithPack(
       x.dtype, x.channels, {x.data, args.dy.data, args.y.data, dx.data}, [&]<typename T, int V>() {
         RowLaunch launch(x.rows, x.channels / V, context);

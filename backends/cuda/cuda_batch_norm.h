@@ -12,6 +12,10 @@ namespace voxconv {
 // memory for each channel. The others take one launch.
 absl::Status CudaChannelMoments(const ConstTensorView& x, float* mean, float* deviation,
                                 const ExecutionContext& context);
+absl::Status CudaSumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                               int64_t channels, double* sums, const ExecutionContext& context);
+absl::Status CudaMomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation,
+                               const ExecutionContext& context);
 absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionContext& context);
 absl::Status CudaBatchNormGradSums(const BatchNormGradArgs& args, const ExecutionContext& context);
 absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,

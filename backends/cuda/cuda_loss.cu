@@ -3,19 +3,18 @@
 // the labels' weights first, then losses and gradients, then the sums. Partial sums are f64, and
 // their number and order depend on the shape alone.
 #include <algorithm>
-#include <cub/block/block_reduce.cuh>
 #include <limits>
 
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_loss.h"
 #include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/softmax_rows.cuh"
 #include "voxconv/core/training_checks.h"
 
 namespace voxconv {
 namespace {
 
-constexpr int kBlock = 256;
-constexpr int kWarp = 32;
+constexpr int kBlock = kLossBlock;
 // A block of the second kernel has one thread for each partial sum of the first.
 constexpr int64_t kMostLabelBlocks = kBlock;
 constexpr int64_t kLabelsPerThread = 4;
@@ -41,16 +40,6 @@ struct AddSums {
   }
   __device__ double operator()(double a, double b) const { return a + b; }
 };
-
-// The sum over the threads of a block, for thread 0. Its order is fixed. Waits for all threads.
-template <typename T>
-__device__ T BlockSum(const T& value) {
-  using Reduce = cub::BlockReduce<T, kBlock>;
-  __shared__ typename Reduce::TempStorage storage;
-  const T sum = Reduce(storage).Reduce(value, AddSums{});
-  __syncthreads();
-  return sum;
-}
 
 // The arguments on the device.
 struct Labels {
@@ -79,60 +68,18 @@ __global__ void __launch_bounds__(kBlock)
     sums.weight += labels.WeightOf(label);
     ++sums.rows;
   }
-  sums = BlockSum(sums);
+  sums = BlockSum(sums, AddSums{});
   if (threadIdx.x == 0) partial[blockIdx.x] = sums;
   if (blockIdx.x != 0) return;
   double weight = 0;
   for (int64_t c = threadIdx.x; c < labels.classes; c += kBlock) weight += labels.WeightOf(c);
-  weight = BlockSum(weight);
+  weight = BlockSum(weight, AddSums{});
   if (threadIdx.x == 0) *all_weights = weight;
 }
 
 // What all rows share.
 struct Smoothing {
   float label, spread;  // 1 - smoothing, and smoothing / classes
-};
-
-// The largest of some logits, and the first class that has it.
-struct Largest {
-  float logit;
-  int32_t index;
-
-  __device__ void Take(float other, int32_t at) {
-    if (other > logit || (other == logit && at < index)) *this = {other, at};
-  }
-};
-
-// `lanes` neighbours of a warp, a power of two, work on one row. All lanes of the warp call these.
-__device__ Largest LargestOf(Largest value, int lanes) {
-  for (int step = lanes / 2; step > 0; step /= 2) {
-    const float logit = __shfl_xor_sync(0xffffffffu, value.logit, step);
-    const int32_t index = __shfl_xor_sync(0xffffffffu, value.index, step);
-    value.Take(logit, index);
-  }
-  return value;
-}
-__device__ float SumOf(float value, int lanes) {
-  for (int step = lanes / 2; step > 0; step /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, step);
-  }
-  return value;
-}
-
-// One row of logits, of which a lane has every lanes-th.
-template <typename T>
-class Row {
- public:
-  __device__ Row(const T* logits, int64_t classes, int lane)
-      : logits_(logits), lane_(lane), first_(lane < classes ? Widen(logits[lane]) : 0.0f) {}
-
-  // Most rows have no more logits than lanes, and are read once.
-  __device__ float operator[](int64_t c) const { return c == lane_ ? first_ : Widen(logits_[c]); }
-
- private:
-  const T* logits_;
-  int lane_;
-  float first_;
 };
 
 // Writes the gradients of rows, and partial sums for each block. With smoothing s, a row of label t
@@ -144,7 +91,8 @@ __global__ void __launch_bounds__(kBlock)
              RowSums* partial, T* gradient) {
   __shared__ double weight;
   const int thread = static_cast<int>(threadIdx.x);
-  const double sum_of_weights = BlockSum(thread < label_blocks ? label_sums[thread].weight : 0.0);
+  const double sum_of_weights =
+      BlockSum(thread < label_blocks ? label_sums[thread].weight : 0.0, AddSums{});
   if (thread == 0) weight = sum_of_weights;
   __syncthreads();
   const bool any_counts = weight > 0;
@@ -163,16 +111,9 @@ __global__ void __launch_bounds__(kBlock)
     const int64_t row = is_row ? own_row : labels.rows - 1;
     const int32_t label = labels.labels[row];
     const bool counts = any_counts && label != labels.ignored && labels.IsClass(label);
-    const Row<T> values(logits + row * classes, classes, lane);
+    const LogitRow<T> values(logits + row * classes, classes, lane);
 
-    Largest largest{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()};
-    for (int64_t c = lane; c < classes; c += lanes) {
-      largest.Take(values[c], static_cast<int32_t>(c));
-    }
-    largest = LargestOf(largest, lanes);
-    float sum = 0;
-    for (int64_t c = lane; c < classes; c += lanes) sum += expf(values[c] - largest.logit);
-    sum = SumOf(sum, lanes);
+    const auto [largest, sum] = SoftmaxSumsOf(values, classes, lane, lanes);
     // From here on, logits are relative to the largest.
     const float log_sum = logf(sum);
     const float own = counts ? smoothing.label * labels.WeightOf(label) : 0.0f;
@@ -199,7 +140,7 @@ __global__ void __launch_bounds__(kBlock)
     sums.loss += loss;
     if (largest.index == label) ++sums.correct;
   }
-  sums = BlockSum(sums);
+  sums = BlockSum(sums, AddSums{});
   if (thread == 0) partial[blockIdx.x] = sums;
 }
 
@@ -209,12 +150,12 @@ __global__ void __launch_bounds__(kBlock)
   LabelSums labels;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < label_blocks) labels = label_sums[thread];
-  labels = BlockSum(labels);
+  labels = BlockSum(labels, AddSums{});
   RowSums rows;
   for (int i = thread; i < row_blocks; i += kBlock) {
     rows = AddSums{}(rows, row_sums[i]);
   }
-  rows = BlockSum(rows);
+  rows = BlockSum(rows, AddSums{});
   if (thread != 0) return;
   result->loss = labels.weight > 0 ? rows.loss / labels.weight : 0.0;
   result->weight = labels.weight;
@@ -232,8 +173,7 @@ absl::Status CudaCrossEntropy(const CrossEntropyArgs& args, const TensorView& gr
   const Labels labels{args.labels, args.class_weights, args.ignored, rows, classes};
   const Smoothing smoothing{static_cast<float>(1.0 - args.smoothing),
                             static_cast<float>(args.smoothing / static_cast<double>(classes))};
-  int lanes = 1;
-  while (lanes < kWarp && lanes < classes) lanes *= 2;
+  const int lanes = LanesOfRow(classes);
   const int label_blocks =
       static_cast<int>(std::min(kMostLabelBlocks, CeilDiv(rows, kBlock * kLabelsPerThread)));
   const int row_blocks = static_cast<int>(std::min(kMostRowBlocks, CeilDiv(rows, kBlock / lanes)));

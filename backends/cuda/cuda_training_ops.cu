@@ -4,6 +4,7 @@
 #include "voxconv/backends/cuda/cuda_gemm.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_loss.h"
+#include "voxconv/backends/cuda/cuda_lovasz.h"
 #include "voxconv/backends/cuda/cuda_optimizer.h"
 #include "voxconv/backends/cuda/cuda_pooling.h"
 #include "voxconv/backends/cuda/cuda_training_ops.h"
@@ -142,6 +143,15 @@ class CudaTrainingOps final : public TrainingOps {
                               const ExecutionContext& context) override {
     return CudaChannelMoments(x, mean, deviation, context);
   }
+  absl::Status SumsOfMoments(const float* mean, const float* deviation, int64_t rows,
+                             int64_t channels, double* sums,
+                             const ExecutionContext& context) override {
+    return CudaSumsOfMoments(mean, deviation, rows, channels, sums, context);
+  }
+  absl::Status MomentsOfSums(const double* sums, int64_t channels, float* mean, float* deviation,
+                             const ExecutionContext& context) override {
+    return CudaMomentsOfSums(sums, channels, mean, deviation, context);
+  }
   absl::Status BatchNormScale(const BatchNormBatch& batch,
                               const ExecutionContext& context) override {
     return CudaBatchNormScale(batch, context);
@@ -242,6 +252,10 @@ class CudaTrainingOps final : public TrainingOps {
   absl::Status CrossEntropy(const CrossEntropyArgs& args, const TensorView& gradient,
                             LossResult* result, const ExecutionContext& context) override {
     return CudaCrossEntropy(args, gradient, result, context);
+  }
+  absl::Status LovaszSoftmax(const LovaszArgs& args, const TensorView& gradient, LossResult* result,
+                             const ExecutionContext& context) override {
+    return CudaLovaszSoftmax(args, gradient, result, context);
   }
 
   absl::Status SquaredNorm(const float* values, int64_t size, double* norm,

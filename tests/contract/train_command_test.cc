@@ -172,6 +172,8 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused(train + "--scale 2", "scale: 2; allowed is [0, 1)");
   ExpectRefused(train + "--shift -1", "shift: -1; it must be finite and at least 0");
   ExpectRefused(train + "--centre --unit-sphere", "--centre has no meaning with --unit-sphere");
+  ExpectRefused(train + "--loss dice", "loss 'dice' is unknown; allowed are cross_entropy, lovasz");
+  ExpectRefused(train + "--loss lovasz --smoothing 0.1", "smoothing: 0.1; the loss lovasz");
   ExpectRefused(train + "--smoothing 1", "smoothing: 1; allowed is [0, 1)");
   ExpectRefused(train + "--workers 99", "--workers 99: allowed are 0 to 64");
   ExpectRefused(train + "--activation-memory -1", "--activation-memory -1: allowed are 0 to");

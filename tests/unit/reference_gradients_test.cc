@@ -57,6 +57,15 @@ TEST(ReferenceGradientsTest, OfSegmentationNetworks) {
   }
 }
 
+TEST(ReferenceGradientsTest, OfTheLovaszSoftmaxLoss) {
+  const std::vector<Coordinate> rows = WavyRows(5);
+  const std::vector<int32_t> labels = SomeLabels(rows.size(), kSegmentationClasses);
+  for (const bool cross_entropy : {false, true}) {
+    ExpectDerivatives(SegmentationGraph(PoolMode::kMax), labels, rows,
+                      {.cross_entropy = cross_entropy, .lovasz = true});
+  }
+}
+
 TEST(ReferenceGradientsTest, OfClassificationNetworks) {
   const std::vector<Coordinate> rows = WavyRows(5);
   for (const PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 voxconv_add_test(training_ops_test
-  SOURCES training_ops_test.cc training_step_test.cc
-  LIBS voxconv_backend_cpu
+  SOURCES lovasz_test.cc training_ops_test.cc training_step_test.cc
+  LIBS voxconv_backend_cpu voxconv_reference_training
   LABELS unit)

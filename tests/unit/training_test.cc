@@ -57,10 +57,17 @@ std::unique_ptr<Trainer> MakeTrainer(const NetworkGraph& graph, const TrainingCo
 
 // One step; its loss and all gradients are those of the oracle.
 void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
-                            const LayerChoice& choice) {
+                            const LayerChoice& choice, LossKind loss = LossKind::kCrossEntropy) {
   TrainingConfig config = Config(choice);
-  config.loss = {.class_weights = std::vector<float>(graph.node(graph.output()).channels, 0.75f),
-                 .smoothing = 0.1};
+  const int64_t classes = graph.node(graph.output()).channels;
+  config.loss.kind = loss;
+  ReferenceLoss reference_loss{.cross_entropy = loss != LossKind::kLovasz,
+                               .lovasz = loss != LossKind::kCrossEntropy};
+  if (loss != LossKind::kLovasz) {
+    config.loss.class_weights.assign(classes, 0.75f);
+    reference_loss.class_weights.assign(classes, 0.75);
+    reference_loss.smoothing = config.loss.smoothing = 0.1;
+  }
   config.optimizer.loss_scale = 4;
   const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, config);
   const auto result = trainer->Step(batch.tensor.view(), batch.labels, 0.1);
@@ -68,11 +75,7 @@ void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
 
   const auto reference = ReferenceTraining::Create(graph, batch.rows);
   const auto expected =
-      (*reference)
-          ->Compute(
-              ParametersOf(graph), batch.Features64(), batch.labels,
-              {.class_weights = std::vector<double>(graph.node(graph.output()).channels, 0.75),
-               .smoothing = 0.1});
+      (*reference)->Compute(ParametersOf(graph), batch.Features64(), batch.labels, reference_loss);
   ASSERT_TRUE(expected.ok()) << expected.status();
   EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
   for (size_t p = 0; p < graph.parameters().size(); ++p) {
@@ -92,6 +95,15 @@ TEST_P(TrainingPluginsTest, GradientsOfSegmentationAreTheOracles) {
   const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
   for (const PoolMode mode : {PoolMode::kMax, PoolMode::kAveragePresent}) {
     ExpectOraclesGradients(SegmentationGraph(mode), batch, GetParam());
+  }
+}
+
+TEST(TrainingTest, GradientsOfEveryLossAreTheOracles) {
+  const std::vector<Coordinate> rows = WavyRows(9);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  for (const LossKind loss : {LossKind::kLovasz, LossKind::kCrossEntropyLovasz}) {
+    SCOPED_TRACE(ToString(loss));
+    ExpectOraclesGradients(SegmentationGraph(PoolMode::kMax), batch, kDefault, loss);
   }
 }
 
@@ -387,6 +399,13 @@ TEST(TrainingTest, ConfigurationsThatCannotBeAreRefusedByName) {
   TrainingConfig config = Config();
   config.loss.class_weights = {1, 2};
   EXPECT_THAT(message(config), HasSubstr("class_weights: 2 values; the network has 3 classes"));
+  config = Config();
+  config.loss = {.kind = LossKind::kLovasz, .smoothing = 0.1};
+  EXPECT_THAT(message(config), HasSubstr("smoothing: 0.1; the loss lovasz takes 0 alone"));
+  config.loss = {.kind = LossKind::kLovasz, .class_weights = {1, 2, 3}};
+  EXPECT_THAT(message(config), HasSubstr("class_weights: 3 values; the loss lovasz takes none"));
+  EXPECT_THAT(std::string(ParseLossKind("dice").status().message()),
+              HasSubstr("loss 'dice' is unknown; allowed are cross_entropy, lovasz"));
   config = Config();
   config.optimizer.momentum = 1.5;
   EXPECT_THAT(message(config), HasSubstr("sgd: momentum: 1.5; allowed is [0, 1)"));
