@@ -33,6 +33,7 @@ ForwardBackward::ForwardBackward(const Parts& parts)
       ops_(parts.backend.tensor_ops()),
       training_(*parts.backend.training_ops()),
       storage_(StorageOf(parts.network.config.precision)),
+      shared_(parts.shared),
       values_(graph_.nodes().size()),
       gradients_(graph_.nodes().size()) {}
 
@@ -228,9 +229,13 @@ absl::Status ForwardBackward::ForwardBatchNorm(int id) {
     VOXCONV_ASSIGN_OR_RETURN(statistics, AllocateArray<float>(kNormArrays * x.channels, context_));
     VOXCONV_RETURN_IF_ERROR(training_.ChannelMoments(x, ArrayOf(statistics, kMean),
                                                      ArrayOf(statistics, kDeviation), context_));
+    if (shared_.add_moments != nullptr) {
+      VOXCONV_RETURN_IF_ERROR(ShareMoments(x.rows, values_[id]));
+    }
     VOXCONV_RETURN_IF_ERROR(
         training_.BatchNormScale({.channels = x.channels,
                                   .rows = x.rows,
+                                  .shared_rows = values_[id].shared_sums.data(),
                                   .mean = ArrayOf(statistics, kMean),
                                   .deviation = ArrayOf(statistics, kDeviation),
                                   .gamma = parameters_.values(parameters[0]),
@@ -247,6 +252,17 @@ absl::Status ForwardBackward::ForwardBatchNorm(int id) {
   VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, x.rows));
   return ops_.ScaleShift(x, ArrayOf(statistics, kScale), ArrayOf(statistics, kShift), node(id).relu,
                          y, context_);
+}
+
+absl::Status ForwardBackward::ShareMoments(int64_t rows, Value& value) {
+  const int64_t channels = value.statistics.size() / kNormArrays;
+  float* mean = ArrayOf(value.statistics, kMean);
+  float* deviation = ArrayOf(value.statistics, kDeviation);
+  VOXCONV_ASSIGN_OR_RETURN(value.shared_sums, AllocateArray<double>(1 + 2 * channels, context_));
+  double* sums = value.shared_sums.data();
+  VOXCONV_RETURN_IF_ERROR(training_.SumsOfMoments(mean, deviation, rows, channels, sums, context_));
+  VOXCONV_RETURN_IF_ERROR(shared_.add_moments(sums, value.shared_sums.size(), context_));
+  return training_.MomentsOfSums(sums, channels, mean, deviation, context_);
 }
 
 absl::Status ForwardBackward::ForwardPool(int id) {
@@ -408,10 +424,31 @@ absl::Status ForwardBackward::BackwardBatchNorm(int id, const Gradient& dy) {
   if (node(id).relu) args.y = values_[id].view;
   VOXCONV_RETURN_IF_ERROR(training_.BatchNormGradSums(args, context_));
   if (!NeedsInputGradient(id)) return absl::OkStatus();
+  Array<float> shared_sums;
+  if (shared_.add_norm_gradients != nullptr) {
+    VOXCONV_RETURN_IF_ERROR(ShareGradientSums(id, shared_sums, args));
+  }
   VOXCONV_ASSIGN_OR_RETURN(Gradient dx, Writable(dy));
   VOXCONV_RETURN_IF_ERROR(training_.BatchNormInputGrad(args, dx->view(), context_));
   statistics = Array<float>();
   return Contribute(id, 0, std::move(dx));
+}
+
+// The parameters' gradients stay those of this process.
+absl::Status ForwardBackward::ShareGradientSums(int id, Array<float>& sums,
+                                                BatchNormGradArgs& args) {
+  const int64_t channels = args.x.channels;
+  VOXCONV_ASSIGN_OR_RETURN(sums, AllocateArray<float>(2 * channels, context_));
+  float* place = sums.data();
+  for (float** const own : {&args.sum_dy, &args.sum_dy_x}) {
+    VOXCONV_RETURN_IF_ERROR(context_.backend->Copy(place, sums.space(), *own, sums.space(),
+                                                   channels * static_cast<int64_t>(sizeof(float)),
+                                                   *context_.stream));
+    *own = place;
+    place += channels;
+  }
+  args.shared_rows = values_[id].shared_sums.data();
+  return shared_.add_norm_gradients(sums.data(), sums.size(), context_);
 }
 
 absl::Status ForwardBackward::BackwardConcat(int id, const Gradient& dy) {

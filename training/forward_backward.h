@@ -17,6 +17,7 @@
 #include "voxconv/networks/compiled_network.h"
 #include "voxconv/networks/map_store.h"
 #include "voxconv/training/parameter_store.h"
+#include "voxconv/training/shared_batch.h"
 #include "voxconv/training/step_plan.h"
 
 namespace voxconv {
@@ -37,6 +38,7 @@ class ForwardBackward {
     MapStore& maps;
     Workspace& workspace;
     Backend& backend;
+    const SharedBatch& shared;
   };
   explicit ForwardBackward(const Parts& parts);
 
@@ -78,6 +80,7 @@ class ForwardBackward {
     Array<int32_t> switches;  // of a max pooling
     // Of a batch norm, [5, C]: mean, deviation, inverse_std, scale, shift.
     Array<float> statistics;
+    Array<double> shared_sums;  // of a batch norm whose batch is shared, [1 + 2 * C]
   };
   // A gradient may be that of several nodes. A node changes it in place only if it is alone.
   using Gradient = std::shared_ptr<Tensor>;
@@ -90,6 +93,8 @@ class ForwardBackward {
   absl::Status ForwardConv(int id);
   absl::Status ForwardLinear(int id);
   absl::Status ForwardBatchNorm(int id);
+  // Replaces the moments of a batch norm by those of all processes.
+  absl::Status ShareMoments(int64_t rows, Value& value);
   absl::Status ForwardPool(int id);
   absl::Status ForwardUnpool(int id);
   absl::Status ForwardGlobalPool(int id);
@@ -99,6 +104,8 @@ class ForwardBackward {
   absl::Status BackwardConv(int id, const Gradient& dy);
   absl::Status BackwardLinear(int id, const Gradient& dy);
   absl::Status BackwardBatchNorm(int id, const Gradient& dy);
+  // Writes the sums of all processes to `sums`, [2, C], from those of `args`, which then has them.
+  absl::Status ShareGradientSums(int id, Array<float>& sums, BatchNormGradArgs& args);
   absl::Status BackwardConcat(int id, const Gradient& dy);
   absl::Status BackwardPool(int id, const Gradient& dy);
   absl::Status BackwardUnpool(int id, const Gradient& dy);
@@ -137,6 +144,7 @@ class ForwardBackward {
   TensorOps& ops_;
   TrainingOps& training_;
   const DType storage_;
+  const SharedBatch& shared_;
   double momentum_ = 0;
   Randomness randomness_;
   bool again_ = false;               // a node runs forward a second time

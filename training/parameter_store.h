@@ -43,6 +43,7 @@ class ParameterStore {
   // All trained parameters, and the padding between them, whose gradients are 0.
   int64_t trained_size() const { return trained_; }
   const float* all_gradients() const { return gradients_.data(); }
+  float* all_gradients() { return gradients_.data(); }
 
   // Sets all gradients to 0. Queued.
   absl::Status ClearGradients(const ExecutionContext& context);

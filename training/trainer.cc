@@ -45,6 +45,10 @@ absl::Status CheckConfig(const TrainingConfig& config, int64_t classes) {
     return absl::InvalidArgumentError(
         absl::StrCat("activation_limit: ", config.activation_limit, "; it must be at least 0"));
   }
+  if ((config.shared.add_moments == nullptr) != (config.shared.add_norm_gradients == nullptr)) {
+    return absl::InvalidArgumentError(
+        "shared: add_moments and add_norm_gradients: one is null; both or none must be");
+  }
   if (config.run.fold_batch_norm) {
     return absl::InvalidArgumentError(
         "fold_batch_norm: true; a folded batch norm cannot be trained");
@@ -109,8 +113,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
   return trainer;
 }
 
-ForwardBackward::Parts Trainer::StepParts() {
-  return {*network_, plans_, config_.activation_limit, parameters_, maps_, workspace_, backend_};
+ForwardBackward::Parts Trainer::StepParts(const SharedBatch& shared) {
+  return {*network_, plans_, config_.activation_limit, parameters_, maps_, workspace_,
+          backend_,  shared};
 }
 
 absl::Status Trainer::CheckLabels(absl::Span<const int32_t> labels) const {
@@ -163,7 +168,7 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
     return absl::InvalidArgumentError("batch: 0 voxels; at least 1 is needed");
   }
   VOXCONV_RETURN_IF_ERROR(CheckLabels(labels));
-  const ForwardBackward::Parts parts = StepParts();
+  const ForwardBackward::Parts parts = StepParts(config_.shared);
   ForwardBackward step(parts);
   const ForwardBackward::Randomness randomness{config_.dropout_seed, steps_};
   VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum, randomness));
@@ -172,6 +177,10 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
                            Tensor::Create(logits.rows, logits.channels, logits.dtype, context()));
   VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, labels, gradient.view()));
   VOXCONV_RETURN_IF_ERROR(step.Backward(std::move(gradient)));
+  if (config_.shared.combine_gradients != nullptr) {
+    VOXCONV_RETURN_IF_ERROR(config_.shared.combine_gradients(
+        parameters_.all_gradients(), parameters_.trained_size(), context()));
+  }
   VOXCONV_RETURN_IF_ERROR(optimizer_.Step(rate, parameters_, context()));
   ++steps_;
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
@@ -202,13 +211,17 @@ absl::Status Trainer::ExplainLoss(const SparseTensorView& input,
     if (!IsFinite(values)) layer = node.name;
     return absl::OkStatus();
   };
-  const ForwardBackward::Parts parts = StepParts();
+  // Other processes may not be here, so their statistics cannot be asked for.
+  const SharedBatch alone;
+  const ForwardBackward::Parts parts = StepParts(alone);
   ForwardBackward again(parts);
   VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, randomness, check));
   VOXCONV_RETURN_IF_ERROR(context().stream->Synchronize());
   if (!network_->config.keep_maps) maps_.Clear();
+  const bool shares = config_.shared.add_moments != nullptr;
   return absl::OutOfRangeError(
-      layer.empty() ? absl::StrCat(what, "the logits are finite")
+      layer.empty() ? absl::StrCat(what, "the logits are finite",
+                                   shares ? " with the statistics of this process alone" : "")
                     : absl::StrCat(what, "the first result that is not finite is that of layer '",
                                    layer, "'"));
 }

@@ -20,6 +20,7 @@
 #include "voxconv/training/forward_backward.h"
 #include "voxconv/training/optimizer.h"
 #include "voxconv/training/parameter_store.h"
+#include "voxconv/training/shared_batch.h"
 #include "voxconv/training/step_plan.h"
 
 namespace voxconv {
@@ -52,6 +53,7 @@ struct TrainingConfig {
   // Most bytes of activations and their gradients; what does not fit is computed a second time in
   // the backward pass. Gradients are the same bits. 0: no limit.
   int64_t activation_limit = 0;
+  SharedBatch shared;  // null functions: the trainer has the whole batch
 };
 
 // What one step did.
@@ -128,7 +130,7 @@ class Trainer {
         maps_(*network_) {}
 
   ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
-  ForwardBackward::Parts StepParts();
+  ForwardBackward::Parts StepParts(const SharedBatch& shared);
   absl::Status CheckLabels(absl::Span<const int32_t> labels) const;
   // Why the loss is not finite, as an error.
   absl::Status ExplainLoss(const SparseTensorView& input,

@@ -177,6 +177,71 @@ TEST_F(CudaBatchNormTest, InputGrad) {
   });
 }
 
+// What processes that share a batch exchange.
+TEST_F(CudaBatchNormTest, SharedMoments) {
+  for (const int64_t channels : {1, 33, 4096}) {
+    const Both mean = MakeVector(channels, -50, 50), deviation = MakeVector(channels, 0, 900);
+    std::vector<double> expected(1 + 2 * channels);
+    ExpectOk(cpu_ops().SumsOfMoments(OnCpu(mean), OnCpu(deviation), 700, channels, expected.data(),
+                                     cpu_));
+    Array<double> sums = *AllocateArray<double>(1 + 2 * channels, cuda_);
+    ExpectOk(
+        ops().SumsOfMoments(OnCuda(mean), OnCuda(deviation), 700, channels, sums.data(), cuda_));
+    const std::vector<double> result = *CopyToHost(sums, cuda_);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(result[i], expected[i], 1e-12 * std::abs(expected[i])) << "sum " << i;
+    }
+    const Both mean_again = MakeVector(channels), deviation_again = MakeVector(channels);
+    ExpectOk(cpu_ops().MomentsOfSums(expected.data(), channels, OnCpu(mean_again),
+                                     OnCpu(deviation_again), cpu_));
+    ExpectOk(ops().MomentsOfSums(sums.data(), channels, OnCuda(mean_again), OnCuda(deviation_again),
+                                 cuda_));
+    ExpectNear(mean_again, 2e-7, 1e-3);
+    ExpectNear(deviation_again, 1e-6, 1);
+  }
+}
+
+// The rows on the device count, not those of the arguments.
+TEST_F(CudaBatchNormTest, SharedRows) {
+  constexpr int64_t kRows = 500, kChannels = 24;
+  const double shared = 1300;
+  const Array<double> shared_cuda = *CopyToBackend<double>(absl::MakeConstSpan(&shared, 1), cuda_);
+  const Gradient g = MakeGradient(kRows, kChannels, DType::kF32);
+  const Both dx = Make(kRows, kChannels, DType::kF32);
+  BatchNormGradArgs on_cpu = Args(g, &Both::cpu, true, 0), on_cuda = Args(g, &Both::cuda, true, 0);
+  on_cpu.shared_rows = &shared;
+  on_cuda.shared_rows = shared_cuda.data();
+  ExpectOk(cpu_ops().BatchNormInputGrad(on_cpu, dx.cpu.view(), cpu_));
+  ExpectOk(ops().BatchNormInputGrad(on_cuda, dx.cuda.view(), cuda_));
+  ExpectRounded(dx, 8);
+  const std::vector<float> given = *dx.cuda.ToHost(cuda_);
+  ExpectOk(ops().BatchNormInputGrad(Args(g, &Both::cuda, true, 1300), dx.cuda.view(), cuda_));
+  EXPECT_EQ(*dx.cuda.ToHost(cuda_), given);
+
+  const Both mean = MakeVector(kChannels), deviation = MakeVector(kChannels, 1, 900);
+  const Both results = Make(6, kChannels, DType::kF32);
+  const auto scale = [&](Tensor Both::*side, TrainingOps& ops, int64_t rows, const double* other,
+                         const ExecutionContext& context) {
+    const auto array = [&](int i) { return (results.*side).view().f32() + i * kChannels; };
+    ExpectOk(ops.BatchNormScale({.channels = kChannels,
+                                 .rows = rows,
+                                 .shared_rows = other,
+                                 .mean = (mean.*side).view().f32(),
+                                 .deviation = (deviation.*side).view().f32(),
+                                 .gamma = (g.gamma.*side).view().f32(),
+                                 .beta = (g.mean.*side).view().f32(),
+                                 .inverse_std = array(0),
+                                 .scale = array(1),
+                                 .shift = array(2),
+                                 .running_mean = array(3),
+                                 .running_variance = array(4)},
+                                context));
+  };
+  scale(&Both::cpu, cpu_ops(), 1300, nullptr, cpu_);
+  scale(&Both::cuda, ops(), 0, shared_cuda.data(), cuda_);
+  ExpectNear(results, 1e-6, 1e-3);
+}
+
 TEST_F(CudaBatchNormTest, ColumnSums) {
   ForAll([&](int64_t rows, int64_t channels, DType dtype) {
     const Both x = Make(rows, channels, dtype), sums = MakeVector(channels);
