@@ -169,14 +169,14 @@ KernelMap::KernelMap(int64_t num_inputs, int64_t num_outputs, std::vector<int64_
     : num_inputs_(num_inputs),
       num_outputs_(num_outputs),
       num_offsets_(static_cast<int>(offset_ptr.size()) - 1),
-      counts_(std::make_shared<std::vector<int64_t>>(std::move(offset_ptr))),
+      counts_(std::make_shared<Counts>(Counts{std::move(offset_ptr), nullptr})),
       storage_(std::move(storage)) {}
 
 KernelMap::KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets, NeighbourTable table)
     : num_inputs_(num_inputs),
       num_outputs_(num_outputs),
       num_offsets_(num_offsets),
-      counts_(std::make_shared<std::vector<int64_t>>()),
+      counts_(std::make_shared<Counts>()),
       storage_(std::move(table)) {}
 
 KernelMap KernelMap::WithStorage(Storage storage) const {
@@ -193,15 +193,24 @@ KernelMap KernelMap::Transposed(Storage storage) const {
 
 int64_t KernelMap::bytes() const { return std::visit(ByteCounter{}, storage_); }
 
-absl::Status KernelMap::EnsureCounts(const ExecutionContext& context) const {
-  if (counts_known()) return absl::OkStatus();
+absl::Status KernelMap::StartCounting(const ExecutionContext& context) const {
+  if (counts_known() || counts_->pending != nullptr) return absl::OkStatus();
   if (form() != MapForm::kNeighbourTable) {
     return absl::FailedPreconditionError(
         "kernel map: its pairs were not counted, and its arrays "
         "were left out");
   }
-  VOXCONV_ASSIGN_OR_RETURN(*counts_, context.backend->map_ops().CountPairs(*this, context));
-  VOXCONV_CHECK(static_cast<int>(counts_->size()) == num_offsets_ + 1);
+  VOXCONV_ASSIGN_OR_RETURN(counts_->pending,
+                           context.backend->map_ops().StartCounting(*this, context));
+  return absl::OkStatus();
+}
+
+absl::Status KernelMap::EnsureCounts(const ExecutionContext& context) const {
+  if (counts_known()) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(StartCounting(context));
+  const std::shared_ptr<PendingCounts> pending = std::exchange(counts_->pending, nullptr);
+  VOXCONV_ASSIGN_OR_RETURN(counts_->offset_ptr, pending->Take());
+  VOXCONV_CHECK(static_cast<int>(counts_->offset_ptr.size()) == num_offsets_ + 1);
   return absl::OkStatus();
 }
 

@@ -17,6 +17,8 @@
 
 namespace voxconv {
 
+class PendingCounts;
+
 // How a map is stored. A mapping makes one of the two forms. MapOps (core/map_ops.h) turns one into
 // the other. A dataflow that reads another layout makes it of one of these forms
 // (core/dataflow.h). kNone: the arrays were left out (KernelMap::WithoutArrays).
@@ -82,15 +84,19 @@ class KernelMap {
   MapForm form() const { return static_cast<MapForm>(storage_.index()); }
 
   // Whether the counts of the pairs are on the host. Only a table that a device made may lack them.
-  bool counts_known() const { return !counts_->empty(); }
-  // Counts the pairs unless the counts are known. All copies of the map know them afterwards.
-  // Synchronises the stream if it counts. Not thread-safe. O(N_out * K) if it counts, else O(1).
-  // kFailedPrecondition for a map without arrays whose pairs were not counted.
+  bool counts_known() const { return !counts_->offset_ptr.empty(); }
+  // Queues the counting of the pairs, so that EnsureCounts need not wait for work that is queued
+  // later. Does nothing if the pairs are counted, or are being counted. Does not synchronise. Not
+  // thread-safe. O(N_out * K). kFailedPrecondition as EnsureCounts.
+  absl::Status StartCounting(const ExecutionContext& context) const;
+  // Counts the pairs unless the counts are known. All copies of the map know them afterwards. Waits
+  // for the device unless it has counted already. Not thread-safe. O(N_out * K) if it counts, else
+  // O(1). kFailedPrecondition for a map without arrays whose pairs were not counted.
   absl::Status EnsureCounts(const ExecutionContext& context) const;
   // These three need known counts (checked). num_pairs(k): the pairs of offset k.
   const std::vector<int64_t>& offset_ptr() const {
     VOXCONV_CHECK(counts_known());
-    return *counts_;
+    return counts_->offset_ptr;
   }
   int64_t num_pairs() const { return offset_ptr().back(); }
   int64_t num_pairs(int k) const { return offset_ptr()[k + 1] - offset_ptr()[k]; }
@@ -128,7 +134,11 @@ class KernelMap {
   int64_t num_inputs_ = 0;
   int64_t num_outputs_ = 0;
   int num_offsets_ = 0;
-  std::shared_ptr<std::vector<int64_t>> counts_;  // offset_ptr; empty: not counted yet
+  struct Counts {
+    std::vector<int64_t> offset_ptr;         // empty: not counted yet
+    std::shared_ptr<PendingCounts> pending;  // null: not being counted
+  };
+  std::shared_ptr<Counts> counts_;
   Storage storage_;
   int identity_offset_ = -1;
   bool symmetric_ = false;

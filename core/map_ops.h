@@ -4,6 +4,7 @@
 #define VOXCONV_CORE_MAP_OPS_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,16 @@
 #include "voxconv/core/kernel_map.h"
 
 namespace voxconv {
+
+// The pairs of a table that are being counted. Counting goes on without its map and its arrays. The
+// backend and the stream must outlive the object.
+class PendingCounts {
+ public:
+  virtual ~PendingCounts() = default;
+  // Returns KernelMap's `offset_ptr`: K + 1 entries on the host. Waits for the device unless it has
+  // counted already. Called once.
+  virtual absl::StatusOr<std::vector<int64_t>> Take() = 0;
+};
 
 // Maps are in the memory of the context's backend, and so are results. The work is queued on the
 // context's stream.
@@ -20,7 +31,7 @@ class MapOps {
 
   // Returns the map in `form`, which is kPairs or kNeighbourTable (checked). A map that has that
   // form already is returned as it is. To turn a table into pairs, this counts the pairs; that
-  // synchronises the stream if they are not counted yet. Nothing else synchronises. Records
+  // waits for the device if they are not counted yet. Nothing else synchronises. Records
   // Stage::kConvert if it converts. O(N_out * K). Errors of KernelMap::CheckSizes.
   // kResourceExhausted if the memory does not suffice.
   absl::StatusOr<KernelMap> To(MapForm form, const KernelMap& map, const ExecutionContext& context);
@@ -29,10 +40,10 @@ class MapOps {
   // in canonical order. Does not synchronise. Records Stage::kConvert. O((N_in + N_out) * K).
   // Errors as of To.
   absl::StatusOr<KernelMap> Transpose(const KernelMap& map, const ExecutionContext& context);
-  // Counts the pairs of a neighbour table, for KernelMap::EnsureCounts. Returns KernelMap's
-  // `offset_ptr`: K + 1 entries on the host. Synchronises the stream. O(N_out * K).
-  virtual absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& table,
-                                                          const ExecutionContext& context) = 0;
+  // Counts the pairs of a neighbour table, for KernelMap::StartCounting. Does not synchronise.
+  // O(N_out * K).
+  virtual absl::StatusOr<std::shared_ptr<PendingCounts>> StartCounting(
+      const KernelMap& table, const ExecutionContext& context) = 0;
 
  protected:
   // A backend implements these. The sizes of the map were checked, and it has the form that the

@@ -44,6 +44,12 @@ MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
     listed[slot] = true;
     build_order_.push_back({slot, i});
   }
+  counted_early_.assign(network.maps.maps.size(), false);
+  for (size_t slot = 0; network.config.trains && slot < network.maps.maps.size(); ++slot) {
+    const MapSlot& made = network.maps.maps[slot];
+    if (made.origin != MapSlot::Origin::kForm || made.form != MapForm::kPairs) continue;
+    counted_early_[RootSlotOf(static_cast<int>(slot))] = true;
+  }
   Clear();
 }
 
@@ -161,6 +167,7 @@ absl::Status MapStore::Fill(int slot, const ExecutionContext& context, LayerRepo
   const MapSlot& plan = network_.maps.maps[slot];
   if (plan.origin == MapSlot::Origin::kQuery) {
     VOXCONV_ASSIGN_OR_RETURN(KernelMap map, Query(plan, context, report));
+    if (counted_early_[slot]) VOXCONV_RETURN_IF_ERROR(map.StartCounting(context));
     maps_[slot] = std::make_shared<const PreparedMap>(std::move(map));
     layer.map_origin = MapOrigin::kQueried;
     return absl::OkStatus();
@@ -221,10 +228,10 @@ absl::Status MapStore::StartBuilding(const ExecutionContext& context) {
   return absl::OkStatus();
 }
 
-const MapSlot& MapStore::RootOf(int slot) const {
+int MapStore::RootSlotOf(int slot) const {
   const std::vector<MapSlot>& maps = network_.maps.maps;
   while (maps[slot].origin != MapSlot::Origin::kQuery) slot = maps[slot].source;
-  return maps[slot];
+  return slot;
 }
 
 absl::StatusOr<bool> MapStore::BuildNext(size_t end, RunReport& report) {

@@ -85,7 +85,8 @@ class MapStore {
                                   RunReport& report);
 
   // The queried map that slot `slot` is made of.
-  const MapSlot& RootOf(int slot) const;
+  const MapSlot& RootOf(int slot) const { return network_.maps.maps[RootSlotOf(slot)]; }
+  int RootSlotOf(int slot) const;
   absl::Status BuildOnBranch(int slot, RunReport& report);
   absl::Status AbandonBuilding();
 
@@ -96,6 +97,9 @@ class MapStore {
     size_t position;
   };
   std::vector<Build> build_order_;  // by position
+  // By slot: queried maps whose pairs the backward pass needs on the host. They are counted as soon
+  // as they are queried, so that the host need not wait for what is queued between.
+  std::vector<bool> counted_early_;
   std::vector<CoordinateSetPtr> coordinates_;
   // Declared after the coordinates: an index must not outlive its set.
   std::vector<std::unique_ptr<MapIndex>> indices_;

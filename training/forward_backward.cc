@@ -110,23 +110,62 @@ absl::Status ForwardBackward::Forward(const SparseTensorView& input, double mome
                                       const Randomness& randomness, const Observer& observe) {
   momentum_ = momentum;
   randomness_ = randomness;
+  observe_ = observe == nullptr ? nullptr : &observe;
   maps_.Start(input.coordinates);
-  for (const CoordinateChain& chain : network_.chains) {
-    VOXCONV_RETURN_IF_ERROR(InLayer(node(chain.node), maps_.MakeChain(chain, context_, [] {})));
+  if (context_.backend->asynchronous() && network_.config.parallel_maps) {
+    VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
   }
+  absl::Status status = ForwardLayers(input);
+  status.Update(maps_.FinishBuilding());
+  return status;
+}
+
+absl::Status ForwardBackward::ForwardLayers(const SparseTensorView& input) {
+  VOXCONV_RETURN_IF_ERROR(BuildMaps());  // on the input's coordinates
   values_[0].view = input.features;
   if (input.features.dtype != storage_) {
     VOXCONV_ASSIGN_OR_RETURN(const TensorView converted, MakeResult(0, input.features.rows));
     VOXCONV_RETURN_IF_ERROR(ops_.Convert(input.features, converted, context_));
   }
+  // Which plan is taken depends on the sizes of all coordinate sets.
+  VOXCONV_RETURN_IF_ERROR(MakeCoordinates(/*run_layers=*/activation_limit_ == 0));
   if (activation_limit_ > 0) VOXCONV_RETURN_IF_ERROR(ChoosePlan(input));
-  for (const StepAction& action : plan_->actions) {
+  return RunLayers(/*known_only=*/false);
+}
+
+absl::Status ForwardBackward::MakeCoordinates(bool run_layers) {
+  for (const CoordinateChain& chain : network_.chains) {
+    absl::Status meanwhile;
+    const absl::Status status = maps_.MakeChain(chain, context_, [&] {
+      if (run_layers) meanwhile = RunLayers(/*known_only=*/true);
+    });
+    VOXCONV_RETURN_IF_ERROR(meanwhile);
+    VOXCONV_RETURN_IF_ERROR(InLayer(node(chain.node), status));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ForwardBackward::RunLayers(bool known_only) {
+  for (; next_ < plan_->actions.size(); ++next_) {
+    const StepAction& action = plan_->actions[next_];
     if (action.kind != StepAction::Kind::kForward) break;
+    if (known_only && !maps_.HasCoordinates(action.node)) break;
     VOXCONV_RETURN_IF_ERROR(InLayer(node(action.node), ForwardNode(action.node)));
-    if (observe != nullptr) {
-      VOXCONV_RETURN_IF_ERROR(observe(node(action.node), values_[action.node].view));
+    if (observe_ != nullptr) {
+      VOXCONV_RETURN_IF_ERROR((*observe_)(node(action.node), values_[action.node].view));
     }
     FreeAfter(action);
+    VOXCONV_RETURN_IF_ERROR(BuildMaps());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ForwardBackward::BuildMaps() {
+  // Layers run in the order of the graph. More maps are not queued yet, so that the device has
+  // layers to compute while the host queues maps.
+  constexpr size_t kLayersAhead = 4;
+  for (bool built = true; built;) {
+    VOXCONV_ASSIGN_OR_RETURN(built, maps_.BuildNext(next_ + kLayersAhead, ignored_report_));
   }
   return absl::OkStatus();
 }

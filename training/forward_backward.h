@@ -23,9 +23,10 @@
 namespace voxconv {
 
 // One step of a network that was compiled with RunConfig::trains. Owns the step's activations. The
-// arguments of the constructor must outlive it. Work is queued on the backend's main stream. The
-// host waits only where the output coordinates of strided layers, and the pairs of tables, must be
-// counted.
+// arguments of the constructor must outlive it. Work is queued on the backend's main stream, and
+// maps are built beside it (RunConfig::parallel_maps). The host waits once for the sizes of the
+// coordinate sets. The backward pass needs the pairs of tables on the host. They are counted in the
+// forward pass, so that the host waits for them only if the device has not come that far.
 class ForwardBackward {
  public:
   struct Parts {
@@ -89,6 +90,16 @@ class ForwardBackward {
   absl::Status ChoosePlan(const SparseTensorView& input);
   absl::Status Run(const StepAction& action);
 
+  absl::Status ForwardLayers(const SparseTensorView& input);
+  // Makes all coordinate sets, because the host waits for their sizes. Meanwhile the device runs
+  // the layers that need none of them.
+  absl::Status MakeCoordinates(bool run_layers);
+  // Runs the next layers of the forward pass; with `known_only`, those before the first whose
+  // coordinates are not made.
+  absl::Status RunLayers(bool known_only);
+  // Builds the maps of the next few layers beside the layers that run.
+  absl::Status BuildMaps();
+
   absl::Status ForwardNode(int id);
   absl::Status ForwardConv(int id);
   absl::Status ForwardLinear(int id);
@@ -147,9 +158,11 @@ class ForwardBackward {
   const SharedBatch& shared_;
   double momentum_ = 0;
   Randomness randomness_;
-  bool again_ = false;               // a node runs forward a second time
-  std::vector<Value> values_;        // by node
-  std::vector<Gradient> gradients_;  // by node
+  const Observer* observe_ = nullptr;  // of the forward pass that runs; null: none
+  size_t next_ = 0;                    // of the plan's actions, in the forward pass
+  bool again_ = false;                 // a node runs forward a second time
+  std::vector<Value> values_;          // by node
+  std::vector<Gradient> gradients_;    // by node
   LayerReport ignored_layer_;
   RunReport ignored_report_;
   int64_t live_bytes_ = 0, peak_bytes_ = 0;

@@ -129,19 +129,19 @@ absl::Status Trainer::CheckLabels(absl::Span<const int32_t> labels) const {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, absl::Span<const int32_t> labels,
+absl::Status Trainer::CheckRows(absl::Span<const int32_t> labels, int64_t rows) const {
+  if (static_cast<int64_t>(labels.size()) == rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("labels: ", labels.size(), " values; the network's output has ", rows, " rows"));
+}
+
+absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, const int32_t* labels,
                                   const TensorView& gradient) {
-  if (static_cast<int64_t>(labels.size()) != logits.rows) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "labels: ", labels.size(), " values; the network's output has ", logits.rows, " rows"));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> uploaded,
-                           CopyToBackend<int32_t>(labels, context()));
   TrainingOps& ops = *backend_.training_ops();
   const LossConfig& loss = config_.loss;
   if (loss.kind != LossKind::kLovasz) {
     VOXCONV_RETURN_IF_ERROR(ops.CrossEntropy({.logits = logits,
-                                              .labels = uploaded.data(),
+                                              .labels = labels,
                                               .class_weights = class_weights_.data(),
                                               .ignored = loss.ignored,
                                               .smoothing = loss.smoothing,
@@ -150,7 +150,7 @@ absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, absl::Span<cons
   }
   if (loss.kind == LossKind::kCrossEntropy) return absl::OkStatus();
   return ops.LovaszSoftmax({.logits = logits,
-                            .labels = uploaded.data(),
+                            .labels = labels,
                             .ignored = loss.ignored,
                             .gradient_scale = optimizer_.loss_scale(),
                             .adds = loss.kind == LossKind::kCrossEntropyLovasz},
@@ -159,6 +159,15 @@ absl::Status Trainer::ComputeLoss(const ConstTensorView& logits, absl::Span<cons
 
 absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
                                          absl::Span<const int32_t> labels, double rate) {
+  VOXCONV_RETURN_IF_ERROR(Queue(input, labels, rate));
+  return Finish();
+}
+
+absl::Status Trainer::CheckStep(const SparseTensorView& input, absl::Span<const int32_t> labels,
+                                double rate) const {
+  if (queued_.has_value()) {
+    return absl::FailedPreconditionError("a step is queued already; Finish must come first");
+  }
   if (!std::isfinite(rate) || rate < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("rate: ", rate, "; it must be finite and at least 0"));
@@ -167,15 +176,28 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
   if (input.features.rows == 0) {
     return absl::InvalidArgumentError("batch: 0 voxels; at least 1 is needed");
   }
-  VOXCONV_RETURN_IF_ERROR(CheckLabels(labels));
+  // Rows of another coordinate set are known after the forward pass.
+  const int set = graph().node(graph().output()).coordinates;
+  if (set < 0) VOXCONV_RETURN_IF_ERROR(CheckRows(labels, input.coordinates->num_batches()));
+  if (set == 0) VOXCONV_RETURN_IF_ERROR(CheckRows(labels, input.features.rows));
+  return CheckLabels(labels);
+}
+
+absl::Status Trainer::Queue(const SparseTensorView& input, absl::Span<const int32_t> labels,
+                            double rate) {
+  VOXCONV_RETURN_IF_ERROR(CheckStep(input, labels, rate));
+  // Before the layers: a copy from memory that is not page-locked may wait for what is queued.
+  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> uploaded,
+                           CopyToBackend<int32_t>(labels, context()));
   const ForwardBackward::Parts parts = StepParts(config_.shared);
   ForwardBackward step(parts);
   const ForwardBackward::Randomness randomness{config_.dropout_seed, steps_};
   VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum, randomness));
   const ConstTensorView logits = step.output();
+  VOXCONV_RETURN_IF_ERROR(CheckRows(labels, logits.rows));
   VOXCONV_ASSIGN_OR_RETURN(Tensor gradient,
                            Tensor::Create(logits.rows, logits.channels, logits.dtype, context()));
-  VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, labels, gradient.view()));
+  VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, uploaded.data(), gradient.view()));
   VOXCONV_RETURN_IF_ERROR(step.Backward(std::move(gradient)));
   if (config_.shared.combine_gradients != nullptr) {
     VOXCONV_RETURN_IF_ERROR(config_.shared.combine_gradients(
@@ -183,14 +205,23 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
   }
   VOXCONV_RETURN_IF_ERROR(optimizer_.Step(rate, parameters_, context()));
   ++steps_;
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
-                           CopyToHost(optimizer_.state(), context()));
   peak_activations_ = step.peak_bytes();
   recomputed_ = step.plan().recomputed;
   map_bytes_ = maps_.bytes();
   if (!network_->config.keep_maps) maps_.Clear();
-  if (!std::isfinite(loss[0].loss)) return ExplainLoss(input, randomness, loss[0].loss);
+  queued_ = QueuedStep{input, randomness};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> Trainer::Finish() {
+  if (!queued_.has_value()) {
+    return absl::FailedPreconditionError("no step is queued; Queue must come first");
+  }
+  const QueuedStep step = *std::exchange(queued_, std::nullopt);
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
+                           CopyToHost(optimizer_.state(), context()));
+  if (!std::isfinite(loss[0].loss)) return ExplainLoss(step.input, step.randomness, loss[0].loss);
   return StepResult{.loss = loss[0],
                     .skipped = state[0].skipped != 0,
                     .gradient_norm = state[0].norm,

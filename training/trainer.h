@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -99,6 +100,14 @@ class Trainer {
   absl::StatusOr<StepResult> Step(const SparseTensorView& input, absl::Span<const int32_t> labels,
                                   double rate);
 
+  // Step in two halves, between which the caller may prepare the next batch while the device
+  // computes. Queue does not wait for the step. On CUDA the host waits once in it, for the sizes of
+  // coordinate sets, and not at all where kept maps serve the input. Finish waits for the step and
+  // gives its result. Labels are copied; the input must live until Finish. Errors are those of
+  // Step. kFailedPrecondition where one half is called twice in a row.
+  absl::Status Queue(const SparseTensorView& input, absl::Span<const int32_t> labels, double rate);
+  absl::StatusOr<StepResult> Finish();
+
   // Gradients of the last step, [size of the parameter], f32, times the loss scale, for tests.
   // Synchronises the stream. kNotFound for an unknown name and for running statistics.
   absl::StatusOr<std::vector<float>> Gradient(absl::string_view parameter);
@@ -131,13 +140,22 @@ class Trainer {
 
   ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
   ForwardBackward::Parts StepParts(const SharedBatch& shared);
+  absl::Status CheckStep(const SparseTensorView& input, absl::Span<const int32_t> labels,
+                         double rate) const;
+  absl::Status CheckRows(absl::Span<const int32_t> labels, int64_t rows) const;
   absl::Status CheckLabels(absl::Span<const int32_t> labels) const;
   // Why the loss is not finite, as an error.
   absl::Status ExplainLoss(const SparseTensorView& input,
                            const ForwardBackward::Randomness& randomness, double loss);
-  // The loss of `logits`, and its gradient in `gradient`.
-  absl::Status ComputeLoss(const ConstTensorView& logits, absl::Span<const int32_t> labels,
+  // The loss of `logits`, and its gradient in `gradient`. The labels are in the backend's memory.
+  absl::Status ComputeLoss(const ConstTensorView& logits, const int32_t* labels,
                            const TensorView& gradient);
+
+  // What explains the loss of a step that is not finished.
+  struct QueuedStep {
+    SparseTensorView input;
+    ForwardBackward::Randomness randomness;
+  };
 
   std::unique_ptr<CompiledNetwork> network_;
   Backend& backend_;
@@ -150,6 +168,7 @@ class Trainer {
   Array<float> class_weights_;
   Array<LossResult> loss_;  // [1]
   int64_t steps_ = 0;       // that began, over all of the training
+  std::optional<QueuedStep> queued_;
   int64_t peak_activations_ = 0, map_bytes_ = 0;
   int recomputed_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "voxconv/backends/cpu/cpu_map_ops.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -26,10 +27,20 @@ void ForPairsOfOutputs(const KernelMap& map, int64_t begin, int64_t end, const B
   }
 }
 
+// Counted at once.
+class CountedPairs final : public PendingCounts {
+ public:
+  explicit CountedPairs(std::vector<int64_t> offset_ptr) : offset_ptr_(std::move(offset_ptr)) {}
+  absl::StatusOr<std::vector<int64_t>> Take() override { return std::move(offset_ptr_); }
+
+ private:
+  std::vector<int64_t> offset_ptr_;
+};
+
 class CpuMapOps final : public MapOps {
  public:
-  absl::StatusOr<std::vector<int64_t>> CountPairs(const KernelMap& map,
-                                                  const ExecutionContext&) override {
+  absl::StatusOr<std::shared_ptr<PendingCounts>> StartCounting(const KernelMap& map,
+                                                               const ExecutionContext&) override {
     const SharedArray<int32_t>& table = map.table().table;
     const int num_offsets = map.num_offsets();
     std::vector<int64_t> offset_ptr(num_offsets + 1, 0);
@@ -37,7 +48,7 @@ class CpuMapOps final : public MapOps {
       if (table.data()[i] >= 0) ++offset_ptr[i % num_offsets + 1];
     }
     std::partial_sum(offset_ptr.begin(), offset_ptr.end(), offset_ptr.begin());
-    return offset_ptr;
+    return std::make_shared<CountedPairs>(std::move(offset_ptr));
   }
 
  protected:

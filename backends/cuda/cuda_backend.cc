@@ -218,6 +218,10 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes, Stream& stream) {
   return Buffer(data, bytes, MemorySpace::kDevice, &owner);
 }
 
+bool CudaBackend::IsCollecting(const Stream& stream) {
+  return static_cast<const CudaStream&>(stream).collecting();
+}
+
 absl::Status CudaBackend::Copy(void* to, MemorySpace to_space, const void* from,
                                MemorySpace from_space, int64_t bytes, Stream& stream) {
   if (bytes == 0) return absl::OkStatus();

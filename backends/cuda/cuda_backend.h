@@ -80,6 +80,9 @@ class CudaBackend final : public Backend {
   };
   absl::StatusOr<SideStream> side_stream(int index);
 
+  // Whether a stream of this backend keeps work back (Stream::Collect).
+  static bool IsCollecting(const Stream& stream);
+
   // Memory that was freed on `stream` before, or memory from the pool. Freeing a buffer is ordered
   // after the work that is queued on `stream` by then. Work on another stream that uses the buffer
   // must be ordered before that by the caller.

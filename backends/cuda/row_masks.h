@@ -31,12 +31,11 @@ struct OffsetRange {
 absl::Status FillMasks(const int32_t* table, int64_t rows, int num_offsets, OffsetRange offsets,
                        int words, uint32_t* masks, const ExecutionContext& context);
 
-// The exclusive prefix sum (host, num_offsets + 1 entries) over the offsets of how many rows have
-// each. `masks` is [rows, ceil(num_offsets / 32)] in device memory. Synchronises the stream.
-// O(rows * num_offsets).
-absl::StatusOr<std::vector<int64_t>> CountMaskBits(const SharedArray<uint32_t>& masks, int64_t rows,
-                                                   int num_offsets,
-                                                   const ExecutionContext& context);
+// How many rows have each offset, [num_offsets] in device memory. `masks` is
+// [rows, ceil(num_offsets / 32)] in device memory. Queued on the context's stream; does not
+// synchronise it. O(rows * num_offsets). kResourceExhausted without memory.
+absl::StatusOr<Array<int64_t>> CountMaskBits(const SharedArray<uint32_t>& masks, int64_t rows,
+                                             int num_offsets, const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -136,29 +136,22 @@ absl::StatusOr<SharedArray<uint32_t>> RowMasks(const KernelMap& table_map,
   return SharedArray<uint32_t>(std::move(masks));
 }
 
-absl::StatusOr<std::vector<int64_t>> CountMaskBits(const SharedArray<uint32_t>& masks, int64_t rows,
-                                                   int num_offsets,
-                                                   const ExecutionContext& context) {
-  std::vector<int64_t> offset_ptr(num_offsets + 1, 0);
-  if (rows == 0 || num_offsets == 0) return offset_ptr;
-  VOXCONV_ASSIGN_OR_RETURN(Array<unsigned long long> totals,
-                           AllocateArray<unsigned long long>(num_offsets, context));
+absl::StatusOr<Array<int64_t>> CountMaskBits(const SharedArray<uint32_t>& masks, int64_t rows,
+                                             int num_offsets, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(Array<int64_t> totals, AllocateArray<int64_t>(num_offsets, context));
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(totals.data(), 0, totals.bytes(), *context.stream));
+  if (rows == 0 || num_offsets == 0) return totals;
   const int words = WordsFor(num_offsets);
   const int64_t tiles = CeilDiv(rows, kTileRows);
   dim3 grid = TileGrid(tiles, words);
   // Few blocks: each adds to all of the totals once.
   grid.x = std::min(grid.x, 2u * AsCuda(context).num_multiprocessors());
-  VOXCONV_LAUNCH(CountTotals, grid, kBlock, 0, context, masks.data(), rows, num_offsets, words,
-                 tiles, totals.data());
+  // CUDA adds to unsigned 64-bit numbers alone.
   static_assert(sizeof(unsigned long long) == sizeof(int64_t));
-  VOXCONV_RETURN_IF_ERROR(context.backend->Copy(offset_ptr.data() + 1, MemorySpace::kHost,
-                                                totals.data(), totals.space(), totals.bytes(),
-                                                *context.stream));
-  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-  for (int k = 0; k < num_offsets; ++k) offset_ptr[k + 1] += offset_ptr[k];
-  return offset_ptr;
+  VOXCONV_LAUNCH(CountTotals, grid, kBlock, 0, context, masks.data(), rows, num_offsets, words,
+                 tiles, reinterpret_cast<unsigned long long*>(totals.data()));
+  return totals;
 }
 
 absl::StatusOr<PairList> TableToPairs(const KernelMap& map, const ExecutionContext& context) {

@@ -29,6 +29,7 @@
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
+#include "voxconv/training/trainer.h"
 
 namespace {
 
@@ -182,6 +183,34 @@ TEST_F(SynchronisationsCudaTest, NoneWithKeptMapsOrInAReplay) {
   EXPECT_GT(recorded.stream_waits, 0);
   EXPECT_EQ(recorded.counted, recorded.stream_waits);
   for (int i = 0; i < 2; ++i) expect_none(Watch([&] { EXPECT_TRUE(frame->Replay().ok()); }));
+}
+
+// A step makes its maps anew. The host waits for the sizes of the coordinate sets alone: the pairs
+// that the backward pass needs were counted before the layers ran. `perhaps` is the copy of the
+// labels, before anything is queued.
+TEST_F(SynchronisationsCudaTest, OneATrainingStep) {
+  NetworkGraph graph = *MakeTrainable("minkunet42", {.width = 0.5, .classes = 5});
+  InitializeParameters(graph, 5);
+  TrainingConfig config;
+  config.run.planner =
+      std::make_shared<FixedPlanner>(LayerChoice{"hash", "implicit_gemm", "fused"});
+  config.run.precision = Precision::kF16;
+  auto trainer = Trainer::Create(std::move(graph), config, registry_, *cuda_->backend);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  for (const size_t divisor : {1, 1, 3, 2, 1}) {
+    const SparseTensor input = MakeInput(divisor, (*trainer)->graph().in_channels());
+    const std::vector<int32_t> labels(input.features().rows(), 3);
+    const bool first = (*trainer)->memory().maps == 0;  // page-locked memory grows
+    const Seen queued =
+        Watch([&] { EXPECT_TRUE((*trainer)->Queue(input.view(), labels, 0.1).ok()); });
+    EXPECT_TRUE((*trainer)->Finish().ok());
+    if (first) continue;
+    SCOPED_TRACE(divisor);
+    EXPECT_EQ(queued.stream_waits, 1);
+    EXPECT_EQ(queued.event_waits, 0);
+    EXPECT_EQ(queued.perhaps, 1);
+    EXPECT_EQ(queued.counted, 1);
+  }
 }
 
 // The backend counts the waits of plugins that must know sizes on the host.

@@ -88,6 +88,27 @@ void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
   }
 }
 
+TEST(TrainingTest, AStepCanBeQueuedAndFinishedLater) {
+  const std::vector<Coordinate> rows = WavyRows(8);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  const std::unique_ptr<Trainer> whole = MakeTrainer(graph, Config());
+  const std::unique_ptr<Trainer> halves = MakeTrainer(graph, Config());
+  EXPECT_EQ(halves->Finish().status().code(), absl::StatusCode::kFailedPrecondition);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<int32_t> labels = batch.labels;
+    ASSERT_TRUE(halves->Queue(batch.tensor.view(), labels, 0.1).ok());
+    labels.assign(labels.size(), -7);  // they were copied
+    EXPECT_EQ(halves->Queue(batch.tensor.view(), batch.labels, 0.1).code(),
+              absl::StatusCode::kFailedPrecondition);
+    const auto expected = whole->Step(batch.tensor.view(), batch.labels, 0.1);
+    const auto result = halves->Finish();
+    ASSERT_TRUE(expected.ok() && result.ok()) << expected.status() << result.status();
+    EXPECT_EQ(result->loss.loss, expected->loss.loss);
+    EXPECT_EQ(result->gradient_norm, expected->gradient_norm);
+  }
+}
+
 class TrainingPluginsTest : public ::testing::TestWithParam<LayerChoice> {};
 
 TEST_P(TrainingPluginsTest, GradientsOfSegmentationAreTheOracles) {

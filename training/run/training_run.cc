@@ -186,8 +186,9 @@ class TrainingRun {
     BatchLoader loader(train_, config_.train, progress_.epoch, progress_.step_in_epoch);
     double loss = 0;
     int64_t steps = 0;
-    while (!loader.done()) {
-      VOXCONV_ASSIGN_OR_RETURN(const double of_step, RunStep(loader));
+    VOXCONV_ASSIGN_OR_RETURN(std::optional<Batch> batch, NextBatch(loader));
+    while (batch.has_value()) {
+      VOXCONV_ASSIGN_OR_RETURN(const double of_step, RunStep(loader, batch));
       loss += of_step;
       ++steps;
       if (config_.checkpoint_steps > 0 && progress_.step % config_.checkpoint_steps == 0) {
@@ -209,24 +210,41 @@ class TrainingRun {
     return Save();
   }
 
-  // Returns the step's loss.
-  absl::StatusOr<double> RunStep(BatchLoader& loader) {
+  struct Batch {
+    SparseTensor input;
+    std::vector<int32_t> labels;
+  };
+
+  // Null after the last batch of the epoch.
+  absl::StatusOr<std::optional<Batch>> NextBatch(BatchLoader& loader) {
+    if (loader.done()) return std::nullopt;
+    VOXCONV_ASSIGN_OR_RETURN(LabelledVoxels voxels, loader.Next());
+    VOXCONV_ASSIGN_OR_RETURN(SparseTensor input, Upload(voxels, trainer_->graph(), backend_));
+    return Batch{std::move(input), std::move(voxels.labels)};
+  }
+
+  // Trains with `batch`, and makes it the next one while the device computes. Returns the step's
+  // loss.
+  absl::StatusOr<double> RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
     const Clock::time_point begin = Clock::now();
-    VOXCONV_ASSIGN_OR_RETURN(const LabelledVoxels batch, loader.Next());
-    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, Upload(batch, trainer_->graph(), backend_));
     StepReport report{.epoch = progress_.epoch,
                       .step = progress_.step + 1,
                       .steps_in_epoch = steps_in_epoch_,
                       .step_in_epoch = progress_.step_in_epoch + 1,
                       .rate = RateAt(rate_, progress_.step)};
-    absl::StatusOr<StepResult> result = trainer_->Step(input.view(), batch.labels, report.rate);
-    if (!result.ok()) return StatusAt(absl::StrCat("step ", report.step), result.status());
+    const std::string name = absl::StrCat("step ", report.step);
+    VOXCONV_RETURN_IF_ERROR(
+        StatusAt(name, trainer_->Queue(batch->input.view(), batch->labels, report.rate)));
+    absl::StatusOr<std::optional<Batch>> next = NextBatch(loader);
+    const absl::StatusOr<StepResult> result = trainer_->Finish();
+    if (!result.ok()) return StatusAt(name, result.status());
     report.result = *result;
     report.milliseconds = MillisecondsSince(begin);
     ++progress_.step;
     ++progress_.step_in_epoch;
     VOXCONV_RETURN_IF_ERROR(step_lines_->Write(ToJson(report)));
     if (observer_.step != nullptr) observer_.step(report);
+    VOXCONV_ASSIGN_OR_RETURN(batch, std::move(next));
     return report.result.loss.loss;
   }
 
