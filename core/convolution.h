@@ -27,7 +27,7 @@ absl::StatusOr<KernelMap> QueryKernelMap(const Mapping& mapping, const MapProble
 absl::StatusOr<KernelMap> QueryPairs(const Mapping& mapping, const MapProblem& problem,
                                      const ExecutionContext& context);
 
-// Makes what `dataflow` reads in `pass` of the layer's `map`, which may have either form.
+// Makes what `dataflow` reads in `pass` of the layer's `map`, which may have any form.
 // Transposes the map, changes its form and prepares it, as far as Dataflow::NeededMap asks for
 // that. Records Stage::kConvert. Queued on the context's stream. Synchronises it only if pairs must
 // be counted first (MapOps::To). kUnimplemented gives the dataflow's reason where it does not

@@ -88,7 +88,7 @@ struct MapNeed {
   friend bool operator==(const MapNeed&, const MapNeed&) = default;
 };
 
-// A map as a dataflow reads it. The base class is a map in one of its two forms. A dataflow with a
+// A map as a dataflow reads it. The base class is a map in one of its forms. A dataflow with a
 // layout of its own derives a class that holds the layout. Arrays are in the backend's memory.
 // Immutable. Serves any number of plans and passes. Must not outlive the backend.
 class PreparedMap {

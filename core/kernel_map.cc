@@ -11,10 +11,11 @@ namespace {
 
 absl::Status CheckCounts(const KernelMap& map) {
   if (!map.counts_known()) {
-    if (map.form() == MapForm::kNeighbourTable && map.num_offsets() >= 0) return absl::OkStatus();
-    return map.form() == MapForm::kNeighbourTable
-               ? InvalidMap("offset_ptr must have an entry an offset and one")
-               : InvalidMap("the pairs are not counted; pairs need that");
+    if (map.form() == MapForm::kPairs) {
+      return InvalidMap("the pairs are not counted; pairs need that");
+    }
+    return map.num_offsets() >= 0 ? absl::OkStatus()
+                                  : InvalidMap("offset_ptr must have an entry an offset and one");
   }
   const std::vector<int64_t>& ptr = map.offset_ptr();
   if (ptr.front() != 0) {
@@ -88,6 +89,11 @@ absl::Status CheckArrays(const KernelMap& map, const ExecutionContext& context) 
     VOXCONV_ASSIGN_OR_RETURN(auto out, CopyToHost(map.pairs().out.array(), context));
     return CheckPairs(map, in, out);
   }
+  if (map.form() == MapForm::kLookup) {
+    VOXCONV_ASSIGN_OR_RETURN(const KernelMap found,
+                             context.backend->map_ops().To(MapForm::kNeighbourTable, map, context));
+    return CheckArrays(found, context);
+  }
   VOXCONV_ASSIGN_OR_RETURN(auto table, CopyToHost(map.table().table.array(), context));
   VOXCONV_RETURN_IF_ERROR(CheckTableEntries(map, "table", table, /*positions=*/false));
   if (map.table().masks.empty()) return absl::OkStatus();
@@ -100,6 +106,7 @@ struct ByteCounter {
   int64_t operator()(const NeighbourTable& table) const {
     return table.table.bytes() + table.masks.bytes();
   }
+  int64_t operator()(const NeighbourLookupPtr& lookup) const { return lookup->bytes(); }
   int64_t operator()(std::monostate) const { return 0; }
 };
 
@@ -111,6 +118,8 @@ absl::string_view ToString(MapForm form) {
       return "pairs";
     case MapForm::kNeighbourTable:
       return "neighbour_table";
+    case MapForm::kLookup:
+      return "lookup";
     case MapForm::kNone:
       return "none";
   }
@@ -179,6 +188,14 @@ KernelMap::KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets, N
       counts_(std::make_shared<Counts>()),
       storage_(std::move(table)) {}
 
+KernelMap::KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets,
+                     NeighbourLookupPtr lookup)
+    : num_inputs_(num_inputs),
+      num_outputs_(num_outputs),
+      num_offsets_(num_offsets),
+      counts_(std::make_shared<Counts>()),
+      storage_(std::move(lookup)) {}
+
 KernelMap KernelMap::WithStorage(Storage storage) const {
   KernelMap map = *this;
   map.storage_ = std::move(storage);
@@ -195,13 +212,14 @@ int64_t KernelMap::bytes() const { return std::visit(ByteCounter{}, storage_); }
 
 absl::Status KernelMap::StartCounting(const ExecutionContext& context) const {
   if (counts_known() || counts_->pending != nullptr) return absl::OkStatus();
-  if (form() != MapForm::kNeighbourTable) {
+  if (form() != MapForm::kNeighbourTable && form() != MapForm::kLookup) {
     return absl::FailedPreconditionError(
         "kernel map: its pairs were not counted, and its arrays "
         "were left out");
   }
-  VOXCONV_ASSIGN_OR_RETURN(counts_->pending,
-                           context.backend->map_ops().StartCounting(*this, context));
+  MapOps& ops = context.backend->map_ops();
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap table, ops.To(MapForm::kNeighbourTable, *this, context));
+  VOXCONV_ASSIGN_OR_RETURN(counts_->pending, ops.StartCounting(table, context));
   return absl::OkStatus();
 }
 
@@ -216,7 +234,11 @@ absl::Status KernelMap::EnsureCounts(const ExecutionContext& context) const {
 
 absl::Status KernelMap::CheckSizes() const {
   if (form() == MapForm::kNone) return InvalidMap("its arrays were left out");
+  if (form() == MapForm::kLookup && std::get<NeighbourLookupPtr>(storage_) == nullptr) {
+    return InvalidMap("its lookup is null");
+  }
   VOXCONV_RETURN_IF_ERROR(CheckCounts(*this));
+  if (form() == MapForm::kLookup) return absl::OkStatus();
   if (form() == MapForm::kPairs) {
     VOXCONV_RETURN_IF_ERROR(CheckArraySize("in", pairs().in.size(), num_pairs()));
     return CheckArraySize("out", pairs().out.size(), num_pairs());

@@ -19,10 +19,11 @@ namespace voxconv {
 
 class PendingCounts;
 
-// How a map is stored. A mapping makes one of the two forms. MapOps (core/map_ops.h) turns one into
-// the other. A dataflow that reads another layout makes it of one of these forms
-// (core/dataflow.h). kNone: the arrays were left out (KernelMap::WithoutArrays).
-enum class MapForm { kPairs, kNeighbourTable, kNone };
+// How a map is stored. A mapping makes one of the first three forms. MapOps (core/map_ops.h) turns
+// each into the others. A dataflow that reads another layout makes it of one of these forms
+// (core/dataflow.h). kLookup: there are no arrays, and neighbours are found when they are asked
+// for. kNone: the arrays were left out (KernelMap::WithoutArrays).
+enum class MapForm { kPairs, kNeighbourTable, kLookup, kNone };
 
 absl::string_view ToString(MapForm form);
 
@@ -54,12 +55,30 @@ struct NeighbourTable {
   SharedArray<uint32_t> masks;
 };
 
+// Finds neighbours when a dataflow asks for them (H-CNN, Algorithm 1). A mapping's lookup keeps
+// what it needs of the index, and of the coordinates: it may outlive both. Immutable. Serves any
+// number of threads and streams. Must not outlive the backend.
+class NeighbourLookup {
+ public:
+  virtual ~NeighbourLookup() = default;
+  // Writes the rows [first, first + count) of the map's neighbour table: table[i * K + k] is the
+  // input row that output row first + i meets under offset k, or -1. `table` is in the backend's
+  // memory. Queued on the context's stream. Does not synchronise it, and copies nothing from or to
+  // the host if the backend is asynchronous. Records Stage::kMapQuery, and adds the number of
+  // lookups to Counters::queries. O(count * K). kResourceExhausted without memory.
+  virtual absl::Status Find(int64_t first, int64_t count, int32_t* table,
+                            const ExecutionContext& context) const = 0;
+  // Bytes in the backend's memory that the lookup keeps, those of an index included.
+  virtual int64_t bytes() const = 0;
+};
+using NeighbourLookupPtr = std::shared_ptr<const NeighbourLookup>;
+
 // A kernel map. Immutable, except that pairs may be counted late. Copies share the arrays and the
 // counts, so that a copy costs O(1). The arrays are in the memory of one backend, and must not
 // outlive it. Constructors do not check sizes; CheckSizes does.
 class KernelMap {
  public:
-  using Storage = std::variant<PairList, NeighbourTable, std::monostate>;
+  using Storage = std::variant<PairList, NeighbourTable, NeighbourLookupPtr, std::monostate>;
 
   // No inputs, outputs or offsets.
   KernelMap();
@@ -69,6 +88,8 @@ class KernelMap {
   // A neighbour table whose pairs have not been counted, because a device made it and the host did
   // not wait.
   KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets, NeighbourTable table);
+  // A map whose neighbours are found on demand. Its pairs are not counted.
+  KernelMap(int64_t num_inputs, int64_t num_outputs, int num_offsets, NeighbourLookupPtr lookup);
 
   // The same map with `storage`, another form of it. Shares the counts and keeps the flags. O(1).
   KernelMap WithStorage(Storage storage) const;
@@ -83,15 +104,17 @@ class KernelMap {
   int num_offsets() const { return num_offsets_; }
   MapForm form() const { return static_cast<MapForm>(storage_.index()); }
 
-  // Whether the counts of the pairs are on the host. Only a table that a device made may lack them.
+  // Whether the counts of the pairs are on the host. A table that a device made may lack them, and
+  // so may a lookup.
   bool counts_known() const { return !counts_->offset_ptr.empty(); }
   // Queues the counting of the pairs, so that EnsureCounts need not wait for work that is queued
   // later. Does nothing if the pairs are counted, or are being counted. Does not synchronise. Not
-  // thread-safe. O(N_out * K). kFailedPrecondition as EnsureCounts.
+  // thread-safe. O(N_out * K). To count, a lookup finds all neighbours, in a table that is dropped
+  // afterwards. kFailedPrecondition as EnsureCounts.
   absl::Status StartCounting(const ExecutionContext& context) const;
   // Counts the pairs unless the counts are known. All copies of the map know them afterwards. Waits
-  // for the device unless it has counted already. Not thread-safe. O(N_out * K) if it counts, else
-  // O(1). kFailedPrecondition for a map without arrays whose pairs were not counted.
+  // for the device unless it has counted already. Not thread-safe. As StartCounting if it counts,
+  // else O(1). kFailedPrecondition for a map without arrays whose pairs were not counted.
   absl::Status EnsureCounts(const ExecutionContext& context) const;
   // These three need known counts (checked). num_pairs(k): the pairs of offset k.
   const std::vector<int64_t>& offset_ptr() const {
@@ -119,7 +142,11 @@ class KernelMap {
     VOXCONV_CHECK(form() == MapForm::kNeighbourTable);
     return std::get<NeighbourTable>(storage_);
   }
-  // Bytes of the arrays, which copies share.
+  const NeighbourLookup& lookup() const {
+    VOXCONV_CHECK(form() == MapForm::kLookup);
+    return *std::get<NeighbourLookupPtr>(storage_);
+  }
+  // Bytes of the arrays, or of what the lookup keeps. Copies share them.
   int64_t bytes() const;
 
   // Checks that the map has arrays, that the counts ascend from 0, and that the arrays have the

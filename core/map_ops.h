@@ -29,16 +29,17 @@ class MapOps {
  public:
   virtual ~MapOps() = default;
 
-  // Returns the map in `form`, which is kPairs or kNeighbourTable (checked). A map that has that
-  // form already is returned as it is. To turn a table into pairs, this counts the pairs; that
-  // waits for the device if they are not counted yet. Nothing else synchronises. Records
-  // Stage::kConvert if it converts. O(N_out * K). Errors of KernelMap::CheckSizes.
-  // kResourceExhausted if the memory does not suffice.
+  // Returns the map in `form`, which is not kNone (checked). A map that has that form already is
+  // returned as it is. To turn a table or a lookup into pairs, this counts the pairs; that
+  // waits for the device if they are not counted yet. Nothing else synchronises. Of a lookup,
+  // all neighbours are found once (NeighbourLookup::Find). A lookup of another form copies the rows
+  // of its table, which it keeps. Records Stage::kConvert if it converts. O(N_out * K). Errors of
+  // KernelMap::CheckSizes. kResourceExhausted if the memory does not suffice.
   absl::StatusOr<KernelMap> To(MapForm form, const KernelMap& map, const ExecutionContext& context);
   // Returns the map with inputs and outputs exchanged: offset k has a pair (q, p) for each pair
-  // (p, q) of `map`. A table whose pairs are not counted gives a table. Every other map gives pairs
-  // in canonical order. Does not synchronise. Records Stage::kConvert. O((N_in + N_out) * K).
-  // Errors as of To.
+  // (p, q) of `map`. A table or a lookup whose pairs are not counted gives a table. Every other map
+  // gives pairs in canonical order. Does not synchronise. Records Stage::kConvert. O((N_in + N_out)
+  // * K). Errors as of To.
   absl::StatusOr<KernelMap> Transpose(const KernelMap& map, const ExecutionContext& context);
   // Counts the pairs of a neighbour table, for KernelMap::StartCounting. Does not synchronise.
   // O(N_out * K).

@@ -74,7 +74,7 @@ class Mapping : public NamedPlugin {
   virtual Support DoSupports(const ConvGeometry& geometry) const = 0;
   virtual absl::StatusOr<std::unique_ptr<MapIndex>> DoBuildIndex(
       const CoordinateSet& inputs, const ExecutionContext& context) const = 0;
-  // Returns the map in either form. It must have exactly the pairs of the reference. Pairs are in
+  // Returns the map in any form. It must have exactly the pairs of the reference. Pairs are in
   // canonical order. Adds the number of lookups to Counters::queries. A StageScope that this
   // function opens for another stage interrupts Stage::kMapQuery.
   virtual absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,

@@ -71,7 +71,7 @@ class TensorOps {
   virtual absl::Status TransposeWeights(const ConstTensorView& weights, int num_offsets,
                                         bool reversed, const TensorView& transposed,
                                         const ExecutionContext& context) = 0;
-  // The weight gradient of a convolution (H-CNN, Equation 8). For every offset k, gradient[k] is
+  // The weight gradient of a convolution (H-CNN, Equation 7). For every offset k, gradient[k] is
   // the sum of transposed(x[p]) * dy[q] over the offset's pairs (p, q). `map`: of the form kPairs.
   // x: [N_in, C_in], dy: [N_out, C_out], gradient: [K * C_in, C_out]. The gradient has the dtype of
   // x and dy, or f32. Products are computed in `precision`, as in Linear. Sums are f32. The order

@@ -25,7 +25,7 @@ struct SavedKernelMap {
   KernelMap map;  // kPairs
 };
 
-// The arrays of a map with its geometry and coordinates, as pairs. `map` may have either form, and
+// The arrays of a map with its geometry and coordinates, as pairs. `map` may have any form, and
 // is in the backend's memory like both sets. Synchronises the stream. Errors of MapOps::To.
 absl::StatusOr<NpzArrays> KernelMapArrays(const ConvGeometry& geometry, const CoordinateSet& inputs,
                                           const CoordinateSet& outputs, const KernelMap& map,

@@ -27,6 +27,7 @@ class ByteCounter {
 
  private:
   static const void* FirstArray(const KernelMap& map) {
+    if (map.form() == MapForm::kLookup) return &map.lookup();
     return map.form() == MapForm::kPairs ? map.pairs().in.data() : map.table().table.data();
   }
 

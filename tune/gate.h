@@ -29,7 +29,7 @@ class LayerData {
                              const PreparedMap& map, Workspace& workspace,
                              const ExecutionContext& context) const;
 
-  // The same over `map`, which has either form, with the output on the host. Elements that
+  // The same over `map`, which has any form, with the output on the host. Elements that
   // `dataflow` does not write are NaN. Synchronises the stream.
   absl::StatusOr<std::vector<float>> Output(const Dataflow& dataflow, const KernelMap& map,
                                             Workspace& workspace,

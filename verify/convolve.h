@@ -23,7 +23,7 @@ absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap
                                        const ExecutionContext& context,
                                        const Epilogue& epilogue = {});
 
-// The same with operands and output on the host. `map` has either form, in the backend's memory.
+// The same with operands and output on the host. `map` has any form, in the backend's memory.
 // Synchronises the stream.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
                                             const Operands& operands,

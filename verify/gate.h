@@ -20,7 +20,7 @@
 
 namespace voxconv::verify {
 
-// Copies a map of either form to the host, as canonical pairs. Synchronises the stream.
+// Copies a map of any form to the host, as canonical pairs. Synchronises the stream.
 absl::StatusOr<reference::KernelMap> PairsOnHost(const KernelMap& map,
                                                  const ExecutionContext& context);
 

@@ -219,7 +219,7 @@ void AddLayoutCases(Environment& environment, std::vector<Case>& cases) {
     for (const Scene& scene : Scenes()) {
       const Problem* problem = environment.problems.Get(geometry, scene);
       if (problem == nullptr) continue;
-      for (const MapForm form : {MapForm::kPairs, MapForm::kNeighbourTable}) {
+      for (const MapForm form : {MapForm::kPairs, MapForm::kNeighbourTable, MapForm::kLookup}) {
         cases.push_back({absl::StrCat("form/", ToString(form), "/", problem->id),
                          [&environment, form, problem] {
                            return Outcome::From(

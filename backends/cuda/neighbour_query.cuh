@@ -64,7 +64,7 @@ struct Offsets {
 struct Args {
   int64_t num_rows;
   int32_t* table;
-  uint32_t* masks;
+  uint32_t* masks;      // null: none are written
   int num_offsets;      // K
   int first;            // this launch's offsets are [first, first + count)
   int count;            // at most kMaxOffsets
@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(kThreads)
       WriteBoth(args, first_row + row, args.first + k, found);
     }
   }
+  if (args.masks == nullptr) return;
   __syncthreads();
 
   const int row_words = (args.num_offsets + 31) / 32;
@@ -194,6 +195,24 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (args.symmetric && args.first == 0) WriteCentre(args, first_row, num_rows);
+}
+
+// Queues the launches of `args`, which lack what differs from one to the next, for the first
+// `probed` offsets.
+template <typename Lookup, typename Rows>
+absl::Status Launch(const Lookup& lookup, const Rows& outputs, absl::Span<const Int3> all_offsets,
+                    int probed, Args args, const ExecutionContext& context) {
+  for (args.first = 0; args.first < probed; args.first += kMaxOffsets) {
+    args.count = std::min(kMaxOffsets, probed - args.first);
+    args.tile_rows = std::min(kTileItems / args.count, kMaxTileRows);
+    args.reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + args.count - 1) / args.count);
+    Offsets offsets{};
+    std::copy_n(all_offsets.begin() + args.first, args.count, offsets.offset);
+    const auto kernel = QueryKernel<Lookup, Rows>;
+    VOXCONV_LAUNCH(kernel, GridFor(args.num_rows, args.tile_rows), kThreads, 0, context, lookup,
+                   outputs, args, offsets);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace neighbour_query
@@ -211,7 +230,6 @@ template <typename Lookup, typename Rows>
 absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const Rows& outputs,
                                           const MapProblem& problem, bool symmetric,
                                           const ExecutionContext& context) {
-  using neighbour_query::kMaxOffsets;
   const ConvGeometry& geometry = problem.geometry;
   VOXCONV_CHECK(!symmetric || geometry.symmetric());
   const int num_offsets = geometry.num_offsets();
@@ -232,22 +250,31 @@ absl::StatusOr<KernelMap> QueryNeighbours(const Lookup& lookup, const Rows& outp
   args.identity = geometry.center();
   args.check_range = !problem.outputs.StaysInRange(geometry.input_offsets());
   args.symmetric = symmetric;
-  for (args.first = 0; args.first < probed; args.first += kMaxOffsets) {
-    args.count = std::min(kMaxOffsets, probed - args.first);
-    args.tile_rows =
-        std::min(neighbour_query::kTileItems / args.count, neighbour_query::kMaxTileRows);
-    args.reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + args.count - 1) / args.count);
-    neighbour_query::Offsets offsets{};
-    std::copy_n(geometry.input_offsets().begin() + args.first, args.count, offsets.offset);
-    const auto kernel = neighbour_query::QueryKernel<Lookup, Rows>;
-    VOXCONV_LAUNCH(kernel, GridFor(args.num_rows, args.tile_rows), neighbour_query::kThreads, 0,
-                   context, lookup, outputs, args, offsets);
-  }
+  VOXCONV_RETURN_IF_ERROR(
+      neighbour_query::Launch(lookup, outputs, geometry.input_offsets(), probed, args, context));
   if (Counters* counters = context.counters()) {
     const int looked_up = args.identity >= 0 && args.identity < probed ? probed - 1 : probed;
     counters->queries += looked_up * args.num_rows;
   }
   return MakeNeighbourMap(problem, std::move(arrays));
+}
+
+// Some rows of a neighbour table, for NeighbourLookup::Find: those of `num_rows` output rows at
+// `outputs`, to table [num_rows, K]. Otherwise as QueryNeighbours. `check_range`: whether an output
+// row plus an offset may leave the coordinate range.
+template <typename Lookup>
+absl::Status FindNeighbourRows(const Lookup& lookup, const Coordinate* outputs, int64_t num_rows,
+                               absl::Span<const Int3> offsets, bool check_range, int32_t* table,
+                               const ExecutionContext& context) {
+  neighbour_query::Args args{};
+  args.num_rows = num_rows;
+  args.table = table;
+  args.num_offsets = static_cast<int>(offsets.size());
+  args.identity = -1;
+  args.check_range = check_range;
+  if (Counters* counters = context.counters()) counters->queries += num_rows * args.num_offsets;
+  return neighbour_query::Launch(lookup, InterleavedRows{outputs}, offsets, args.num_offsets, args,
+                                 context);
 }
 
 // As above, but reads the output rows of `problem` itself.

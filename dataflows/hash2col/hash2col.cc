@@ -13,9 +13,12 @@ namespace voxconv {
 namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kIndexBytes = sizeof(int32_t);
+// Of the neighbours that col2hash looks up at a time.
+constexpr int64_t kLookupBytes = int64_t{16} << 20;
 
 int64_t TableBytes(const KernelMap& map) {
-  return map.num_outputs() * map.num_offsets() * static_cast<int64_t>(sizeof(int32_t));
+  return map.num_outputs() * map.num_offsets() * kIndexBytes;
 }
 
 // Row `row` of a matrix.
@@ -44,6 +47,10 @@ PluginDescription DescribeHash2col() {
       .source = "H-CNN, Section 4, Algorithms 1 and 2",
       .extra_variants = {"workspace_mib=1"}};
   description.options
+      .Enum("columns", {"table", "lookup"}, "table",
+            "where columns find a voxel's neighbours: in the kernel map's table, or, block by "
+            "block, by lookups in the index of a mapping that offers them "
+            "(perfect_hash:map=lookup; H-CNN, Algorithm 1)")
       .Enum("transposed", {"col2hash", "hash2col"}, "col2hash",
             "layers with fewer inputs than outputs, as transposed and inverse ones have: columns "
             "of inputs, added up by col2hash, or columns of outputs, as in all other layers")
@@ -58,7 +65,14 @@ Hash2colPlan::Hash2colPlan(Pass pass, Lowering lowering, const KernelMap& map,
     : lowering_(lowering),
       rows_(columns.rows),
       column_size_(map.num_offsets() * columns.channels),
-      block_rows_(block_rows) {
+      block_rows_(block_rows),
+      step_(block_rows) {
+  if (lowering == Lowering::kCol2hash) step_ = std::max<int64_t>(1, map.num_outputs());
+  if (map.form() == MapForm::kLookup) {
+    const int64_t found = kLookupBytes / std::max<int64_t>(1, map.num_offsets() * kIndexBytes);
+    if (lowering == Lowering::kCol2hash) step_ = std::clamp<int64_t>(found, 1, step_);
+    neighbours_slot_ = booking_.Book<int32_t>(step_ * map.num_offsets());
+  }
   const int64_t element = SizeOf(columns.dtype);
   columns_slot_ = booking_.Book(block_rows * column_size_ * element);
   work_.true_pairs = map.counts_known() ? map.num_pairs() : 0;
@@ -79,6 +93,7 @@ void Hash2colPlan::BookHash2col(Pass pass, const KernelMap& map, const ConvShape
   const int64_t outputs = rows_ * shape.c_out * SizeOf(shape.types.output);
   const int64_t blocks = CeilDiv(rows_, block_rows_);
   work_.bytes_read += TableBytes(map);
+  if (neighbours_slot_ >= 0) work_.bytes_written += TableBytes(map);
   if (pass == Pass::kForward) {
     work_.bytes_read += blocks * weights * SizeOf(shape.types.weights);
     work_.bytes_written += outputs;
@@ -104,6 +119,7 @@ void Hash2colPlan::BookCol2hash(Pass pass, const KernelMap& map, const ConvShape
   if (blocks > 1 && to != DType::kF32) sums_slot_ = booking_.Book<float>(sums);
   work_.bytes_read += rows_ * from_channels * SizeOf(from) + (1 + blocks) * weight_bytes +
                       blocks * TableBytes(map) + (blocks - 1) * sums * kFloatBytes;
+  if (neighbours_slot_ >= 0) work_.bytes_written += blocks * TableBytes(map);
   work_.bytes_written += weight_bytes + sums * SizeOf(to) + (blocks - 1) * sums * kFloatBytes;
 }
 
@@ -112,12 +128,15 @@ void Hash2colPlan::CountLaunches() { work_.launches = CeilDiv(rows_, block_rows_
 Hash2col::Hash2col(Options options, int64_t default_mib) : options_(std::move(options)) {
   const int64_t given = options_.GetInt("workspace_mib");
   limit_ = (given > 0 ? given : default_mib) << 20;
+  looks_up_ = options_.GetEnum("columns") == "lookup";
   transposed_by_col2hash_ = options_.GetEnum("transposed") == "col2hash";
 }
 
 MapNeed Hash2col::DoNeededMap(Pass pass, const ConvShape& shape) const {
-  return {.transposed = pass == Pass::kInputGrad && !shape.symmetric,
-          .form = MapForm::kNeighbourTable};
+  // Lookups are made among the inputs. The transposed map needs lookups among the outputs.
+  const bool transposed = pass == Pass::kInputGrad && !shape.symmetric;
+  return {.transposed = transposed,
+          .form = looks_up_ && !transposed ? MapForm::kLookup : MapForm::kNeighbourTable};
 }
 
 // H-CNN Section 4, transposed convolution: it "flips the input and output of the forward
@@ -149,6 +168,23 @@ absl::StatusOr<std::unique_ptr<Hash2colPlan>> Hash2col::PlanBlocks(Pass pass, co
   return std::make_unique<Hash2colPlan>(pass, lowering, map, shape, columns, block_rows);
 }
 
+absl::Status Hash2col::ForNeighbours(const Hash2colPlan& plan, const KernelMap& map,
+                                     const Workspace& workspace, const ExecutionContext& context,
+                                     NeighboursBody body) const {
+  for (int64_t first = 0; first == 0 || first < map.num_outputs(); first += plan.step()) {
+    const int64_t rows = std::min(plan.step(), map.num_outputs() - first);
+    if (plan.neighbours_slot() < 0) {
+      const int32_t* table = map.table().table.data();
+      VOXCONV_RETURN_IF_ERROR(body(first, rows, table + first * map.num_offsets()));
+      continue;
+    }
+    auto* found = workspace.Get<int32_t>(plan.neighbours_slot());
+    VOXCONV_RETURN_IF_ERROR(map.lookup().Find(first, rows, found, context));
+    VOXCONV_RETURN_IF_ERROR(body(first, rows, found));
+  }
+  return absl::OkStatus();
+}
+
 // Sums of products over a map: row q of `to` is the sum of from[p] * w[k] over the row's pairs.
 struct Hash2col::Col2hashArgs {
   ConstTensorView from;
@@ -167,27 +203,25 @@ absl::Status Hash2col::DoForward(const DataflowPlan& base_plan, const PreparedMa
     const Col2hashArgs sums{.from = args.input, .weights = args.weights, .to = args.output};
     return Col2hash(plan, map, sums, workspace, context);
   }
-  const int64_t offsets = map.num_offsets();
   void* columns = workspace.Get<void>(plan.columns_slot());
-  for (int64_t first = 0; first < plan.rows(); first += plan.block_rows()) {
-    const int64_t rows = std::min(plan.block_rows(), plan.rows() - first);
-    {
-      const StageScope stage(context, Stage::kGather);
-      VOXCONV_RETURN_IF_ERROR(FillColumns(map.table().table.data() + first * offsets,
-                                          rows * offsets, args.input, columns, context));
-    }
-    const StageScope stage(context, Stage::kGemm);  // Equation 3
-    VOXCONV_RETURN_IF_ERROR(Multiply({.m = rows,
-                                      .n = plan.shape().c_out,
-                                      .k = plan.column_size(),
-                                      .a = columns,
-                                      .b = args.weights.data,
-                                      .c = RowOf(args.output, first),
-                                      .precision = plan.shape().types.precision,
-                                      .c_dtype = args.output.dtype},
-                                     context));
-  }
-  return absl::OkStatus();
+  return ForNeighbours(plan, map, workspace, context,
+                       [&](int64_t first, int64_t rows, const int32_t* neighbours) -> absl::Status {
+                         {
+                           const StageScope stage(context, Stage::kGather);
+                           VOXCONV_RETURN_IF_ERROR(FillColumns(neighbours, rows * map.num_offsets(),
+                                                               args.input, columns, context));
+                         }
+                         const StageScope stage(context, Stage::kGemm);  // Equation 3
+                         return Multiply({.m = rows,
+                                          .n = plan.shape().c_out,
+                                          .k = plan.column_size(),
+                                          .a = columns,
+                                          .b = args.weights.data,
+                                          .c = RowOf(args.output, first),
+                                          .precision = plan.shape().types.precision,
+                                          .c_dtype = args.output.dtype},
+                                         context);
+                       });
 }
 
 absl::Status Hash2col::DoWeightGrad(const DataflowPlan& base_plan, const PreparedMap& prepared,
@@ -195,32 +229,32 @@ absl::Status Hash2col::DoWeightGrad(const DataflowPlan& base_plan, const Prepare
                                     const ExecutionContext& context) const {
   const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
   const KernelMap& map = prepared.map();
-  const int64_t offsets = map.num_offsets();
   void* columns = workspace.Get<void>(plan.columns_slot());
   const TensorView sums = plan.sums_slot() < 0
                               ? args.weights_grad
                               : AsF32(args.weights_grad, workspace.Get<void>(plan.sums_slot()));
-  // At least once: without outputs, the gradient is zero.
-  for (int64_t first = 0; first == 0 || first < plan.rows(); first += plan.block_rows()) {
-    const int64_t rows = std::min(plan.block_rows(), plan.rows() - first);
-    {
-      const StageScope stage(context, Stage::kGather);
-      VOXCONV_RETURN_IF_ERROR(FillColumns(map.table().table.data() + first * offsets,
-                                          rows * offsets, args.input, columns, context));
-    }
-    const StageScope stage(context, Stage::kGemm);  // Equation 7
-    VOXCONV_RETURN_IF_ERROR(Multiply({.m = plan.column_size(),
-                                      .n = plan.shape().c_out,
-                                      .k = rows,
-                                      .a = columns,
-                                      .b = RowOf(args.output_grad, first),
-                                      .c = sums.data,
-                                      .transpose_a = true,
-                                      .accumulate = first > 0,
-                                      .precision = plan.shape().types.precision,
-                                      .c_dtype = sums.dtype},
-                                     context));
-  }
+  // Without outputs, the gradient is zero: a product of depth 0.
+  VOXCONV_RETURN_IF_ERROR(
+      ForNeighbours(plan, map, workspace, context,
+                    [&](int64_t first, int64_t rows, const int32_t* neighbours) -> absl::Status {
+                      {
+                        const StageScope stage(context, Stage::kGather);
+                        VOXCONV_RETURN_IF_ERROR(FillColumns(neighbours, rows * map.num_offsets(),
+                                                            args.input, columns, context));
+                      }
+                      const StageScope stage(context, Stage::kGemm);  // Equation 7
+                      return Multiply({.m = plan.column_size(),
+                                       .n = plan.shape().c_out,
+                                       .k = rows,
+                                       .a = columns,
+                                       .b = RowOf(args.output_grad, first),
+                                       .c = sums.data,
+                                       .transpose_a = true,
+                                       .accumulate = first > 0,
+                                       .precision = plan.shape().types.precision,
+                                       .c_dtype = sums.dtype},
+                                      context);
+                    }));
   if (plan.sums_slot() < 0) return absl::OkStatus();
   const StageScope stage(context, Stage::kConvert);
   return context.backend->tensor_ops().Convert(sums, args.weights_grad, context);
@@ -269,17 +303,26 @@ absl::Status Hash2col::Col2hash(const Hash2colPlan& plan, const KernelMap& map,
                                         .c_dtype = DType::kF32},
                                        context));
     }
-    const StageScope stage(context, Stage::kScatter);
-    VOXCONV_RETURN_IF_ERROR(
-        SumColumns({.neighbours = map.table().table.data(),
-                    .num_offsets = map.num_offsets(),
-                    .reversed = args.reversed,
-                    .columns = static_cast<const float*>(columns),
-                    .first = first,
-                    .count = rows,
-                    .so_far = first > 0 ? static_cast<const float*>(sums.data) : nullptr,
-                    .sums = last ? args.to : sums},
-                   context));
+    const TensorView to = last ? args.to : sums;
+    const auto* so_far = first > 0 ? static_cast<const float*>(sums.data) : nullptr;
+    VOXCONV_RETURN_IF_ERROR(ForNeighbours(
+        plan, map, workspace, context,
+        [&](int64_t first_sum, int64_t num_sums, const int32_t* neighbours) -> absl::Status {
+          const StageScope stage(context, Stage::kScatter);
+          TensorView part = to;
+          part.data = RowOf(to, first_sum);
+          part.rows = num_sums;
+          return SumColumns(
+              {.neighbours = neighbours,
+               .num_offsets = map.num_offsets(),
+               .reversed = args.reversed,
+               .columns = static_cast<const float*>(columns),
+               .first = first,
+               .count = rows,
+               .so_far = so_far == nullptr ? nullptr : so_far + first_sum * to.channels,
+               .sums = part},
+              context);
+        }));
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "voxconv/core/dataflow.h"
@@ -54,6 +55,10 @@ class Hash2colPlan final : public DataflowPlan {
   // K * channels: the elements of one column.
   int64_t column_size() const { return column_size_; }
   int64_t block_rows() const { return block_rows_; }
+  // Output rows of the map whose neighbours are read at a time.
+  int64_t step() const { return step_; }
+  // The neighbours that a lookup finds for a step, [step, K], or -1: the map has a table.
+  int neighbours_slot() const { return neighbours_slot_; }
   int columns_slot() const { return columns_slot_; }  // [block_rows, column_size]
   // kCol2hash: [channels of the product's rows, column_size], see Hash2col::UnrollWeights.
   int weights_slot() const { return weights_slot_; }
@@ -71,6 +76,8 @@ class Hash2colPlan final : public DataflowPlan {
   int64_t rows_;
   int64_t column_size_;
   int64_t block_rows_;
+  int64_t step_;
+  int neighbours_slot_ = -1;
   int columns_slot_ = -1;
   int weights_slot_ = -1;
   int sums_slot_ = -1;
@@ -100,8 +107,8 @@ class Hash2col : public Dataflow {
 
  protected:
   bool Has(Pass) const override { return true; }
-  // The neighbour table of the forward pass, except for input gradients of maps that are not
-  // symmetric: these read the table of the transposed map.
+  // The neighbour table or the lookup of the forward pass, except for input gradients of maps that
+  // are not symmetric: these read the table of the transposed map.
   MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override;
   absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,
                          const Workspace& workspace,
@@ -112,6 +119,15 @@ class Hash2col : public Dataflow {
   absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
                             const WeightGradArgs& args, const Workspace& workspace,
                             const ExecutionContext& context) const override;
+
+  // Calls body(first, rows, neighbours) for the output rows [first, first + rows) of the map, one
+  // step of the plan after the other, and at least once. `neighbours` are those rows of the table.
+  // A lookup finds them first.
+  using NeighboursBody =
+      absl::FunctionRef<absl::Status(int64_t first, int64_t rows, const int32_t* neighbours)>;
+  absl::Status ForNeighbours(const Hash2colPlan& plan, const KernelMap& map,
+                             const Workspace& workspace, const ExecutionContext& context,
+                             NeighboursBody body) const;
 
   // Plans as many rows for a block as the limit allows. kResourceExhausted if one column exceeds
   // the limit.
@@ -155,6 +171,7 @@ class Hash2col : public Dataflow {
   Options options_;
   int64_t limit_;  // bytes of the columns
   bool transposed_by_col2hash_;
+  bool looks_up_;
 };
 
 }  // namespace voxconv

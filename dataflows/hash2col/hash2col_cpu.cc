@@ -20,32 +20,34 @@ constexpr int64_t kRowsPerTask = 128;
 // Parts of columns that a task copies.
 constexpr int64_t kCellsPerTask = 4096;
 
-// Outputs [begin, end) with weights that are not all finite: products of the neighbours alone.
+// The output `row`, whose neighbours these are, with weights that are not all finite: products of
+// the neighbours alone.
 void SumNeighbours(const int32_t* neighbours, int num_offsets, const ForwardArgs& args,
-                   int64_t c_in, int64_t c_out, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    float* output = args.output.f32() + row * c_out;
-    std::fill_n(output, c_out, 0.0f);
-    for (int k = 0; k < num_offsets; ++k) {
-      const int64_t p = neighbours[row * num_offsets + k];
-      if (p < 0) continue;
-      SgemmSerial(1, c_out, c_in, args.input.f32() + p * c_in,
-                  args.weights.f32() + k * c_in * c_out, ProductMode::kAccumulate, output);
-    }
+                   int64_t row) {
+  const int64_t c_in = args.input.channels, c_out = args.output.channels;
+  float* output = args.output.f32() + row * c_out;
+  std::fill_n(output, c_out, 0.0f);
+  for (int k = 0; k < num_offsets; ++k) {
+    const int64_t p = neighbours[k];
+    if (p < 0) continue;
+    SgemmSerial(1, c_out, c_in, args.input.f32() + p * c_in, args.weights.f32() + k * c_in * c_out,
+                ProductMode::kAccumulate, output);
   }
 }
 
-// The gradient of offset k's weights where output gradients are not all finite: products of the
-// offset's pairs alone.
-void SumPairs(const KernelMap& map, int64_t k, const WeightGradArgs& args, int64_t c_in,
-              int64_t c_out) {
+// Adds to the gradient of offset k's weights what outputs [first, first + rows) add, where output
+// gradients are not all finite: products of the offset's pairs alone.
+void SumPairs(const int32_t* neighbours, int64_t num_offsets, const WeightGradArgs& args, int64_t k,
+              int64_t first, int64_t rows) {
+  const int64_t c_in = args.input.channels, c_out = args.output_grad.channels;
   float* gradient = args.weights_grad.f32() + k * c_in * c_out;
-  std::fill_n(gradient, c_in * c_out, 0.0f);
-  for (int64_t q = 0; q < map.num_outputs(); ++q) {
-    const int64_t p = map.table().table.data()[q * map.num_offsets() + k];
+  if (first == 0) std::fill_n(gradient, c_in * c_out, 0.0f);
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t p = neighbours[i * num_offsets + k];
     if (p < 0) continue;
     SgemmTransposedSerial(c_in, c_out, 1, args.input.f32() + p * c_in,
-                          args.output_grad.f32() + q * c_out, ProductMode::kAccumulate, gradient);
+                          args.output_grad.f32() + (first + i) * c_out, ProductMode::kAccumulate,
+                          gradient);
   }
 }
 
@@ -61,7 +63,10 @@ class Hash2colCpu final : public Hash2col {
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
       Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
-    VOXCONV_RETURN_IF_ERROR(map.map().EnsureCounts(context));
+    // To count the pairs of a lookup, all neighbours would have to be found once more.
+    if (map.map().form() != MapForm::kLookup) {
+      VOXCONV_RETURN_IF_ERROR(map.map().EnsureCounts(context));
+    }
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Hash2colPlan> plan,
                              PlanBlocks(pass, map.map(), shape));
     plan->CountLaunches();
@@ -70,35 +75,47 @@ class Hash2colCpu final : public Hash2col {
 
   // hash2col: padding times a weight that is not finite is NaN, which must not reach a sum. The
   // products that col2hash makes of it are not read.
-  absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& prepared,
+  absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
     const KernelMap& map = prepared.map();
-    const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
-    const bool pads = static_cast<const Hash2colPlan&>(plan).lowering() == Lowering::kHash2col;
-    if (!pads || AllFinite(context, args.weights.f32(), map.num_offsets() * c_in * c_out)) {
+    if (plan.lowering() == Lowering::kCol2hash ||
+        AllFinite(context, args.weights.f32(), args.weights.rows * args.weights.channels)) {
       return Hash2col::DoForward(plan, prepared, args, workspace, context);
     }
-    const StageScope stage(context, Stage::kGemm);
-    ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
-      SumNeighbours(map.table().table.data(), map.num_offsets(), args, c_in, c_out, begin, end);
-    });
-    return absl::OkStatus();
+    return ForNeighbours(
+        plan, map, workspace, context,
+        [&](int64_t first, int64_t rows, const int32_t* neighbours) -> absl::Status {
+          const StageScope stage(context, Stage::kGemm);
+          ParallelRanges(context, rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              SumNeighbours(neighbours + i * map.num_offsets(), map.num_offsets(), args, first + i);
+            }
+          });
+          return absl::OkStatus();
+        });
   }
 
   // The same of padding times an output gradient.
-  absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& prepared,
+  absl::Status DoWeightGrad(const DataflowPlan& base_plan, const PreparedMap& prepared,
                             const WeightGradArgs& args, const Workspace& workspace,
                             const ExecutionContext& context) const override {
+    const auto& plan = static_cast<const Hash2colPlan&>(base_plan);
     const KernelMap& map = prepared.map();
-    const int64_t c_in = plan.shape().c_in, c_out = plan.shape().c_out;
-    if (AllFinite(context, args.output_grad.f32(), map.num_outputs() * c_out)) {
+    const ConstTensorView& dy = args.output_grad;
+    if (AllFinite(context, dy.f32(), dy.rows * dy.channels)) {
       return Hash2col::DoWeightGrad(plan, prepared, args, workspace, context);
     }
-    const StageScope stage(context, Stage::kGemm);
-    ParallelRanges(context, map.num_offsets(), 1,
-                   [&](int64_t k, int64_t) { SumPairs(map, k, args, c_in, c_out); });
-    return absl::OkStatus();
+    return ForNeighbours(
+        plan, map, workspace, context,
+        [&](int64_t first, int64_t rows, const int32_t* neighbours) -> absl::Status {
+          const StageScope stage(context, Stage::kGemm);
+          ParallelRanges(context, map.num_offsets(), 1, [&](int64_t k, int64_t) {
+            SumPairs(neighbours, map.num_offsets(), args, k, first, rows);
+          });
+          return absl::OkStatus();
+        });
   }
 
   absl::Status FillColumns(const int32_t* neighbours, int64_t cells, const ConstTensorView& input,

@@ -3,6 +3,7 @@
 #ifndef VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 #define VOXCONV_MAPPING_PERFECT_HASH_PERFECT_HASH_MAPPING_H_
 
+#include "absl/status/status.h"
 #include "voxconv/core/mapping.h"
 #include "voxconv/core/options.h"
 #include "voxconv/core/plugin.h"
@@ -13,6 +14,8 @@ namespace voxconv {
 class PerfectHashMapping : public Mapping {
  public:
   static PluginDescription Describe();
+  // Refuses options that contradict each other.
+  static absl::Status Check(const Options& options);
 
   const Options& options() const final { return options_; }
 
@@ -24,6 +27,8 @@ class PerfectHashMapping : public Mapping {
   }
   // Whether the tables are constructed on the device.
   bool builds_on_device() const { return options_.GetEnum("build") == "device"; }
+  // Whether neighbours are looked up when a dataflow asks for them.
+  bool on_demand() const { return options_.GetEnum("map") == "lookup"; }
   // Whether half of the offsets are looked up.
   bool Mirrors(const MapProblem& problem) const {
     return symmetric_ && problem.geometry.symmetric();

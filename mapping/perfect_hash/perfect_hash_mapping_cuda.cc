@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "voxconv/core/status_macros.h"
 #include "voxconv/mapping/perfect_hash/perfect_hash_mapping.h"
 #include "voxconv/mapping/perfect_hash/psh_cuda.h"
 #include "voxconv/mapping/perfect_hash/register.h"
@@ -26,7 +27,9 @@ class PerfectHashCuda final : public PerfectHashMapping {
 
   absl::StatusOr<KernelMap> DoQuery(const MapIndex& index, const MapProblem& problem,
                                     const ExecutionContext& context) const override {
-    return static_cast<const PshIndexCuda&>(index).Query(problem, Mirrors(problem), context);
+    const auto& psh = static_cast<const PshIndexCuda&>(index);
+    return on_demand() ? psh.Lookup(problem, context)
+                       : psh.Query(problem, Mirrors(problem), context);
   }
 };
 
@@ -36,6 +39,7 @@ absl::Status RegisterPerfectHashMappingCuda(Registry& registry) {
   return registry.mappings().Implement(
       "perfect_hash", BackendKind::kCuda,
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
+        VOXCONV_RETURN_IF_ERROR(PerfectHashMapping::Check(options));
         return std::make_unique<const PerfectHashCuda>(std::move(options));
       });
 }

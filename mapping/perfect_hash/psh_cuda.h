@@ -43,6 +43,9 @@ class PshIndexCuda : public MapIndex {
   // Makes all lookups of one problem and returns a neighbour table with masks. O(K N_out).
   virtual absl::StatusOr<KernelMap> Query(const MapProblem& problem, bool symmetric,
                                           const ExecutionContext& context) const = 0;
+  // A map that makes lookups when it is asked for neighbours. It keeps the tables.
+  virtual absl::StatusOr<KernelMap> Lookup(const MapProblem& problem,
+                                           const ExecutionContext& context) const = 0;
 };
 
 std::unique_ptr<PshIndexCuda> MakePshIndexCuda(PshCuda psh);

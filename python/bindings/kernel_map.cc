@@ -216,7 +216,8 @@ On CUDA the host waits for the device where the mapping or the output coordinate
                    "The number of pairs. On CUDA the first use may wait for the device.")
       .def_prop_ro(
           "form", [](const PyKernelMap& m) { return std::string(ToString(m.map().form())); },
-          "How the mapping stored it: \"pairs\" or \"neighbour_table\".")
+          "How the mapping stored it: \"pairs\", \"neighbour_table\" or \"lookup\", which has no "
+          "arrays.")
       .def_prop_ro(
           "geometry", [](const PyKernelMap& m) { return m.geometry().ToString(); },
           "The layer in words, such as \"submanifold k3\".")

@@ -28,7 +28,7 @@ struct Pairs {
   void ReorderOffsets(const std::vector<int>& order);
 };
 
-// The map, which has either form, with its pairs changed, as canonical pairs. `keep_marks`: the
+// The map, which has any form, with its pairs changed, as canonical pairs. `keep_marks`: the
 // identity offset and the symmetry of `map` are kept; otherwise the new map claims neither.
 // Synchronises the stream.
 absl::StatusOr<KernelMap> Changed(const KernelMap& map, const std::function<void(Pairs&)>& change,

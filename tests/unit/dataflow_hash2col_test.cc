@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
 #include "gtest/gtest.h"
+#include "unit_cpu.h"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/core/tensor_ops.h"
 #include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
@@ -95,6 +101,77 @@ TEST_F(Hash2colTest, NonFiniteWeightsStayInTheirOffsets) {
       }
     }
   }
+}
+
+// A layer without a kernel map: a lookup that counts what is asked of it.
+class CountingLookup final : public NeighbourLookup {
+ public:
+  CountingLookup(KernelMap table, int64_t* found) : table_(std::move(table)), found_(found) {}
+  absl::Status Find(int64_t first, int64_t count, int32_t* table,
+                    const ExecutionContext&) const override {
+    const int64_t offsets = table_.num_offsets();
+    std::copy_n(table_.table().table.data() + first * offsets, count * offsets, table);
+    *found_ += count;
+    return absl::OkStatus();
+  }
+  int64_t bytes() const override { return 0; }
+
+ private:
+  KernelMap table_;
+  int64_t* found_;
+};
+
+TEST_F(Hash2colTest, ColumnsOfLookups) {
+  for (const ConvProblem& problem : {ConvProblem(SubmanifoldMap(10, 0.5, 4), 64, 8),
+                                     ConvProblem(DensityMap(300, 700, 27, 0.1), 8, 64)}) {
+    UnitCpu cpu(2);
+    const HostMap& host = problem.map;
+    const KernelMap table = *cpu.backend->map_ops().To(MapForm::kNeighbourTable,
+                                                       ToKernelMap(host, cpu.context), cpu.context);
+    int64_t found = 0;
+    KernelMap map(host.num_inputs, host.num_outputs, 27,
+                  std::make_shared<const CountingLookup>(table, &found));
+    map.set_symmetric(host.symmetric);
+    const auto dataflow =
+        *registry_.dataflows().Create("hash2col:columns=lookup,workspace_mib=1", BackendKind::kCpu);
+    const ConvShape shape = problem.ShapeIn(Precision::kF32);
+    EXPECT_EQ(dataflow->NeededMap(Pass::kForward, shape), MapNeed{.form = MapForm::kLookup});
+    EXPECT_EQ(dataflow->NeededMap(Pass::kInputGrad, shape).form,
+              host.symmetric ? MapForm::kLookup : MapForm::kNeighbourTable);
+    const Tensor x =
+        *Tensor::FromHost(problem.features, host.num_inputs, problem.c_in, cpu.context);
+    const Tensor w =
+        *Tensor::FromHost(problem.weights, 27 * problem.c_in, problem.c_out, cpu.context);
+    Workspace workspace;
+    const auto output =
+        RunConvolution(*dataflow, map, x.view(), w.view(), Precision::kF32, workspace, cpu.context);
+    ASSERT_TRUE(output.ok()) << output.status();
+    EXPECT_EQ(*output->ToHost(cpu.context), RunSpec("workspace_mib=1", problem).output);
+    // Two blocks of the transposed layer's columns ask for all neighbours each.
+    EXPECT_EQ(found, host.symmetric ? host.num_outputs : 2 * host.num_outputs);
+    EXPECT_FALSE(map.counts_known());
+  }
+}
+
+// H-CNN Section 4: average pooling is a convolution whose weights are 1 / F^3, here on the
+// diagonal.
+TEST_F(Hash2colTest, AveragePoolingIsAConvolution) {
+  constexpr int64_t kChannels = 5;
+  ConvProblem problem(RandomMap(60, 20, std::vector<int64_t>(27, 9), 2), kChannels, kChannels);
+  for (int64_t i = 0; i < 27 * kChannels * kChannels; ++i) {
+    problem.weights[i] = i / kChannels % kChannels == i % kChannels ? 1.0f / 27 : 0.0f;
+  }
+  UnitCpu cpu(1);
+  const Tensor x = *Tensor::FromHost(problem.features, 60, kChannels, cpu.context);
+  const Tensor pooled = *Tensor::Create(20, kChannels, DType::kF32, cpu.context);
+  ASSERT_TRUE(cpu.backend->tensor_ops()
+                  .Pool(ToKernelMap(problem.map, cpu.context), PoolMode::kAverage, x.view(),
+                        pooled.view(), /*switches=*/nullptr, cpu.context)
+                  .ok());
+  const std::vector<float> expected = *pooled.ToHost(cpu.context);
+  const std::vector<float> output = RunSpec("", problem).output;
+  ASSERT_EQ(output.size(), expected.size());
+  for (size_t i = 0; i < output.size(); ++i) EXPECT_NEAR(output[i], expected[i], 1e-6) << i;
 }
 
 TEST_F(Hash2colTest, RefusesWhatItCannotDo) {

@@ -2,6 +2,7 @@
 // Kernel maps, what Validate finds in wrong ones, and the CPU's operations on them.
 #include "voxconv/core/kernel_map.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -166,6 +167,49 @@ TEST_F(KernelMapTest, ToLeavesAMapOfThatFormAlone) {
             table.table().table.data());
   EXPECT_FALSE(table.counts_known());
   EXPECT_EQ(Conversions(), 0);
+}
+
+// Neighbours of UncountedExample.
+class ExampleLookup final : public NeighbourLookup {
+ public:
+  absl::Status Find(int64_t first, int64_t count, int32_t* table,
+                    const ExecutionContext&) const override {
+    constexpr int32_t kTable[] = {2, -1, 0, 1};
+    std::copy_n(kTable + 2 * first, 2 * count, table);
+    return absl::OkStatus();
+  }
+  int64_t bytes() const override { return 99; }
+};
+
+TEST_F(KernelMapTest, ALookupBecomesEveryForm) {
+  const auto lookup = std::make_shared<const ExampleLookup>();
+  const KernelMap map(3, 2, /*num_offsets=*/2, lookup);
+  EXPECT_EQ(map.form(), MapForm::kLookup);
+  EXPECT_EQ(map.bytes(), 99);
+  const KernelMap table = *ops().To(MapForm::kNeighbourTable, map, cpu_.context);
+  EXPECT_THAT(Host(table.table().table), ElementsAre(2, -1, 0, 1));
+  EXPECT_FALSE(map.counts_known());
+  const KernelMap mirrored = *ops().Transpose(map, cpu_.context);
+  EXPECT_EQ(mirrored.form(), MapForm::kNeighbourTable);
+  EXPECT_THAT(Host(mirrored.table().table), ElementsAre(1, -1, -1, 1, 0, -1));
+  const KernelMap pairs = *ops().To(MapForm::kPairs, map, cpu_.context);
+  EXPECT_THAT(Host(pairs.pairs().in), ElementsAre(2, 0, 1));
+  EXPECT_THAT(map.offset_ptr(), ElementsAre(0, 2, 3));  // counted on the way
+  EXPECT_EQ(WhatIsWrong(KernelMap(3, 2, 2, lookup)), "");
+  EXPECT_THAT(WhatIsWrong(KernelMap(2, 2, 2, lookup)), HasSubstr("table entry 0 is 2"));
+  EXPECT_THAT(WhatIsWrong(KernelMap(3, 2, 2, NeighbourLookupPtr())), HasSubstr("lookup is null"));
+}
+
+TEST_F(KernelMapTest, EveryMapBecomesALookup) {
+  for (const KernelMap& from : {Example(), UncountedExample()}) {
+    const KernelMap map = *ops().To(MapForm::kLookup, from, cpu_.context);
+    EXPECT_EQ(map.form(), MapForm::kLookup);
+    EXPECT_EQ(map.counts_known(), from.counts_known());
+    Rows row(2, -2);
+    ASSERT_TRUE(map.lookup().Find(1, 1, row.data(), cpu_.context).ok());
+    EXPECT_THAT(row, ElementsAre(0, 1));
+    EXPECT_EQ(WhatIsWrong(map), "");
+  }
 }
 
 TEST_F(KernelMapTest, TransposeExchangesInputsAndOutputs) {

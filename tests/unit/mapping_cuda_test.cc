@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
 #include "unit_cuda.h"
+#include "voxconv/core/map_ops.h"
 #include "voxconv/mapping/grid/register.h"
 #include "voxconv/mapping/hash/register.h"
 #include "voxconv/mapping/octree/register.h"
@@ -26,9 +27,10 @@ Registry MakeRegistry() {
   return registry;
 }
 
-// The neighbour table of a map of tables.
+// The neighbour table of a map, which may be a lookup.
 std::vector<int32_t> TableOf(const KernelMap& map, const ExecutionContext& context) {
-  return *CopyToHost(map.table().table.array(), context);
+  const KernelMap table = *context.backend->map_ops().To(MapForm::kNeighbourTable, map, context);
+  return *CopyToHost(table.table().table.array(), context);
 }
 
 TEST(MappingCudaTest, VariantsAgreeOnManyRows) {

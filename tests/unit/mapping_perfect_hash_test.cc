@@ -20,7 +20,7 @@ class PerfectHashTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(PerfectHashTest, EveryVariantIsExact) {
   const Registry registry = MakeRegistry();
-  ASSERT_EQ(registry.mappings().Variants(BackendKind::kCpu).size(), 5u);
+  ASSERT_EQ(registry.mappings().Variants(BackendKind::kCpu).size(), 7u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -154,6 +154,31 @@ TEST(SuperPshTest, WideSamplesTakeWideTags) {
   }
 }
 
+// H-CNN Algorithm 1: rows are looked up when they are asked for, and only those.
+TEST(PerfectHashPluginTest, LooksUpOnDemand) {
+  const Registry registry = MakeRegistry();
+  const MapCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
+  UnitCpu cpu(2);
+  const auto mapping = *registry.mappings().Create("perfect_hash:map=lookup", BackendKind::kCpu);
+  const auto built = *registry.mappings().Create("perfect_hash", BackendKind::kCpu);
+  const KernelMap map = *RunMapping(*mapping, c, cpu);
+  EXPECT_EQ(map.form(), MapForm::kLookup);
+  EXPECT_FALSE(map.counts_known());
+  EXPECT_EQ(cpu.profile.counters.queries, 0);
+  const auto rows = static_cast<int64_t>(c.inputs.size());
+  EXPECT_GE(map.bytes(), cpu.profile.counters.index_bytes + rows * 16);
+
+  constexpr int64_t kFirst = 7, kCount = 11;
+  std::vector<int32_t> found(kCount * 27, -2);
+  ASSERT_TRUE(map.lookup().Find(kFirst, kCount, found.data(), cpu.context).ok());
+  EXPECT_EQ(cpu.profile.counters.queries, kCount * 27);
+  UnitCpu other(1);
+  const KernelMap whole = *other.backend->map_ops().To(
+      MapForm::kNeighbourTable, *RunMapping(*built, c, other), other.context);
+  const auto table = whole.table().table.array().host();
+  EXPECT_THAT(found, ::testing::ElementsAreArray(table.subspan(kFirst * 27, kCount * 27)));
+}
+
 TEST(PerfectHashPluginTest, CountsAndRefusals) {
   Registry registry = MakeRegistry();
   const MapCase c = Submanifold("", RandomVoxels(50, {0}, 0, 5, {1, 1, 1}, 6), {3, 3, 3});
@@ -171,6 +196,11 @@ TEST(PerfectHashPluginTest, CountsAndRefusals) {
   const auto device = *registry.mappings().Create("perfect_hash:build=device", BackendKind::kCpu);
   EXPECT_EQ(device->Supports(even).reason, "perfect_hash: build=device has no CPU implementation");
   EXPECT_FALSE(registry.mappings().Create("perfect_hash:load=0", BackendKind::kCpu).ok());
+  EXPECT_THAT(std::string(registry.mappings()
+                              .Create("perfect_hash:map=lookup,symmetric=true", BackendKind::kCpu)
+                              .status()
+                              .message()),
+              HasSubstr("symmetric=true with map=lookup: only a map that is built has pairs"));
   EXPECT_EQ(RegisterPerfectHashMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 
