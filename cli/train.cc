@@ -276,6 +276,27 @@ void PrintConfusion(const Confusion& confusion, const Dataset& dataset) {
                                100 * confusion.MeanIntersectionOverUnion(), confusion.total());
 }
 
+// The most that steps of a run held.
+class PeakMemory {
+ public:
+  void Add(const TrainingMemory& step) {
+    peak_.parameters = std::max(peak_.parameters, step.parameters + step.optimizer);
+    peak_.activations = std::max(peak_.activations, step.activations);
+    peak_.maps = std::max(peak_.maps, step.maps);
+  }
+  void Print() const {
+    if (peak_.parameters == 0) return;  // no step was left to do
+    const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    std::cout << absl::StrFormat(
+        "memory of a step: activations and their gradients %.1f MiB at most, maps %.1f MiB, "
+        "parameters and optimizer %.1f MiB\n",
+        mib(peak_.activations), mib(peak_.maps), mib(peak_.parameters));
+  }
+
+ private:
+  TrainingMemory peak_;
+};
+
 // Prints a line an epoch, with the time that is left.
 class EpochPrinter {
  public:
@@ -328,12 +349,18 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
             << std::flush;
   EpochPrinter printer(config.epochs);
   Progress progress("training", config.epochs * BatchLoader::CountBatches(*train, config.train));
+  PeakMemory memory;
   const TrainingObserver observer{
-      .step = [&](const StepReport& report) { progress.Step(report.step); },
+      .step =
+          [&](const StepReport& report) {
+            progress.Step(report.step);
+            memory.Add(report.memory);
+          },
       .epoch = [&](const EpochReport& report) { printer.Print(report); }};
   VOXCONV_ASSIGN_OR_RETURN(
       const NetworkGraph trained,
       RunTraining(graph, config, *train, test.get(), session->registry(), backend, observer));
+  memory.Print();
   VOXCONV_ASSIGN_OR_RETURN(
       const Confusion confusion,
       Evaluate(trained, config.training.run, config.test, *test, session->registry(), backend));

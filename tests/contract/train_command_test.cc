@@ -141,6 +141,7 @@ TEST_F(TrainCommandTest, AKilledRunGoesOnToTheSameBits) {
   const Outcome whole = Voxconv(train + Path("whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   EXPECT_THAT(whole.output, HasSubstr("accuracy 100.00 %"));
+  EXPECT_THAT(whole.output, HasSubstr("memory of a step: activations and their gradients "));
   const std::vector<std::string> expected = Steps("whole");
   ASSERT_EQ(expected.size(), 60u);
   for (const size_t steps : {3u, 17u, 40u}) {

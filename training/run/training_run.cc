@@ -88,12 +88,16 @@ Json ToJson(const StepReport& report) {
       {"step", report.step},
       {"epoch", report.epoch},
       {"loss", result.loss.loss},
+      {"voxels", report.voxels},
       {"rows", result.loss.rows},
       {"correct", result.loss.correct},
       {"rate", report.rate},
       {"gradient_norm", std::isfinite(result.gradient_norm) ? Json(result.gradient_norm) : Json()},
       {"loss_scale", result.loss_scale},
       {"skipped", result.skipped},
+      {"activation_bytes", report.memory.activations},
+      {"map_bytes", report.memory.maps},
+      {"parameter_bytes", report.memory.parameters + report.memory.optimizer},
       {"ms", report.milliseconds}};
 }
 
@@ -231,7 +235,8 @@ class TrainingRun {
                       .step = progress_.step + 1,
                       .steps_in_epoch = steps_in_epoch_,
                       .step_in_epoch = progress_.step_in_epoch + 1,
-                      .rate = RateAt(rate_, progress_.step)};
+                      .rate = RateAt(rate_, progress_.step),
+                      .voxels = batch->input.features().rows()};
     const std::string name = absl::StrCat("step ", report.step);
     VOXCONV_RETURN_IF_ERROR(
         StatusAt(name, trainer_->Queue(batch->input.view(), batch->labels, report.rate)));
@@ -239,6 +244,7 @@ class TrainingRun {
     const absl::StatusOr<StepResult> result = trainer_->Finish();
     if (!result.ok()) return StatusAt(name, result.status());
     report.result = *result;
+    report.memory = trainer_->memory();
     report.milliseconds = MillisecondsSince(begin);
     ++progress_.step;
     ++progress_.step_in_epoch;

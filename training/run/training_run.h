@@ -35,7 +35,9 @@ struct TrainingRunConfig {
 struct StepReport {
   int64_t epoch = 0, step = 0, steps_in_epoch = 0, step_in_epoch = 0;
   double rate = 0;
+  int64_t voxels = 0;  // of the batch
   StepResult result;
+  TrainingMemory memory;
   double milliseconds = 0;
 };
 
