@@ -2,6 +2,7 @@
 // voxconv train and voxconv eval: a network on a labelled data set.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -179,6 +180,11 @@ absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values, Backen
 
 absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
                                                Precision precision) {
+  const double clip = values["clip"].as<double>();
+  if (!(clip >= 0) || !std::isfinite(clip)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--clip ", clip, ": allowed are finite values from 0"));
+  }
   const std::string& kind = values["optimizer"].as<std::string>();
   if (kind != "sgd" && kind != "adamw") {
     return absl::InvalidArgumentError(
@@ -187,7 +193,7 @@ absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
   OptimizerConfig config{.kind = kind == "sgd" ? OptimizerKind::kSgd : OptimizerKind::kAdamW,
                          .momentum = values["momentum"].as<double>(),
                          .weight_decay = values["weight-decay"].as<double>(),
-                         .max_norm = values["clip"].as<double>()};
+                         .max_norm = clip};
   if (precision == Precision::kF16) {  // gradients below 6e-8 would be 0
     config.loss_scale = 65536;
     config.scale_growth_interval = 2000;

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,7 +78,13 @@ class TrainCommandTest : public ::testing::Test {
     std::string output;
   };
   static Outcome Voxconv(const std::string& arguments, const char* redirections = "2>&1") {
-    const std::string command = absl::StrCat(VOXCONV_PROGRAM, " ", arguments, " ", redirections);
+    return Run("", arguments, redirections);
+  }
+  // `before`: commands of the shell that runs the program.
+  static Outcome Run(const std::string& before, const std::string& arguments,
+                     const char* redirections) {
+    const std::string command =
+        absl::StrCat(before, VOXCONV_PROGRAM, " ", arguments, " ", redirections);
     Outcome outcome;
     FILE* pipe = popen(command.c_str(), "r");
     EXPECT_NE(pipe, nullptr);
@@ -92,6 +101,29 @@ class TrainCommandTest : public ::testing::Test {
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.output, HasSubstr(words));
     EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+  }
+
+  // A set as SemanticKITTI has it, of one scan to train and one to test: points on a line, all with
+  // one raw label (10 is a car, 0 is ignored) and one intensity.
+  std::string WriteScans(const std::string& name, int points, uint32_t label,
+                         float intensity = 1) const {
+    for (const char* sequence : {"00", "08"}) {
+      const std::string folder = Path(name + "/sequences/" + sequence);
+      std::vector<float> values;
+      for (int i = 0; i < points; ++i) {
+        const auto at = static_cast<float>(i);
+        values.insert(values.end(), {at, at / 2, 0, intensity});
+      }
+      const std::vector<uint32_t> labels(points, label);
+      for (const char* part : {"/velodyne", "/labels"}) fs::create_directories(folder + part);
+      std::ofstream(folder + "/velodyne/000000.bin", std::ios::binary)
+          .write(reinterpret_cast<const char*>(values.data()),
+                 static_cast<std::streamsize>(values.size() * sizeof(float)));
+      std::ofstream(folder + "/labels/000000.label", std::ios::binary)
+          .write(reinterpret_cast<const char*>(labels.data()),
+                 static_cast<std::streamsize>(labels.size() * sizeof(uint32_t)));
+    }
+    return Path(name);
   }
 
   // A run's steps, without their times.
@@ -159,6 +191,69 @@ TEST_F(TrainCommandTest, AKilledRunGoesOnToTheSameBits) {
   ExpectRefused(train + Path("whole") + " --seed 2", "a run with the settings");
 }
 
+// A limit on the size of files stands for a disk that is full: a write fails, and the program goes
+// on.
+TEST_F(TrainCommandTest, AFullDiskKeepsTheLastCheckpoint) {
+  const std::string train = absl::StrCat(
+      "train --data ", Path("models.npz"),
+      " --network hcnn_classifier --levels 1 --in-channels 1 --no-xyz --batch 4 --threads 1 "
+      "--epochs 4 --checkpoint-steps 4 --optimizer adamw --rate 0.01 --out ");
+  ASSERT_EQ(Voxconv(train + Path("whole")).exit_code, 0);
+  ASSERT_TRUE(KillAfter(train + Path("run"), "run", 6));
+  const std::string path = Path("run/checkpoint.safetensors");
+  const auto bytes = [&] {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = bytes();
+  ASSERT_GT(before.size(), size_t{100} << 10);  // more than the lines of steps
+  const Outcome full = Run("trap '' XFSZ; ulimit -f 100; ", train + Path("run"), "2>&1 >/dev/null");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.output, HasSubstr("checkpoint.safetensors: cannot be written: File too large"));
+  EXPECT_EQ(bytes(), before);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(Path("run"))) files += entry.exists() ? 1 : 0;
+  EXPECT_EQ(files, 3);  // the checkpoint and the lines of steps and epochs: nothing half-written
+  const Outcome rest = Voxconv(train + Path("run"));
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_EQ(Steps("run"), Steps("whole"));
+}
+
+TEST_F(TrainCommandTest, BadBatchesAreNamed) {
+  const auto train = [&](const std::string& data, const std::string& run) {
+    return absl::StrCat("train --data ", data, " --network hcnn_segmenter --levels 1 --width 0.25 ",
+                        "--voxel-size 1 --batch 1 --epochs 2 --threads 1 --out ", Path(run));
+  };
+  ExpectRefused(train(WriteScans("none", 0, 10), "none_run"), "000000.bin: the file is empty");
+  ExpectRefused(train(WriteScans("ignored", 40, 0), "ignored_run"),
+                "epoch 1: all labels of the training data are ignored");
+  ExpectRefused(train(WriteScans("nan", 40, 10, std::nanf("")), "nan_run"), "nan");
+  const float infinity = std::numeric_limits<float>::infinity();
+  ExpectRefused(train(WriteScans("infinite", 40, 10, infinity), "infinite_run"), "inf");
+  // A rate that no training survives names the step and the layer.
+  ExpectRefused(Common("train") + " --rate 1e30 --out " + Path("diverges"),
+                "the first result that is not finite is that of layer 'level");
+  ExpectRefused(Common("train") + " --rate 1e30 --out " + Path("diverges"), "step 2: loss: nan");
+}
+
+TEST_F(TrainCommandTest, WeightsOfAnotherNetworkAreRefused) {
+  const std::string out = " --epochs 1 --out " + Path("run");
+  ASSERT_EQ(Voxconv(Common("train") + out).exit_code, 0);
+  const std::string other = absl::StrCat(" --data ", Path("models.npz"),
+                                         " --network hcnn_classifier --in-channels 1 --no-xyz "
+                                         "--batch 4 --width 0.5 --levels ");
+  const std::string weights = " --weights " + Path("run") + "/checkpoint.safetensors";
+  ExpectRefused("train" + other + "1" + out, "has the shape [27, 1, 4]; hcnn_classifier needs");
+  ExpectRefused("eval" + other + "1" + weights, "has the shape [27, 1, 4]; hcnn_classifier needs");
+  const std::string deeper = absl::StrCat(" --data ", Path("models.npz"),
+                                          " --network hcnn_classifier --in-channels 1 --no-xyz "
+                                          "--batch 4 --width 0.25 --levels 2");
+  ExpectRefused("train" + deeper + out, "hcnn_classifier needs");
+  ExpectRefused("eval" + deeper + weights, "hcnn_classifier needs");
+  ExpectRefused(Common("train") + " --loss lovasz" + out,
+                "a run with the settings 'loss=cross_entropy'; this one has 'loss=lovasz'");
+}
+
 TEST_F(TrainCommandTest, RefusesInOneLine) {
   const std::string train = Common("train") + " --out " + Path("run") + " ";
   ExpectRefused("train --data " + Path("models.npz") + " --in-channels 1", "--out: it is missing");
@@ -173,6 +268,13 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused(train + "--scale 2", "scale: 2; allowed is [0, 1)");
   ExpectRefused(train + "--shift -1", "shift: -1; it must be finite and at least 0");
   ExpectRefused(train + "--centre --unit-sphere", "--centre has no meaning with --unit-sphere");
+  ExpectRefused(train + "--rate -1", "rate: -1");
+  ExpectRefused(train + "--clip -1", "--clip -1: allowed are finite values from 0");
+  ExpectRefused(train + "--warm-up -1", "warm_up: -1; it must be at least 0");
+  ExpectRefused(train + "--weight-decay -1", "weight_decay: -1");
+  ExpectRefused(train + "--flip 2", "flip: 2; allowed is [0, 1]");
+  ExpectRefused(train + "--rotate nan", "rotation: nan");
+  ExpectRefused(train + "--voxel-size 0", "voxel size along x = 0");
   ExpectRefused(train + "--loss dice", "loss 'dice' is unknown; allowed are cross_entropy, lovasz");
   ExpectRefused(train + "--loss lovasz --smoothing 0.1", "smoothing: 0.1; the loss lovasz");
   ExpectRefused(train + "--smoothing 1", "smoothing: 1; allowed is [0, 1)");

@@ -311,6 +311,30 @@ std::vector<LabelledVoxels> Batches(const Dataset& set, LoaderConfig config, int
   return batches;
 }
 
+// A set of one cloud without points.
+class EmptySet final : public Dataset {
+ public:
+  int64_t size() const override { return 1; }
+  LabelKind label_kind() const override { return LabelKind::kCloud; }
+  int64_t classes() const override { return 1; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::string NameOf(int64_t) const override { return "cloud 0"; }
+  absl::StatusOr<LabelledCloud> Load(int64_t) const override {
+    return LabelledCloud{.cloud = {}, .labels = {0}};
+  }
+
+ private:
+  std::vector<std::string> names_ = {"only"};
+};
+
+TEST(LoaderTest, ACloudWithoutPointsIsRefusedByName) {
+  const EmptySet set;
+  for (const int workers : {0, 2}) {
+    BatchLoader loader(set, {.batch = 1, .channels = 1, .workers = workers}, 0);
+    EXPECT_EQ(loader.Next().status().message(), "cloud 0: 0 points; at least 1 is needed");
+  }
+}
+
 TEST(LoaderTest, BatchesDependOnSeedAndEpochAlone) {
   const std::string path = TempPath("many.npz");
   std::vector<int32_t> cells, labels;

@@ -171,6 +171,9 @@ TEST(TrainingRunTest, RefusesWhatDoesNotFitByName) {
   config.settings = "seed=2";
   EXPECT_THAT(message(config, Classifier()),
               HasSubstr("a run with the settings 'seed=1'; this one has 'seed=2'"));
+  config.settings = "rate=0.1 seed=1 width=2";  // those that differ alone
+  EXPECT_THAT(message(config, Classifier()),
+              HasSubstr("a run with the settings ''; this one has 'rate=0.1 width=2'"));
   EXPECT_THAT(message(Config(folder, 1), Classifier(2, 0.5)),
               HasSubstr("has the shape [27, 1, 4]; hcnn_classifier needs [27, 1, 8]"));
   config = Config(folder, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/training/run/training_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/json_file.h"
@@ -48,6 +51,18 @@ absl::StatusOr<SparseTensor> Upload(const LabelledVoxels& batch, const NetworkGr
   return SparseTensor::Create(batch.coordinates, graph.coordinates()[0].tensor_stride,
                               batch.features, batch.channels,
                               {&backend, &backend.main_stream(), nullptr});
+}
+
+// The words of `settings` that are not in `other`.
+std::string WordsWithout(const std::string& settings, const std::string& other) {
+  std::vector<std::string> words = absl::StrSplit(settings, ' ', absl::SkipEmpty());
+  const std::vector<std::string> others = absl::StrSplit(other, ' ', absl::SkipEmpty());
+  words.erase(std::remove_if(words.begin(), words.end(),
+                             [&](const std::string& word) {
+                               return std::find(others.begin(), others.end(), word) != others.end();
+                             }),
+              words.end());
+  return absl::StrJoin(words, " ");
 }
 
 // A file of one JSON object a line, which grows with the run.
@@ -166,9 +181,10 @@ class TrainingRun {
           const Checkpoint checkpoint,
           LoadCheckpoint(path, trainer_->graph(), config_.training.optimizer.kind));
       if (checkpoint.progress.settings != config_.settings) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(path, ": a run with the settings '", checkpoint.progress.settings,
-                         "'; this one has '", config_.settings, "'"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            path, ": a run with the settings '",
+            WordsWithout(checkpoint.progress.settings, config_.settings), "'; this one has '",
+            WordsWithout(config_.settings, checkpoint.progress.settings), "'"));
       }
       VOXCONV_RETURN_IF_ERROR(trainer_->Restore(checkpoint.state));
       progress_ = checkpoint.progress;
@@ -188,16 +204,22 @@ class TrainingRun {
 
   absl::Status RunEpoch() {
     BatchLoader loader(train_, config_.train, progress_.epoch, progress_.step_in_epoch);
+    const bool is_whole = progress_.step_in_epoch == 0;
     double loss = 0;
-    int64_t steps = 0;
+    int64_t steps = 0, rows = 0;
     VOXCONV_ASSIGN_OR_RETURN(std::optional<Batch> batch, NextBatch(loader));
     while (batch.has_value()) {
-      VOXCONV_ASSIGN_OR_RETURN(const double of_step, RunStep(loader, batch));
-      loss += of_step;
+      VOXCONV_ASSIGN_OR_RETURN(const LossResult of_step, RunStep(loader, batch));
+      loss += of_step.loss;
+      rows += of_step.rows;
       ++steps;
       if (config_.checkpoint_steps > 0 && progress_.step % config_.checkpoint_steps == 0) {
         VOXCONV_RETURN_IF_ERROR(Save());
       }
+    }
+    if (is_whole && rows == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "epoch ", progress_.epoch + 1, ": all labels of the training data are ignored"));
     }
     EpochReport report{.epoch = progress_.epoch + 1,
                        .step = progress_.step,
@@ -229,7 +251,7 @@ class TrainingRun {
 
   // Trains with `batch`, and makes it the next one while the device computes. Returns the step's
   // loss.
-  absl::StatusOr<double> RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
+  absl::StatusOr<LossResult> RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
     const Clock::time_point begin = Clock::now();
     StepReport report{.epoch = progress_.epoch,
                       .step = progress_.step + 1,
@@ -251,7 +273,7 @@ class TrainingRun {
     VOXCONV_RETURN_IF_ERROR(step_lines_->Write(ToJson(report)));
     if (observer_.step != nullptr) observer_.step(report);
     VOXCONV_ASSIGN_OR_RETURN(batch, std::move(next));
-    return report.result.loss.loss;
+    return report.result.loss;
   }
 
   const TrainingRunConfig& config_;
