@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of a whole network in training: surface voxels, as H-CNN stores features, against an
+octree as O-CNN stores them, against dense grids.
+
+    network_memory.py [options] INPUT...
+
+An INPUT is a mesh, a point cloud, scene:NAME, or FILE.npz:I for mesh I of the test split of a data set
+of meshes. The inputs are one batch. Each is scaled into the unit sphere and voxelised.
+
+All three are steps of `voxconv train`, which writes what it holds at once:
+- psh: the voxels of the surface; maps of perfect_hash, dataflow hash2col.
+- octree: O-CNN stores all eight children of each octant that is not empty. So level k, counted from the
+  finest, has 8 rows for each octant of level k + 1 that is not empty. The step runs on a cloud with exactly
+  these numbers of rows on all levels. What lies where does not change the size of any tensor. It does
+  change the number of pairs, so the octree's maps are counted: the surface's bytes a row, times its rows.
+- dense: all voxels. Beyond --dense-most it is counted: its rows grow by 8 with each doubling.
+Before anything is measured, a cloud with the surface's numbers of rows is held against the surface
+itself: activations must be the same to the byte.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+NETWORKS = ("hcnn_classifier", "hcnn_segmenter")
+KINDS = {  # plugins by what is stored
+    "psh": ("perfect_hash", "hash2col"),
+    "octree": ("octree:children=all", "hash2col"),
+    "dense": ("grid:storage=dense", "hash2col"),
+}
+MIB = 1 << 20
+
+
+def run(command):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"network_memory: {' '.join(map(str, command))}: {result.stderr.strip()}")
+
+
+def mesh_of(source, folder):
+    """A file that voxconv reads. FILE.npz:I becomes an OBJ file."""
+    path, _, index = source.rpartition(":")
+    if not path.endswith(".npz") or not index.isdigit():
+        return source
+    arrays = np.load(path)
+    vertex_ends, face_ends = arrays["mesh_voff_test"], arrays["mesh_foff_test"]
+    i = int(index)
+    if i + 1 >= len(face_ends):
+        sys.exit(f"network_memory: {source}: the test split has meshes 0 to {len(face_ends) - 2}")
+    vertices = arrays["mesh_vertices_test"][vertex_ends[i]:vertex_ends[i + 1]]
+    faces = arrays["mesh_faces_test"][face_ends[i]:face_ends[i + 1]].astype(int) + 1
+    file = folder / f"mesh{i}.obj"
+    file.write_text("".join(f"v {x} {y} {z}\n" for x, y, z in vertices)
+                    + "".join(f"f {a} {b} {c}\n" for a, b, c in faces))
+    return file
+
+
+def voxelize(voxconv, source, resolution, samples, folder):
+    """Cells [n, 3] of the unit sphere, in 0 .. resolution - 1."""
+    out = folder / "voxels.npz"
+    command = [voxconv, "voxelize", source, out, "--origin=-1", "--voxel-size", repr(2 / resolution)]
+    if not str(source).startswith("scene:"):  # the objects among the scenes lie in the unit sphere
+        command += ["--unit-sphere", "--samples", samples * resolution ** 2]
+    run(command)
+    cells = np.load(out)["coords"][:, 1:]
+    return np.unique(np.clip(cells, 0, resolution - 1), axis=0)
+
+
+def level_counts(cells, levels):
+    """How many cells are not empty on each level from the finest, with one level more."""
+    counts = []
+    for level in range(levels + 2):
+        counts.append(len(np.unique(cells >> level, axis=0)))
+    return counts
+
+
+def stand_in(counts):
+    """A cloud with these numbers of cells on its levels, from the finest to the coarsest."""
+    side = int(np.ceil(np.sqrt(counts[-1])))
+    at = np.arange(counts[-1])
+    cells = np.stack([at % side, at // side, np.zeros_like(at)], axis=1)
+    for count in reversed(counts[:-1]):
+        share, more = divmod(count, len(cells))
+        children = np.full(len(cells), share)
+        children[:more] += 1
+        assert children.min() >= 1 and children.max() <= 8
+        parent = np.repeat(np.arange(len(cells)), children)
+        octant = np.arange(count) - np.repeat(np.cumsum(children) - children, children)
+        cells = 2 * cells[parent] + np.stack([octant & 1, octant >> 1 & 1, octant >> 2], axis=1)
+    return cells
+
+
+def write_models(path, clouds, tiny):
+    """A data set with a class for each cloud, and a small test split."""
+    arrays = {"class_names": np.array([f"object{i}" for i in range(len(clouds))])}
+    for split, of_split in (("train", clouds), ("test", [tiny] * len(clouds))):
+        arrays[f"coords_{split}"] = np.concatenate(of_split).astype(np.int32)
+        arrays[f"offsets_{split}"] = np.cumsum([0] + [len(c) for c in of_split])
+        arrays[f"labels_{split}"] = np.arange(len(clouds), dtype=np.int32)
+    np.savez(path, **arrays)
+    return ["--data", path]
+
+
+def write_frames(folder, clouds, tiny):
+    """Labelled frames: the parts of each cloud are its octants about the middle."""
+    paths = []
+    for i, cells in enumerate(clouds + [tiny]):
+        parts = (cells > cells.mean(axis=0)) @ np.array([1, 2, 4])
+        paths.append(folder / f"frame{i}.npz")
+        np.savez(paths[-1], xyz=cells + 0.5, label=parts.astype(np.int32) + 1,
+                 class_names=np.array(["none"] + [f"part{part}" for part in range(8)]))
+    return ["--data", ",".join(map(str, paths[:-1])), "--test-data", paths[-1]]
+
+
+def measure(options, network, kind, clouds):
+    """One step of the trainer: bytes by what they are of."""
+    mapping, dataflow = KINDS[kind]
+    tiny = np.array([[0, 0, 0], [1, 0, 0], [0, 3, 0]])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        data = (write_frames(folder, clouds, tiny) if network == "hcnn_segmenter"
+                else write_models(folder / "models.npz", clouds, tiny))
+        command = [options.voxconv, "train", "--network", network, "--levels", options.levels, *data,
+                   "--in-channels", 1, "--no-xyz", "--batch", len(clouds), "--workers", 0, "--epochs", 1,
+                   "--mapping", mapping, "--dataflow", dataflow, "--out", folder / "run"]
+        if options.threads:
+            command += ["--threads", options.threads]
+        run(command)
+        step = json.loads((folder / "run" / "steps.jsonl").read_text().splitlines()[0])
+    expected = sum(len(cells) for cells in clouds)
+    if step["voxels"] != expected:
+        sys.exit(f"network_memory: {kind}: {step['voxels']} rows instead of {expected}")
+    return {"rows": step["voxels"], "activations": step["activation_bytes"], "maps": step["map_bytes"],
+            "parameters": step["parameter_bytes"], "counted": False}
+
+
+def check_stand_in(options, network, clouds):
+    """That sizes do not depend on what lies where."""
+    counts = [level_counts(cells, options.levels)[:-1] for cells in clouds]
+    real = measure(options, network, "psh", clouds)
+    other = measure(options, network, "psh", [stand_in(count) for count in counts])
+    if real["activations"] != other["activations"]:
+        sys.exit(f"network_memory: {network}: {real['activations']} bytes of activations on the surface, "
+                 f"{other['activations']} on a cloud with as many rows on each level")
+
+
+def dense_cells(resolution):
+    return np.stack(np.meshgrid(*[np.arange(resolution)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+
+
+def cells_of_network(options, network, clouds, resolution, dense_before):
+    """One result a kind."""
+    counts = [level_counts(cells, options.levels) for cells in clouds]
+    octree = [stand_in([8 * parents for parents in count[1:]]) for count in counts]
+    results = {"psh": measure(options, network, "psh", clouds),
+               "octree": measure(options, network, "octree", octree)}
+    if resolution <= options.dense_most or dense_before is None:
+        results["dense"] = measure(options, network, "dense", [dense_cells(resolution)] * len(clouds))
+    else:
+        factor = (resolution ** 3) // (dense_before[0] ** 3)
+        results["dense"] = {key: value * factor if key in ("rows", "activations", "maps") else value
+                            for key, value in dense_before[1].items()} | {"counted": True}
+    for kind, result in results.items():
+        yield {"network": network, "levels": options.levels, "resolution": resolution, "kind": kind,
+               "objects": [pathlib.Path(source).name for source in options.inputs], "plugins": "/".join(KINDS[kind]), **result}
+
+
+def whole(line, psh):
+    maps = psh["maps"] * line["rows"] / psh["rows"] if line["kind"] == "octree" else line["maps"]
+    return line["activations"] + maps + line["parameters"]
+
+
+def ratio(lines, size):
+    """Octree over surface: the geometric mean over all networks and resolutions, and the extremes."""
+    ratios = []
+    for psh in (line for line in lines if line["kind"] == "psh"):
+        octree = next(line for line in lines if line["kind"] == "octree" and all(
+            line[key] == psh[key] for key in ("network", "resolution")))
+        ratios.append(size(octree, psh) / size(psh, psh))
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    return f"{mean:.2f}x ({min(ratios):.2f}..{max(ratios):.2f})"
+
+
+def table(lines):
+    """Markdown: a row for each network and resolution."""
+    by_key = {(line["network"], line["resolution"], line["kind"]): line for line in lines}
+    text = ["| network | cells | voxels | rows: octree / voxels | activations, MiB: surface | octree | dense | "
+            "octree / surface | dense / surface | whole, MiB: surface | octree | dense | octree / surface |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for network, resolution in sorted({key[:2] for key in by_key}):
+        psh, octree, dense = (by_key[network, resolution, kind] for kind in KINDS)
+        mark = " (counted)" if dense["counted"] else ""
+        activations = [f"{line['activations'] / MIB:,.1f}" for line in (psh, octree, dense)]
+        wholes = [f"{whole(line, psh) / MIB:,.1f}" for line in (psh, octree, dense)]
+        text.append(
+            f"| `{network}` | {resolution}³ | {psh['rows']:,} | {octree['rows'] / psh['rows']:.2f} | "
+            f"{activations[0]} | {activations[1]} | {activations[2]}{mark} | "
+            f"**{octree['activations'] / psh['activations']:.2f}x** | "
+            f"{dense['activations'] / psh['activations']:.1f}x | {wholes[0]} | {wholes[1]} | "
+            f"{wholes[2]}{mark} | {whole(octree, psh) / whole(psh, psh):.2f}x |")
+    text += ["", f"Octree / surface in the geometric mean: activations "
+                 f"{ratio(lines, lambda line, _: line['activations'])}, whole {ratio(lines, whole)}."]
+    return "\n".join(text) + "\n"
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", metavar="INPUT", nargs="*",
+                        default=["scene:torus?n=1000000", "scene:sphere?n=1000000"])
+    parser.add_argument("--voxconv", default="build/cpu/bin/voxconv", help="the program")
+    parser.add_argument("--resolutions", default="32,64,128,256", help="numbers of cells along an edge")
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--levels", type=int, default=3, help="how often the resolution is halved")
+    parser.add_argument("--samples", type=int, default=64,
+                        help="points drawn on a mesh, times the square of the resolution")
+    parser.add_argument("--dense-most", type=int, default=64, help="the finest dense grid that runs")
+    parser.add_argument("--threads", type=int, default=0, help="of the program; 0: its default")
+    parser.add_argument("--out", help="a file that gets a line of JSON for each result")
+    parser.add_argument("--from", dest="lines", help="print the table of such a file; measure nothing")
+    options = parser.parse_args()
+    least = 2 ** (options.levels + 1)
+    try:
+        options.resolutions = sorted(int(word) for word in options.resolutions.split(","))
+    except ValueError:
+        parser.error(f"--resolutions {options.resolutions}: numbers with commas between them are needed")
+    if options.resolutions[0] < least:
+        parser.error(f"--resolutions {options.resolutions[0]}: at least {least} is needed for --levels "
+                     f"{options.levels}")
+    options.networks = options.networks.split(",")
+    for network in options.networks:
+        if network not in NETWORKS:
+            parser.error(f"--networks {network}: allowed are {', '.join(NETWORKS)}")
+    return options
+
+
+def main():
+    options = parse()
+    if options.lines:
+        text = pathlib.Path(options.lines).read_text()
+        print(table([json.loads(line) for line in text.splitlines()]), end="")
+        return
+    lines = []
+    dense = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        meshes = [mesh_of(source, folder) for source in options.inputs]
+        for resolution in options.resolutions:
+            clouds = [voxelize(options.voxconv, mesh, resolution, options.samples, folder) for mesh in meshes]
+            for network in options.networks:
+                if resolution == options.resolutions[0]:
+                    check_stand_in(options, network, clouds)
+                for line in cells_of_network(options, network, clouds, resolution, dense.get(network)):
+                    lines.append(line)
+                    if line["kind"] == "dense" and not line["counted"]:
+                        dense[network] = (resolution, {key: line[key] for key in (
+                            "rows", "activations", "maps", "parameters")})
+                print(f"network_memory: {network} at {resolution}^3 is done", file=sys.stderr, flush=True)
+    if options.out:
+        pathlib.Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    print(table(lines), end="")
+
+
+if __name__ == "__main__":
+    main()
