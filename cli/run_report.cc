@@ -89,7 +89,7 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
       static_cast<double>(report.total.counters.peak_workspace) / kMib,
       static_cast<double>(report.parameter_bytes) / kMib);
   if (auto* cpu = dynamic_cast<CpuBackend*>(&backend)) {
-    std::cout << absl::StrFormat("; the backend's pool %.1f",
+    std::cout << absl::StrFormat("; all of the backend %.1f",
                                  static_cast<double>(cpu->PeakBytes()) / kMib);
   }
   std::cout << "\n";

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cpu/cpu_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/numeric/bits.h"
@@ -53,7 +56,7 @@ class CpuBackend::Pool final : public Buffer::Deleter {
     if (bytes > INT64_MAX / 2) return Exhausted(bytes);
     const int64_t rounded = RoundedSize(bytes);
     std::lock_guard<std::mutex> lock(mutex_);
-    if (limit_ > 0 && in_use_ + bytes > limit_) return Exhausted(bytes);
+    VOXCONV_RETURN_IF_ERROR(CheckRoom(bytes));
     void* data = TakeFree(rounded);
     if (data == nullptr) data = std::aligned_alloc(kAlignment, rounded);
     if (data == nullptr) {
@@ -61,8 +64,7 @@ class CpuBackend::Pool final : public Buffer::Deleter {
       data = std::aligned_alloc(kAlignment, rounded);
       if (data == nullptr) return Exhausted(bytes);
     }
-    in_use_ += bytes;
-    peak_ = std::max(peak_, in_use_);
+    Add(bytes);
     return Buffer(data, bytes, MemorySpace::kHost, this);
   }
 
@@ -74,6 +76,18 @@ class CpuBackend::Pool final : public Buffer::Deleter {
     } else {
       std::free(data);
     }
+  }
+
+  // Counts bytes that come from elsewhere, as if they were allocated here.
+  absl::Status Book(int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    VOXCONV_RETURN_IF_ERROR(CheckRoom(bytes));
+    Add(bytes);
+    return absl::OkStatus();
+  }
+  void Unbook(int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_use_ -= bytes;
   }
 
   int64_t in_use() const {
@@ -99,6 +113,15 @@ class CpuBackend::Pool final : public Buffer::Deleter {
 #else
   static constexpr bool kReuse = true;
 #endif
+
+  absl::Status CheckRoom(int64_t bytes) const {
+    return limit_ > 0 && bytes > limit_ - in_use_ ? Exhausted(bytes) : absl::OkStatus();
+  }
+
+  void Add(int64_t bytes) {
+    in_use_ += bytes;
+    peak_ = std::max(peak_, in_use_);
+  }
 
   absl::Status Exhausted(int64_t bytes) const {
     return absl::ResourceExhaustedError(
@@ -130,6 +153,49 @@ class CpuBackend::Pool final : public Buffer::Deleter {
   int64_t peak_ = 0;
 };
 
+// Address space whose pages come from the operating system when they are written.
+class CpuBackend::Pages final : public Buffer::Deleter {
+ public:
+  explicit Pages(Pool& pool) : pool_(pool) {}
+
+  absl::StatusOr<Buffer> Reserve(int64_t reserved, int64_t written) {
+    if (reserved < 0 || written < 0 || written > reserved) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pages of ", reserved, " bytes, of which ", written, " are written"));
+    }
+    if (reserved == 0) return Buffer(nullptr, 0, MemorySpace::kHost, nullptr);
+    VOXCONV_RETURN_IF_ERROR(pool_.Book(written));
+    void* data = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+      pool_.Unbook(written);
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the operating system refused ", reserved, " bytes of address space"));
+    }
+    // Huge pages would be zeroed two megabytes at a time, for a few voxels each.
+    madvise(data, reserved, MADV_NOHUGEPAGE);
+    std::lock_guard<std::mutex> lock(mutex_);
+    written_[data] = written;
+    return Buffer(data, reserved, MemorySpace::kHost, this);
+  }
+
+  void Free(void* data, int64_t bytes) override {
+    int64_t written = 0;
+    {
+      // Before munmap, after which another thread may get the same address.
+      std::lock_guard<std::mutex> lock(mutex_);
+      written = written_.extract(data).mapped();
+    }
+    munmap(data, bytes);
+    pool_.Unbook(written);
+  }
+
+ private:
+  Pool& pool_;
+  std::mutex mutex_;
+  std::unordered_map<void*, int64_t> written_;  // by the address of each live buffer
+};
+
 absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat("threads ", options.threads, ": allowed are 0..",
@@ -146,6 +212,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
     : threads_(options.threads > 0 ? options.threads : tbb::info::default_concurrency()),
       arena_(threads_),
       pool_(std::make_unique<Pool>(options.memory_limit)),
+      pages_(std::make_unique<Pages>(*pool_)),
       stream_(std::make_unique<CpuStream>()),
       map_ops_(MakeCpuMapOps()),
       tensor_ops_(MakeCpuTensorOps()),
@@ -168,6 +235,10 @@ Stream& CpuBackend::main_stream() { return *stream_; }
 
 absl::StatusOr<Buffer> CpuBackend::Allocate(int64_t bytes, Stream&) {
   return pool_->Allocate(bytes);
+}
+
+absl::StatusOr<Buffer> CpuBackend::ReservePages(int64_t reserved, int64_t written) {
+  return pages_->Reserve(reserved, written);
 }
 
 absl::Status CpuBackend::Copy(void* to, MemorySpace to_space, const void* from,

@@ -36,6 +36,13 @@ class CpuBackend : public Backend {
   Stream& main_stream() override;
 
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Stream& stream) override;
+  // Returns `reserved` bytes of address space that read as zero, for arrays of which few pages are
+  // ever written: a page takes memory when it is first written. `written` is how many bytes the
+  // caller's pages will take. Those count as Allocate's bytes do, against the limit and in the
+  // peak. The buffer's end gives the pages back to the operating system. May be called from any
+  // thread. kInvalidArgument for negative numbers and for more written than reserved bytes.
+  // kResourceExhausted as Allocate, and if the operating system refuses the address space.
+  absl::StatusOr<Buffer> ReservePages(int64_t reserved, int64_t written);
   absl::Status Copy(void* to, MemorySpace to_space, const void* from, MemorySpace from_space,
                     int64_t bytes, Stream& stream) override;
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes, Stream& stream) override;
@@ -51,7 +58,8 @@ class CpuBackend : public Backend {
 
   int threads() const { return threads_; }
   tbb::task_arena& arena() { return arena_; }
-  // Bytes of live buffers: now, and the most since the last ResetPeak.
+  // Bytes of live buffers, of pages those that are written: now, and the most since the last
+  // ResetPeak.
   int64_t BytesInUse() const;
   int64_t PeakBytes() const;
   void ResetPeak();
@@ -61,10 +69,12 @@ class CpuBackend : public Backend {
 
  private:
   class Pool;
+  class Pages;
 
   int threads_;
   tbb::task_arena arena_;
   std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Pages> pages_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<MapOps> map_ops_;
   std::unique_ptr<TensorOps> tensor_ops_;

@@ -12,7 +12,6 @@
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/mapping/grid/cell_order_cpu.h"
 #include "voxconv/mapping/grid/grid_cpu.h"
-#include "voxconv/mapping/grid/zero_pages_cpu.h"
 
 namespace voxconv {
 namespace {
@@ -24,19 +23,18 @@ constexpr uint64_t BitOf(int64_t cell) { return uint64_t{1} << (cell & (kCellsPe
 
 // Memory of a grid, filled and read by the functions below.
 struct Bitmap {
-  ZeroPages words;      // uint64 for 64 cells
-  ZeroPages word_rank;  // uint32 a word; meaningful where the word is not 0
+  Array<uint64_t> words;      // a bit for each of 64 cells
+  Array<uint32_t> word_rank;  // of each word; meaningful where the word is not 0
   Array<int32_t> row_of_rank;
 
   int64_t RankOf(int64_t cell) const {
     const int64_t word = cell / kCellsPerWord;
-    return word_rank.As<uint32_t>()[word] +
-           absl::popcount(words.As<uint64_t>()[word] & (BitOf(cell) - 1));
+    return word_rank.data()[word] + absl::popcount(words.data()[word] & (BitOf(cell) - 1));
   }
 };
 
 void SetBits(const int64_t* cells, int64_t size, Bitmap& bitmap, const ExecutionContext& context) {
-  auto* words = bitmap.words.As<uint64_t>();
+  uint64_t* const words = bitmap.words.data();
   ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       std::atomic_ref<uint64_t> word(words[cells[i] / kCellsPerWord]);
@@ -49,7 +47,7 @@ void SetBits(const int64_t* cells, int64_t size, Bitmap& bitmap, const Execution
 // order that is the same for any number of threads.
 void RankWords(const int64_t* cells, int64_t size, Bitmap& bitmap,
                const ExecutionContext& context) {
-  const auto* words = bitmap.words.As<uint64_t>();
+  const uint64_t* const words = bitmap.words.data();
   const auto occupancy = [&](int64_t cell) -> int64_t {
     const uint64_t word = words[cell / kCellsPerWord];
     return (word & (BitOf(cell) - 1)) == 0 ? absl::popcount(word) : 0;
@@ -62,7 +60,7 @@ void RankWords(const int64_t* cells, int64_t size, Bitmap& bitmap,
   });
   int64_t next = 0;
   for (int64_t& ranks : first) next += std::exchange(ranks, next);
-  auto* word_rank = bitmap.word_rank.As<uint32_t>();
+  uint32_t* const word_rank = bitmap.word_rank.data();
   ParallelRanges(context, size, kRowsPerTask, [&](int64_t begin, int64_t end) {
     int64_t rank = first[begin / kRowsPerTask];
     for (int64_t i = begin; i < end; ++i) {
@@ -117,7 +115,7 @@ class BitmapGrid final : public GridCpu {
   // the words, the second turns the few hits into input rows.
   int64_t Probe(const CellTermsCpu::Shifted& cell_of, const Coordinate* rows, int64_t begin,
                 int64_t end, int32_t* in, int32_t* out) const {
-    const auto* words = bitmap_.words.As<uint64_t>();
+    const uint64_t* const words = bitmap_.words.data();
     int64_t count = 0;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t cell = cell_of(rows[row]);
@@ -141,19 +139,16 @@ absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64
                                               const ExecutionContext& context) {
   const CellOrder order = CellOrder::Bitmap(inputs);
   const int64_t rows_bytes = inputs.size() * static_cast<int64_t>(sizeof(int32_t));
-  VOXCONV_ASSIGN_OR_RETURN(
-      const int64_t bytes,
-      WrittenBytes(order, inputs,
-                   {{sizeof(uint64_t), kCellsPerWord}, {sizeof(uint32_t), kCellsPerWord}},
-                   rows_bytes, limit_mib, "bitmap", context));
+  VOXCONV_ASSIGN_OR_RETURN(GridPages pages, ReserveCells(order, inputs,
+                                                         {{sizeof(uint64_t), kCellsPerWord},
+                                                          {sizeof(uint32_t), kCellsPerWord}},
+                                                         rows_bytes, limit_mib, "bitmap", context));
   const int64_t num_words = order.num_cells() / kCellsPerWord;
   Bitmap bitmap;
-  VOXCONV_ASSIGN_OR_RETURN(bitmap.words,
-                           ZeroPages::Reserve(num_words * static_cast<int64_t>(sizeof(uint64_t))));
-  VOXCONV_ASSIGN_OR_RETURN(bitmap.word_rank,
-                           ZeroPages::Reserve(num_words * static_cast<int64_t>(sizeof(uint32_t))));
+  bitmap.words = Array<uint64_t>(std::move(pages.arrays[0]), num_words);
+  bitmap.word_rank = Array<uint32_t>(std::move(pages.arrays[1]), num_words);
   VOXCONV_ASSIGN_OR_RETURN(bitmap.row_of_rank, AllocateArray<int32_t>(inputs.size(), context));
-  auto grid = std::make_unique<BitmapGrid>(order, std::move(bitmap), bytes);
+  auto grid = std::make_unique<BitmapGrid>(order, std::move(bitmap), pages.bytes + rows_bytes);
   VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
   return grid;
 }

@@ -2,9 +2,11 @@
 #include "voxconv/mapping/grid/cell_order_cpu.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/core/integer.h"
 
 namespace voxconv {
@@ -41,6 +43,10 @@ absl::StatusOr<int64_t> CountPages(const CellOrder& order, const CoordinateSet& 
   for (int64_t row = 0; row < inputs.size(); ++row) seen.data()[row] = page_of(row);
   std::sort(seen.data(), seen.data() + seen.size());
   return std::unique(seen.data(), seen.data() + seen.size()) - seen.data();
+}
+
+int64_t BytesOf(const CellOrder& order, const CellArray& array) {
+  return order.num_cells() / array.cells * array.bytes;
 }
 
 }  // namespace
@@ -85,10 +91,10 @@ absl::StatusOr<CellTermsCpu> CellTermsCpu::OfProblem(const CellOrder& order,
   return Create(order, problem.outputs.bounds(), problem.outputs.num_batches(), min, max, context);
 }
 
-absl::StatusOr<int64_t> WrittenBytes(const CellOrder& order, const CoordinateSet& inputs,
-                                     absl::Span<const CellArray> arrays, int64_t extra_bytes,
-                                     int64_t limit_mib, absl::string_view storage,
-                                     const ExecutionContext& context) {
+absl::StatusOr<GridPages> ReserveCells(const CellOrder& order, const CoordinateSet& inputs,
+                                       absl::Span<const CellArray> arrays, int64_t extra_bytes,
+                                       int64_t limit_mib, absl::string_view storage,
+                                       const ExecutionContext& context) {
   constexpr int64_t kMib = 1 << 20;
   constexpr int64_t kAddressSpaceMib = int64_t{1} << 26;  // of 47 bits, some is taken
   // All arrays over the cells of the coarsest one.
@@ -100,15 +106,27 @@ absl::StatusOr<int64_t> WrittenBytes(const CellOrder& order, const CoordinateSet
   };
   if (!check(kAddressSpaceMib).ok()) return check(limit_mib);
   VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order, inputs, context));
-  int64_t bytes = extra_bytes;
+  std::vector<int64_t> written;
+  GridPages grid;
   for (const CellArray& array : arrays) {
     VOXCONV_ASSIGN_OR_RETURN(const int64_t pages, CountPages(order, inputs, array, terms, context));
-    bytes += std::min(pages * kPage, order.num_cells() / array.cells * array.bytes);
+    written.push_back(std::min(pages * kPage, BytesOf(order, array)));
+    grid.bytes += written.back();
   }
-  if (CeilDiv(bytes, kMib) <= limit_mib) return bytes;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "grid: storage=", storage, " needs ", CeilDiv(bytes, kMib), " MiB, for the pages that ",
-      inputs.size(), " voxels lie in; memory_limit_mib=", limit_mib, " allows less"));
+  if (const int64_t mib = CeilDiv(grid.bytes + extra_bytes, kMib); mib > limit_mib) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "grid: storage=", storage, " needs ", mib, " MiB, for the pages that ", inputs.size(),
+        " voxels lie in; memory_limit_mib=", limit_mib, " allows less"));
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    absl::StatusOr<Buffer> pages =
+        AsCpu(context).ReservePages(BytesOf(order, arrays[i]), written[i]);
+    if (!pages.ok()) {
+      return absl::Status(pages.status().code(), absl::StrCat("grid: ", pages.status().message()));
+    }
+    grid.arrays.push_back(*std::move(pages));
+  }
+  return grid;
 }
 
 CellTermsCpu::Shifted::Shifted(const CellTermsCpu& terms, const Int3& offset)

@@ -4,6 +4,7 @@
 #define VOXCONV_MAPPING_GRID_CELL_ORDER_CPU_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -54,13 +55,21 @@ struct CellArray {
   int64_t bytes, cells;
 };
 
-// What a grid of ZeroPages takes, in bytes: the pages that cells of `inputs` lie in, in all
-// `arrays`, and `extra_bytes`. Pages that no voxel lies in are only reserved. kResourceExhausted if
-// it is more than `limit_mib`, or if the whole grid is past the address space. O(N).
-absl::StatusOr<int64_t> WrittenBytes(const CellOrder& order, const CoordinateSet& inputs,
-                                     absl::Span<const CellArray> arrays, int64_t extra_bytes,
-                                     int64_t limit_mib, absl::string_view storage,
-                                     const ExecutionContext& context);
+// The memory of a grid.
+struct GridPages {
+  std::vector<Buffer> arrays;  // that read as zero
+  int64_t bytes = 0;           // of the pages that voxels lie in
+};
+
+// Reserves a grid's `arrays` from the backend (CpuBackend::ReservePages). A grid has a thousand
+// times more cells than voxels: 10^9 cells for one LiDAR frame at 0.05 m. Writing every cell once
+// would take seconds and gigabytes, so only the pages that voxels lie in are ever written, and only
+// they count. kResourceExhausted if they and `extra_bytes` are more than `limit_mib` or than what
+// the backend has left, or if the whole grid is past the address space. O(N).
+absl::StatusOr<GridPages> ReserveCells(const CellOrder& order, const CoordinateSet& inputs,
+                                       absl::Span<const CellArray> arrays, int64_t extra_bytes,
+                                       int64_t limit_mib, absl::string_view storage,
+                                       const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -7,7 +7,6 @@
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/mapping/grid/cell_order_cpu.h"
 #include "voxconv/mapping/grid/grid_cpu.h"
-#include "voxconv/mapping/grid/zero_pages_cpu.h"
 
 namespace voxconv {
 namespace {
@@ -16,13 +15,13 @@ constexpr int64_t kRowsPerTask = 65536;
 
 class DenseGrid final : public GridCpu {
  public:
-  DenseGrid(const CellOrder& order, ZeroPages cells, int64_t bytes)
+  DenseGrid(const CellOrder& order, Array<int32_t> cells, int64_t bytes)
       : order_(order), cells_(std::move(cells)), bytes_(bytes) {}
 
   absl::Status Fill(const CoordinateRows& inputs, const ExecutionContext& context) {
     VOXCONV_ASSIGN_OR_RETURN(const auto terms, CellTermsCpu::OfRows(order_, inputs.set(), context));
     const CellTermsCpu::Shifted cell_of(terms, Int3{});
-    auto* cells = cells_.As<int32_t>();
+    int32_t* const cells = cells_.data();
     inputs.Visit([&](const auto rows) {
       ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -51,7 +50,7 @@ class DenseGrid final : public GridCpu {
   template <typename Rows>
   int64_t Probe(const CellTermsCpu::Shifted& cell_of, const Rows& rows, int64_t begin, int64_t end,
                 int32_t* in, int32_t* out) const {
-    const auto* cells = cells_.As<int32_t>();
+    const int32_t* const cells = cells_.data();
     int64_t count = 0;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t cell = cell_of(rows[row]);
@@ -65,8 +64,8 @@ class DenseGrid final : public GridCpu {
   }
 
   CellOrder order_;
-  ZeroPages cells_;  // int32 a cell: row + 1, so that untouched zero pages hold no row
-  int64_t bytes_;    // of the pages that voxels lie in
+  Array<int32_t> cells_;  // row + 1, so that untouched zero pages hold no row
+  int64_t bytes_;         // of the pages that voxels lie in
 };
 
 }  // namespace
@@ -75,12 +74,10 @@ absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64
                                              const ExecutionContext& context) {
   const CellOrder order = CellOrder::Dense(inputs.set());
   VOXCONV_ASSIGN_OR_RETURN(
-      const int64_t bytes,
-      WrittenBytes(order, inputs.set(), {{sizeof(int32_t), 1}}, 0, limit_mib, "dense", context));
-  VOXCONV_ASSIGN_OR_RETURN(
-      ZeroPages cells,
-      ZeroPages::Reserve(order.num_cells() * static_cast<int64_t>(sizeof(int32_t))));
-  auto grid = std::make_unique<DenseGrid>(order, std::move(cells), bytes);
+      GridPages pages,
+      ReserveCells(order, inputs.set(), {{sizeof(int32_t), 1}}, 0, limit_mib, "dense", context));
+  Array<int32_t> cells(std::move(pages.arrays[0]), order.num_cells());
+  auto grid = std::make_unique<DenseGrid>(order, std::move(cells), pages.bytes);
   VOXCONV_RETURN_IF_ERROR(grid->Fill(inputs, context));
   return grid;
 }

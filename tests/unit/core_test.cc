@@ -207,5 +207,31 @@ TEST_F(CoordinateSetTest, MemoryLimitIsAStatus) {
   EXPECT_FALSE(CpuBackend::Create({.memory_limit = -1}).ok());
 }
 
+TEST(CpuBackendTest, PagesThatAreWrittenCount) {
+  const auto backend = *CpuBackend::Create({.threads = 1, .memory_limit = 100'000});
+  {
+    const auto pages = backend->ReservePages(int64_t{1} << 36, 8192);
+    ASSERT_TRUE(pages.ok()) << pages.status();
+    EXPECT_EQ(pages->bytes(), int64_t{1} << 36);
+    auto* const bytes = static_cast<uint8_t*>(pages->data());
+    EXPECT_EQ(bytes[(int64_t{1} << 36) - 1], 0);
+    bytes[12345] = 1;
+    EXPECT_EQ(backend->BytesInUse(), 8192);
+    EXPECT_EQ(backend->ReservePages(1 << 20, 100'000).status().code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(backend->Allocate(100'000, backend->main_stream()).status().code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(backend->BytesInUse(), 0);
+  EXPECT_EQ(backend->PeakBytes(), 8192);
+  EXPECT_EQ(backend->ReservePages(0, 0)->bytes(), 0);
+  EXPECT_FALSE(backend->ReservePages(4096, 4097).ok());
+  EXPECT_FALSE(backend->ReservePages(-1, 0).ok());
+  // More than there is of address space.
+  const auto refused = backend->ReservePages(int64_t{1} << 60, 0);
+  EXPECT_THAT(refused.status().message(), HasSubstr("operating system refused"));
+  EXPECT_EQ(backend->BytesInUse(), 0);
+}
+
 }  // namespace
 }  // namespace voxconv

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
+#include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/mapping/grid/register.h"
 
 namespace voxconv {
@@ -119,6 +120,35 @@ TEST(GridMappingTest, WrittenPagesAreLimited) {
   EXPECT_TRUE((*registry.mappings().Create("grid:memory_limit_mib=1", BackendKind::kCpu))
                   ->BuildIndex(*dense, cpu.context)
                   .ok());
+}
+
+// The pages that voxels lie in are the backend's memory: its limit and its peak hold for them.
+TEST(GridMappingTest, WrittenPagesAreTheBackends) {
+  const Registry registry = GridRegistry();
+  std::vector<Coordinate> rows;
+  for (int32_t i = 0; i < 512; ++i) rows.push_back({0, i / 64 * 128, i / 8 % 8 * 128, i % 8 * 128});
+  for (const std::string spec : {"grid", "grid:storage=bitmap"}) {
+    SCOPED_TRACE(spec);
+    const auto mapping = *registry.mappings().Create(spec, BackendKind::kCpu);
+    for (const int64_t limit : {int64_t{0}, int64_t{8} << 20, int64_t{1} << 20}) {
+      const auto backend = *CpuBackend::Create({.threads = 1, .memory_limit = limit});
+      const ExecutionContext context{backend.get(), &backend->main_stream(), nullptr};
+      const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, context);
+      const int64_t before = backend->BytesInUse();
+      const auto index = mapping->BuildIndex(*set, context);
+      if (limit == int64_t{1} << 20) {
+        EXPECT_EQ(index.status().code(), absl::StatusCode::kResourceExhausted);
+        EXPECT_THAT(index.status().message(),
+                    AllOf(HasSubstr("grid: out of memory"), HasSubstr("of the limit of 1048576")));
+        EXPECT_EQ(backend->BytesInUse(), before);
+        continue;
+      }
+      ASSERT_TRUE(index.ok()) << index.status();
+      EXPECT_GE((*index)->bytes(), 512 * 4096);
+      EXPECT_EQ(backend->BytesInUse() - before, (*index)->bytes());
+      EXPECT_GE(backend->PeakBytes(), (*index)->bytes());
+    }
+  }
 }
 
 // Four arrays are made of the inputs, once, and of outputs that are other voxels.
