@@ -76,4 +76,31 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOpt
   return voxels;
 }
 
+absl::Status CheckUsed(const std::string& input, const LoadOptions& options,
+                       const VoxelizedCloud& cloud) {
+  const VoxelizeOptions usual;
+  const char* unused = nullptr;
+  if (cloud.from_voxels) {
+    if (options.voxelize.size != usual.size) unused = "voxel_size";
+    if (options.voxelize.origin != usual.origin) unused = "origin";
+    if (options.voxelize.rule != usual.rule) unused = "voxel_rule";
+    if (unused != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(input, ": ", unused, " has no meaning here; these are voxels, not points"));
+    }
+  }
+  if (!cloud.from_mesh && options.read.samples != ReadOptions().samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(input, ": samples has no meaning here; it is for meshes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VoxelizedCloud> LoadInputAsAsked(const std::string& input,
+                                                const LoadOptions& options) {
+  VOXCONV_ASSIGN_OR_RETURN(VoxelizedCloud cloud, LoadInput(input, options));
+  VOXCONV_RETURN_IF_ERROR(CheckUsed(input, options, cloud));
+  return cloud;
+}
+
 }  // namespace voxconv

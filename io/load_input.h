@@ -25,6 +25,15 @@ struct LoadOptions {
 // range without a point. Errors of ReadPointCloud, ReadVoxels, MakeScene and Voxelize.
 absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOptions& options);
 
+// An error for an option that is not at its default and that LoadInput had no use for: a voxel
+// size, an origin or a rule for what is voxels already, or samples for what is no mesh.
+absl::Status CheckUsed(const std::string& input, const LoadOptions& options,
+                       const VoxelizedCloud& cloud);
+
+// LoadInput and CheckUsed.
+absl::StatusOr<VoxelizedCloud> LoadInputAsAsked(const std::string& input,
+                                                const LoadOptions& options);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_IO_LOAD_INPUT_H_

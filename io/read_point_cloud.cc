@@ -150,6 +150,19 @@ absl::StatusOr<PointCloud> FromArray(const NpyArray& array, const std::string& n
   return ParseRawPoints(bytes, *format, name);
 }
 
+// Which of two tables of numbers are the points cannot be told.
+absl::Status CheckOneTable(const NpzArrays& arrays, const std::string& name) {
+  std::vector<std::string> tables;
+  for (const auto& [key, array] : arrays) {
+    const bool floats = array.dtype == NpyDtype::kFloat16 || array.dtype == NpyDtype::kFloat32 ||
+                        array.dtype == NpyDtype::kFloat64;
+    if (floats && array.shape.size() == 2 && array.shape[1] >= 3) tables.push_back(key);
+  }
+  if (tables.size() < 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", absl::StrJoin(tables, " and "),
+                                                 " could all be the points; give array"));
+}
+
 absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::string& name,
                                        const ReadOptions& options) {
   const absl::StatusOr<NpzArrays> arrays =
@@ -161,6 +174,7 @@ absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::strin
     return FromArray(*array, absl::StrCat(name, "[", array_name, "]"), options);
   }
   if (options.array.empty()) {
+    if (const absl::Status status = CheckOneTable(*arrays, name); !status.ok()) return status;
     const auto& [first, array] = arrays->front();
     return FromArray(array, absl::StrCat(name, "[", first, "]"), options);
   }

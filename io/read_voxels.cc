@@ -133,6 +133,10 @@ absl::StatusOr<VoxelizedCloud> Sorted(const std::string& name, const std::vector
     cloud.coords.push_back(UnpackKey(key));
     cloud.features.insert(cloud.features.end(), begin, begin + cloud.channels);
   }
+  if (cloud.size() == 0) {
+    return absl::DataLossError(
+        absl::StrCat(name, ": all ", cloud.dropped, " rows have NaN or Inf in their features"));
+  }
   cloud.points = cloud.size();
   cloud.from_voxels = true;
   return cloud;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text half of io/point_file.h.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,17 +14,27 @@
 namespace voxconv::io_internal {
 namespace {
 
-// Rows of x, y, z and one feature for each name.
+// Rows of x, y, z and one feature for each name. Further columns are features f0, f1, ...
 absl::StatusOr<PointCloud> ParseRows(absl::string_view bytes, absl::string_view name,
                                      const std::vector<std::string>& features) {
   PointCloud cloud;
   cloud.feature_names = features;
   std::vector<double> row;
+  size_t columns = 0;
+  constexpr size_t kMostColumns = 1024;
   TextLines lines(bytes, name);
   while (lines.Next()) {
+    if (columns == 0) {
+      columns = std::clamp(lines.words().size(), 3 + features.size(), kMostColumns);
+      for (size_t i = 3 + features.size(); i < columns; ++i) {
+        cloud.feature_names.push_back(absl::StrCat("f", i - 3 - features.size()));
+      }
+    }
     row.clear();
-    if (!lines.Numbers(0, 3 + features.size(), row)) {
-      return lines.Error(absl::StrCat("does not start with ", 3 + features.size(), " numbers"));
+    if (lines.words().size() != columns || !lines.Numbers(0, columns, row)) {
+      return lines.Error(
+          absl::StrCat("is not of ", columns, " numbers",
+                       columns > 3 + features.size() ? ", as many as in the first row" : ""));
     }
     cloud.xyz.insert(cloud.xyz.end(), row.begin(), row.begin() + 3);
     for (size_t i = 3; i < row.size(); ++i) cloud.features.push_back(static_cast<float>(row[i]));

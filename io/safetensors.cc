@@ -99,8 +99,8 @@ absl::StatusOr<Safetensors> Parse(absl::string_view bytes) {
   std::memcpy(&length, bytes.data(), kLengthBytes);
   bytes.remove_prefix(kLengthBytes);
   if (length > kMostHeaderBytes || length > bytes.size()) {
-    return absl::DataLossError(
-        absl::StrCat("a header of ", length, " bytes; ", bytes.size(), " follow"));
+    return absl::DataLossError(absl::StrCat("is no safetensors file: it begins with a header of ",
+                                            length, " bytes, and ", bytes.size(), " follow"));
   }
   VOXCONV_ASSIGN_OR_RETURN(const Json header, ParseJson(bytes.substr(0, length)));
   if (!header.is_object()) return absl::InvalidArgumentError("the header is no object");

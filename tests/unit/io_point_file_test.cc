@@ -23,6 +23,10 @@ TEST(PointFile, ReadsAllFormats) {
   const absl::StatusOr<PointCloud> xyz = Read("a.xyz", "1 2 3\n4 5 6\n");
   ASSERT_TRUE(xyz.ok()) << xyz.status();
   EXPECT_THAT(xyz->xyz, ElementsAre(1, 2, 3, 4, 5, 6));
+  const absl::StatusOr<PointCloud> more = Read("a.xyz", "1 2 3 0.5 7\n4 5 6 0.25 8\n");
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_THAT(more->feature_names, ElementsAre("f0", "f1"));
+  EXPECT_THAT(more->features, ElementsAre(0.5, 7, 0.25, 8));
   const absl::StatusOr<PointCloud> normals = Read("a.xyzn", "1 2 3 0 0 1\n");
   ASSERT_TRUE(normals.ok()) << normals.status();
   EXPECT_THAT(normals->feature_names, ElementsAre("nx", "ny", "nz"));
@@ -56,6 +60,9 @@ TEST(PointFile, RefusesDamageInOneLine) {
               FailsWith(kDataLoss, "field 'x' has an unknown TYPE, SIZE or COUNT"));
   EXPECT_THAT(Read("a.pcd", "garbage\n"), FailsWith(kDataLoss, "no DATA line"));
   EXPECT_THAT(Read("a.xyz", "1 2 3\n4 5\n"), FailsWith(kDataLoss, "line 2"));
+  EXPECT_THAT(Read("a.xyz", "1 2 3\n4 5 6 7\n"),
+              FailsWith(kDataLoss, "line 2: is not of 3 numbers"));
+  EXPECT_THAT(Read("a.xyz", "1 2 3 car\n"), FailsWith(kDataLoss, "line 1: is not of 4 numbers"));
   EXPECT_THAT(Read("a.xyz", "# nothing\n"), FailsWith(kInvalid, "no points"));
   EXPECT_THAT(Read("a.xyz", "nan 1 2\n"), FailsWith(kInvalid, "none of the 1 points"));
   EXPECT_THAT(Read("a.pts", "3\n1 2 3\n"), FailsWith(kDataLoss, "holds 1 rows"));

@@ -74,6 +74,35 @@ TEST_F(LoadVoxels, RowsThatAreNotFiniteAreDropped) {
   EXPECT_THAT(cloud->coords, ElementsAre(Coordinate{0, 2, 2, 2}));
   EXPECT_THAT(cloud->features, ElementsAre(3));
   EXPECT_EQ(cloud->dropped, 1);
+  EXPECT_THAT(LoadInput(Npz({{"coords", Ints({2, 3}, {1, 1, 1, 2, 2, 2})},
+                             {"features", Floats({2, 1}, {NAN, INFINITY})}}),
+                        options_),
+              FailsWith(kDataLoss, "all 2 rows have NaN or Inf"));
+}
+
+TEST_F(LoadVoxels, OptionsThatChangeNothingAreTold) {
+  const std::string scene = "scene:uniform?n=40&box=4";
+  EXPECT_TRUE(LoadInputAsAsked(scene, options_).ok());
+  options_.voxelize.size = {1, 1, 1};
+  EXPECT_THAT(LoadInputAsAsked(scene, options_), FailsWith(kInvalid, "voxel_size has no meaning"));
+  EXPECT_TRUE(LoadInputAsAsked("scene:sphere?n=40", options_).ok());
+  options_ = {};
+  options_.voxelize.rule = VoxelRule::kSpconv;
+  EXPECT_THAT(LoadInputAsAsked(scene, options_), FailsWith(kInvalid, "voxel_rule has no meaning"));
+  options_ = {};
+  options_.read.samples = 7;
+  EXPECT_THAT(LoadInputAsAsked("scene:sphere?n=40", options_),
+              FailsWith(kInvalid, "samples has no meaning"));
+}
+
+TEST_F(LoadVoxels, OneTableOfSeveralMustBeNamed) {
+  const std::string file = Npz({{"normals", Floats({1, 3}, {0, 0, 1})},
+                                {"xyz", Floats({1, 3}, {1, 2, 3})},
+                                {"intensity", Floats({1}, {7})}});
+  EXPECT_THAT(LoadInput(file, options_),
+              FailsWith(kInvalid, "normals and xyz could all be the points; give array"));
+  options_.read.array = "xyz";
+  EXPECT_TRUE(LoadInput(file, options_).ok());
 }
 
 TEST_F(LoadVoxels, WhatIsNoSetOfVoxelsIsRefused) {
