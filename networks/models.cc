@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/machine_memory.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/networks/graph_builder.h"
@@ -104,6 +105,11 @@ namespace {
 absl::Status CheckGrid(const Box& grid) {
   constexpr Int3 kStrides = {8, 8, 16};
   for (int axis = 0; axis < 3; ++axis) {
+    if (!InRange(grid.lo[axis]) || !InRange(grid.hi[axis])) {
+      return absl::InvalidArgumentError(absl::StrCat("grid ", ToString(grid.lo), " .. ",
+                                                     ToString(grid.hi), ": allowed are voxels ",
+                                                     kMinCoordinate, " .. ", kMaxCoordinate));
+    }
     if (grid.lo[axis] % kStrides[axis] == 0 && grid.lo[axis] <= grid.hi[axis]) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "grid ", ToString(grid.lo), " .. ", ToString(grid.hi),
