@@ -100,6 +100,8 @@ absl::StatusOr<std::vector<int>> ParseThreads(const std::string& text) {
 // that is none would otherwise be repeated by every benchmark.
 absl::Status CheckInput(const std::string& input, const LoadOptions& load) {
   VOXCONV_RETURN_IF_ERROR(Voxelize(PointCloud{}, load.voxelize).status());
+  // Whether it holds voxels, which have their size, is known once it is read.
+  if (load.voxelize.size != VoxelizeOptions().size) return LoadInputAsAsked(input, load).status();
   if (IsSceneSpec(input)) return ParseSceneSpec(input).status();
   std::error_code ignored;
   if (std::filesystem::exists(input, ignored)) return absl::OkStatus();

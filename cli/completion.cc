@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<Option>> OptionsOf(const Command& command) {
   std::streambuf* const output = std::cout.rdbuf(printed.rdbuf());
   const absl::Status status = command.run({kListOptions});
   std::cout.rdbuf(output);
-  if (status.code() != absl::StatusCode::kCancelled) return status;
+  if (!IsAnswered(status)) return status;
   std::vector<Option> options;
   for (absl::string_view line : absl::StrSplit(printed.str(), '\n', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> parts =

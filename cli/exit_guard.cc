@@ -18,6 +18,7 @@ namespace {
 constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 const std::string* volatile guarded_command = nullptr;
+const std::string* volatile loaded_libraries = nullptr;
 volatile int told_file = STDERR_FILENO;
 volatile pid_t telling_process = 0;
 // A handler has no stack of its own where a plugin's recursion has used up the thread's.
@@ -48,6 +49,9 @@ void Tell(const char* what) {
     Write(*call.label);
     Write(": ");
     Write(call.method);
+  } else if (loaded_libraries != nullptr) {
+    Write("; loaded are ");
+    Write(*loaded_libraries);
   }
   Write("\n");
 }
@@ -99,6 +103,11 @@ ExitGuard::ExitGuard(const std::string& command) {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &handlers_before[i]);
   }
+}
+
+// Never freed: what ends the program may come late.
+void ExitGuard::NameLibraries(const std::string& libraries) {
+  loaded_libraries = new std::string(libraries);
 }
 
 void ExitGuard::TellTo(int file) {

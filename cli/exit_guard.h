@@ -15,6 +15,9 @@ class ExitGuard {
  public:
   explicit ExitGuard(const std::string& command);
   ~ExitGuard();
+  // Names the loaded libraries in these lines from now on, if the thread is in no plugin: a
+  // plugin's destructor and its threads are in none.
+  static void NameLibraries(const std::string& libraries);
   // Writes these lines to `file` from now on.
   static void TellTo(int file);
   ExitGuard(const ExitGuard&) = delete;

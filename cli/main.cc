@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,14 +17,15 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/command_child.h"
 #include "voxconv/cli/exit_guard.h"
+#include "voxconv/cli/session.h"
 #include "voxconv/cli/suggest.h"
 #include "voxconv/cli/terminal.h"
 #include "voxconv/core/version.h"
@@ -97,13 +99,23 @@ absl::Status FlushOutput() {
                    reason == 0 ? "" : absl::StrCat(" (", std::strerror(reason), ")")));
 }
 
+// The message as one line. It may be a plugin's, and hold what moves a terminal's cursor.
+std::string OneLine(const absl::Status& status) {
+  if (status.message().empty()) return absl::StatusCodeToString(status.code());
+  std::string line(status.message());
+  for (char& c : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+  }
+  return line;
+}
+
 // The exit code of a command that ended with `status`; prints its error or that of its output.
 int Finish(const std::string& name, absl::Status status) {
   const absl::Status output = FlushOutput();
-  if (status.ok() || status.code() == absl::StatusCode::kCancelled) status = output;
+  if (status.ok() || IsAnswered(status)) status = output;
   if (status.ok()) return 0;
-  std::cerr << Styled(Style::kRed, "voxconv " + name + ":", STDERR_FILENO) << " "
-            << absl::StrReplaceAll(status.message(), {{"\n", " "}}) << "\n";
+  std::cerr << Styled(Style::kRed, "voxconv " + name + ":", STDERR_FILENO) << " " << OneLine(status)
+            << "\n";
   return 1;
 }
 
@@ -118,8 +130,9 @@ int RefuseUnknown(const std::string& name) {
 int PrintVersion(const std::string& name, const std::vector<std::string>& args) {
   const bool verbose = args == std::vector<std::string>{"--verbose"};
   if (!args.empty() && !verbose) {
-    std::cerr << "voxconv " << name << ": argument '" << args.front()
-              << "' is unknown; only --verbose is allowed\n";
+    std::cerr << "voxconv " << name << ": argument '"
+              << (args.front() == "--verbose" ? args[1] : args.front())
+              << "' is one too many; --verbose is allowed, once\n";
     return 2;
   }
   std::cout << "voxconv " << VOXCONV_VERSION << "\n";
@@ -139,6 +152,9 @@ int RunCommand(const std::string& name, const std::vector<std::string>& args) {
     std::cerr << "voxconv help: argument '" << args[1] << "' is unknown; one command is allowed\n";
     return 2;
   }
+  if (name == "help" && !args.empty() && (args[0] == "-v" || args[0] == "--version")) {
+    return RefuseUnknown(args[0]);
+  }
   if (name == "help" && !args.empty() && args[0] != "help") return RunCommand(args[0], {"--help"});
   if (name == "--help" || name == "-h" || name == "help") {
     PrintUsage(std::cout);
@@ -157,6 +173,9 @@ int RunCommand(const std::string& name, const std::vector<std::string>& args) {
 
 int Main(int argc, char** argv) {
   HoldStandardStreams();
+  // A file past `ulimit -f` is then an error of the write that made it, and not the end without a
+  // word.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (const absl::Status status = CheckAddressSpace(); !status.ok()) {
     std::cerr << "voxconv: " << status.message() << std::endl;
     std::_Exit(1);  // OpenBLAS waits for its threads at a usual end

@@ -4,12 +4,16 @@
 #include <iostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/builtin/plugins.h"
 #include "voxconv/cli/examples.h"
+#include "voxconv/cli/exit_guard.h"
 #include "voxconv/cli/suggest.h"
+#include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/product_rate.h"
 
 namespace voxconv::cli {
@@ -58,6 +62,38 @@ void PrintOptions(const po::options_description& options) {
   }
 }
 
+// Marks the status of a command that has printed its help: a plugin may return kCancelled, too.
+constexpr char kAnswered[] = "voxconv/answered";
+
+absl::Status Answered() {
+  absl::Status status = absl::CancelledError("the command line is answered");
+  status.SetPayload(kAnswered, absl::Cord());
+  return status;
+}
+
+// Boost does not say which argument is one too many.
+absl::Status SurplusArgument(const po::options_description& options,
+                             po::positional_options_description positional,
+                             const std::vector<std::string>& args, int style) {
+  constexpr char kSurplus[] = "surplus argument";
+  const unsigned allowed = positional.max_total_count();
+  positional.add(kSurplus, -1);
+  po::options_description all = options;
+  all.add_options()(kSurplus, po::value<std::vector<std::string>>());
+  const po::parsed_options parsed =
+      po::command_line_parser(args).options(all).positional(positional).style(style).run();
+  for (const auto& option : parsed.options) {
+    if (option.string_key != kSurplus) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("argument '", option.value.front(), "' is one too many; ",
+                     allowed == 0   ? "none is allowed"
+                     : allowed == 1 ? "one is allowed"
+                                    : absl::StrCat(allowed, " are allowed"),
+                     " (see --help)"));
+  }
+  return absl::InvalidArgumentError("there are too many arguments (see --help)");
+}
+
 absl::Status ParseError(const po::error& error, const po::options_description& options) {
   std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
   if (const auto* unknown = dynamic_cast<const po::unknown_option*>(&error)) {
@@ -66,6 +102,15 @@ absl::Status ParseError(const po::error& error, const po::options_description& o
     message += DidYouMean(unknown->get_option_name(), names);
   }
   return absl::InvalidArgumentError(absl::StrCat(message, " (see --help)"));
+}
+
+// For messages about a crash.
+void NameLoadedLibraries() {
+  const std::vector<LoadedPlugin> plugins = LoadedPlugins();
+  if (plugins.empty()) return;
+  ExitGuard::NameLibraries(absl::StrJoin(
+      plugins, ", ",
+      [](std::string* text, const LoadedPlugin& plugin) { absl::StrAppend(text, plugin.path); }));
 }
 
 }  // namespace
@@ -78,15 +123,14 @@ absl::StatusOr<po::variables_map> ParseArguments(
   shown.add_options()("help,h", "print this help");
   if (args.size() == 1 && args[0] == kListOptions) {
     PrintOptions(shown);
-    return absl::CancelledError("options");
+    return Answered();
   }
   po::options_description all = shown;
   all.add(hidden);
   po::variables_map values;
+  // No abbreviated option names: a new option must not change what an old script means.
+  const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
-    // No abbreviated option names: a new option must not change what an old script means.
-    const int style =
-        po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     const po::parsed_options parsed =
         po::command_line_parser(args).options(all).positional(positional).style(style).run();
     VOXCONV_RETURN_IF_ERROR(RefuseNegatives(parsed, all));
@@ -94,14 +138,18 @@ absl::StatusOr<po::variables_map> ParseArguments(
     po::store(parsed, values);
     if (values.count("help") != 0) {
       PrintHelp(usage, shown);
-      return absl::CancelledError("help");
+      return Answered();
     }
     po::notify(values);
+  } catch (const po::too_many_positional_options_error&) {
+    return SurplusArgument(all, positional, args, style);
   } catch (const po::error& error) {
     return ParseError(error, shown);
   }
   return values;
 }
+
+bool IsAnswered(const absl::Status& status) { return status.GetPayload(kAnswered).has_value(); }
 
 po::options_description SessionOptions() {
   po::options_description options("Where it runs");
@@ -139,6 +187,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& 
   auto session = std::make_unique<Session>();
   VOXCONV_RETURN_IF_ERROR(
       RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), session->registry_));
+  NameLoadedLibraries();
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
   VOXCONV_RETURN_IF_ERROR(CheckDevice(values, kind));

@@ -25,12 +25,15 @@ inline constexpr char kListOptions[] = "--list-options";
 
 // Parses the command line. Exceptions of the parser become a status; for an unknown option it names
 // one that is meant. `--help` prints the options and examples (cli/examples.h) and gives
-// kCancelled, for which the program exits with 0. `usage` begins with the command's name. `hidden`
-// options are for this program itself and are not shown.
+// a status of which IsAnswered is true, and for which the program exits with 0. `usage` begins with
+// the command's name. `hidden` options are for this program itself and are not shown.
 absl::StatusOr<po::variables_map> ParseArguments(
     const std::string& usage, const po::options_description& options,
     const po::positional_options_description& positional, const std::vector<std::string>& args,
     const po::options_description& hidden = po::options_description());
+
+// Whether ParseArguments has printed what was asked for, so that nothing is left to do.
+bool IsAnswered(const absl::Status& status);
 
 // --backend, --threads, --memory-limit-mib, --plugin.
 po::options_description SessionOptions();

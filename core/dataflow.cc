@@ -275,7 +275,7 @@ absl::Status Dataflow::WeightGrad(const DataflowPlan& plan, const PreparedMap& m
 absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::DoPrepare(
     const KernelMap&, const MapNeed& need, const ExecutionContext&) const {
   return absl::InternalError(
-      absl::StrCat("dataflow: it asks for the layout '", need.layout, "' and does not make it"));
+      absl::StrCat(label(), ": it asks for the layout '", need.layout, "' and does not make it"));
 }
 
 absl::Status Dataflow::DoInputGrad(const DataflowPlan&, const PreparedMap&, const InputGradArgs&,

@@ -59,7 +59,7 @@ absl::StatusOr<LoadedInput> Load(const InputSource& source) {
     VOXCONV_ASSIGN_OR_RETURN(options.range, ParseRange("range", source.range));
   }
   LoadedInput input;
-  VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInput(source.input, options));
+  VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInputAsAsked(source.input, options));
   input.hash = measure::HashInput(input.cloud.coords, input.cloud.features);
   input.density = measure::MeasureDensity(input.cloud.coords);
   input.occupied = Occupied(input.cloud);
@@ -338,7 +338,8 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     }
     // Ctrl-C ends the profiler, too, which leaves counters out.
     const bool cut_short = status.ok() && !options_.ncu.empty() && interrupt_.interrupted();
-    if (absl::IsCancelled(status) || cut_short) {
+    // A plugin may return kCancelled, too.
+    if ((absl::IsCancelled(status) && interrupt_.interrupted()) || cut_short) {
       tally.interrupted = true;
       break;
     }

@@ -34,7 +34,7 @@ void AddMapBenchmark(const std::string& mapping, Asked asked, std::shared_ptr<Sc
 // conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map that is prepared for the
 // dataflow. Counters: GFLOP/s of the true pairs, and of_sgemm, which is this rate divided by that
 // of one dense SGEMM with as many rows, run after each iteration. Not timed if the output is not
-// close to that of the first dataflow.
+// close to that of the baseline dataflow.
 void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
                       std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
 

@@ -101,6 +101,16 @@ class ConvBenchmark {
                                  data->weights.view(), workspace_, context);
   }
 
+  absl::StatusOr<std::vector<float>> OutputOf(const Dataflow& dataflow,
+                                              const Scenario::Data& data) {
+    const ExecutionContext context = scenario_->Context();
+    VOXCONV_ASSIGN_OR_RETURN(
+        const Tensor output,
+        verify::ConvolveOntoNan(dataflow, scenario_->pairs(), data.features.view(),
+                                data.weights.view(), Precision::kF32, workspace_, context));
+    return output.ToHost(context);
+  }
+
   absl::Status Gate() {
     VOXCONV_RETURN_IF_ERROR(scenario_->Prepare());
     const ExecutionContext context = scenario_->Context();
@@ -109,22 +119,20 @@ class ConvBenchmark {
     VOXCONV_RETURN_IF_ERROR(
         dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_)).ToStatus());
     VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
-    VOXCONV_ASSIGN_OR_RETURN(
-        const Tensor output,
-        verify::ConvolveOntoNan(*dataflow_, scenario_->pairs(), data->features.view(),
-                                data->weights.view(), Precision::kF32, workspace_, context));
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, output.ToHost(context));
     if (data->output.empty()) {
-      data->output = features;
-      return absl::OkStatus();
+      VOXCONV_ASSIGN_OR_RETURN(const auto baseline,
+                               scenario_->registry().dataflows().Create(
+                                   scenario_->baseline_dataflow(), context.backend->kind()));
+      VOXCONV_ASSIGN_OR_RETURN(data->output, OutputOf(*baseline, *data));
     }
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, OutputOf(*dataflow_, *data));
     const ConvShape shape = scenario_->ShapeOf(channels_);
     const auto same = verify::CompareOutputs(
         features, data->output,
         verify::DifferenceBound({}, verify::RunPrecisionOf(*dataflow_, shape),
                                 shape.num_offsets * shape.c_in,
                                 /*same_operands=*/true),
-        "the first dataflow");
+        scenario_->baseline_dataflow());
     if (!same.ok()) ++failures_->count;
     return same.status();
   }

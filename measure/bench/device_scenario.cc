@@ -41,7 +41,7 @@ absl::Status DeviceScenario::Prepare() {
 
 absl::Status DeviceScenario::Load() {
   VOXCONV_RETURN_IF_ERROR(Open());
-  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInputAsAsked(input_, load_));
   VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud, Context()));
   VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
 

@@ -152,7 +152,7 @@ absl::Status NetworkScenario::Prepare() {
 
 absl::Status NetworkScenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend(choice_));
-  VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInputAsAsked(input_, load_));
   return absl::OkStatus();
 }
 

@@ -40,11 +40,12 @@ absl::Status Scenario::Prepare() {
 absl::Status Scenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend({.threads = threads_}));
   VOXCONV_ASSIGN_OR_RETURN(serial_, MakeBackend({.threads = 1}));
-  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(input_, load_));
+  VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInputAsAsked(input_, load_));
   VOXCONV_ASSIGN_OR_RETURN(coordinates_, MakeCoordinates(cloud, Context()));
   VOXCONV_ASSIGN_OR_RETURN(geometry_, ConvGeometry::Create({.kind = ConvKind::kSubmanifold}));
   VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
   baseline_name_ = defaults.baseline_mapping;
+  baseline_dataflow_ = defaults.baseline_dataflow;
   VOXCONV_ASSIGN_OR_RETURN(baseline_,
                            registry_.mappings().Create(baseline_name_, backend_->kind()));
   VOXCONV_ASSIGN_OR_RETURN(pairs_, QueryPairs(*baseline_, problem(), Context()));

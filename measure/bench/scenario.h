@@ -59,6 +59,8 @@ class Scenario {
   }
   // The name of the baseline's pairs in messages.
   const std::string& baseline_name() const { return baseline_name_; }
+  // The dataflow whose outputs all others must have.
+  const std::string& baseline_dataflow() const { return baseline_dataflow_; }
   // Seconds of one index build and query by the baseline mapping.
   absl::StatusOr<double> TimeBaseline();
 
@@ -66,7 +68,7 @@ class Scenario {
   // each `channels`, and owned by the scenario.
   struct Data {
     Tensor features, weights;
-    // The output of the first dataflow. Those of the others are compared with it.
+    // The output of the baseline dataflow; empty until it has run.
     std::vector<float> output;
   };
   absl::StatusOr<Data*> DataFor(const Channels& channels);
@@ -86,7 +88,7 @@ class Scenario {
   std::unique_ptr<Backend> backend_, serial_;
   CoordinateSetPtr coordinates_;
   std::optional<ConvGeometry> geometry_;
-  std::string baseline_name_;
+  std::string baseline_name_, baseline_dataflow_;
   std::unique_ptr<const Mapping> baseline_;
   KernelMap pairs_;
   std::map<Channels, Data> data_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mapping in a library that is right but for one kind of input. There it ends the process, or
-// throws, or does not end: its option says which. The faults are those that a test of the program
-// alone can survive.
+// A mapping in a library that is right but for one kind of input, and a wrong dataflow. There it
+// ends the process, or throws, or does not end: its option says which. The faults are those that a
+// test of the program alone can survive.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -15,8 +16,11 @@
 #include <utility>
 
 #include "voxconv/backends/cpu/pair_collector.h"
+#include "voxconv/core/backend_support.h"
+#include "voxconv/core/dataflow.h"
 #include "voxconv/core/mapping.h"
 #include "voxconv/core/plugin_api.h"
+#include "voxconv/core/status_macros.h"
 
 namespace {
 
@@ -48,6 +52,9 @@ void Fail(const std::string& fault) {
 class Ending final : public voxconv::Mapping {
  public:
   explicit Ending(voxconv::Options options) : options_(std::move(options)) {}
+  ~Ending() override {
+    if (std::getenv("ENDING_CRASHES_LATE") != nullptr) std::raise(SIGSEGV);
+  }
   const voxconv::Options& options() const override { return options_; }
 
  protected:
@@ -68,7 +75,10 @@ class Ending final : public voxconv::Mapping {
       const voxconv::ExecutionContext& context) const override {
     const int64_t voxels = options_.GetInt("voxels");
     const int64_t num_inputs = problem.inputs.size();
-    if (voxels == 0 || num_inputs == voxels) Fail(options_.GetEnum("fault"));
+    if (voxels == 0 || num_inputs == voxels) {
+      if (options_.GetEnum("fault") == "cancels") return absl::CancelledError("I gave up");
+      Fail(options_.GetEnum("fault"));
+    }
     const auto& row_of = static_cast<const Index&>(index).row_of;
     const absl::Span<const Coordinate> outputs = problem.outputs.rows().host();
     const auto probe = [&](int k, int64_t begin, int64_t end, int32_t* in, int32_t* out) {
@@ -90,12 +100,41 @@ class Ending final : public voxconv::Mapping {
   voxconv::Options options_;
 };
 
-absl::Status RegisterEnding(voxconv::Registry& registry) {
+// Its outputs are zeros.
+class Zeros final : public voxconv::Dataflow {
+ public:
+  explicit Zeros(voxconv::Options options) : options_(std::move(options)) {}
+  const voxconv::Options& options() const override { return options_; }
+
+ protected:
+  voxconv::Capability DoCapability(voxconv::Pass, const voxconv::ConvShape& shape) const override {
+    return {.support = voxconv::F32Only("zeros", shape)};
+  }
+  voxconv::MapNeed DoNeededMap(voxconv::Pass, const voxconv::ConvShape&) const override {
+    return {};
+  }
+  absl::StatusOr<std::unique_ptr<voxconv::DataflowPlan>> DoPlan(
+      voxconv::Pass, const voxconv::PreparedMap&, const voxconv::ConvShape&,
+      const voxconv::ExecutionContext&) const override {
+    return std::make_unique<voxconv::DataflowPlan>();
+  }
+  absl::Status DoForward(const voxconv::DataflowPlan&, const voxconv::PreparedMap&,
+                         const voxconv::ForwardArgs& args, const voxconv::Workspace&,
+                         const voxconv::ExecutionContext&) const override {
+    std::fill_n(args.output.f32(), args.output.rows * args.output.channels, 0.0f);
+    return absl::OkStatus();
+  }
+
+ private:
+  voxconv::Options options_;
+};
+
+absl::Status RegisterMapping(voxconv::Registry& registry) {
   voxconv::OptionSchema options;
   options
       .Enum("fault",
             {"none", "throws", "null", "exits", "quick_exits", "exits_at_once", "crashes",
-             "overflows", "hangs"},
+             "overflows", "hangs", "cancels"},
             "none", "what it does")
       .Int("voxels", 1, 0, 1 << 20, "number of input voxels for which it does so; 0: all");
   return registry.mappings().Register(
@@ -103,6 +142,17 @@ absl::Status RegisterEnding(voxconv::Registry& registry) {
       [](voxconv::Options values) -> absl::StatusOr<std::unique_ptr<const voxconv::Mapping>> {
         return std::make_unique<Ending>(std::move(values));
       });
+}
+
+absl::Status RegisterEnding(voxconv::Registry& registry) {
+  // Where it is asked for: commands that try all dataflows would end with its fault alone.
+  if (std::getenv("ENDING_WITH_ZEROS") == nullptr) return RegisterMapping(registry);
+  VOXCONV_RETURN_IF_ERROR(registry.dataflows().Register(
+      {.name = "zeros", .summary = "for tests"}, voxconv::BackendKind::kCpu,
+      [](voxconv::Options values) -> absl::StatusOr<std::unique_ptr<const voxconv::Dataflow>> {
+        return std::make_unique<Zeros>(std::move(values));
+      }));
+  return RegisterMapping(registry);
 }
 
 }  // namespace

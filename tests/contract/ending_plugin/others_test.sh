@@ -58,6 +58,7 @@ refused() {
 for command in ${3:-run ab pool bench tune experiment}; do
   command_with "$command" ending:fault=none > "$work/out" 2> "$work/err" || fail "$command: refused"
   refused "$command" throws 'mapping ending: DoQuery: exception: boom'
+  refused "$command" cancels 'I gave up'
   refused "$command" null 'mapping ending: DoBuildIndex: returned null'
   refused "$command" exits 'ended by exit() before it was done in mapping ending: DoQuery'
   refused "$command" quick_exits 'ended by exit() before it was done in mapping ending: DoQuery'
@@ -65,3 +66,12 @@ for command in ${3:-run ab pool bench tune experiment}; do
   grep -qx "voxconv $command: the process .*" "$work/err" || fail "$command is not named"
 done
 refused run crashes 'voxconv run: crashed in mapping ending: DoQuery'
+# A destructor is no method of the interface: the loaded libraries are named.
+ENDING_CRASHES_LATE=1 refused run none "voxconv run: crashed; loaded are $(realpath "$plugin")"
+
+# A dataflow whose outputs are wrong is not timed, also where no other one is.
+status=0
+ENDING_WITH_ZEROS=1 "$voxconv" bench "${small[@]}" --mapping hash: --dataflow zeros --channels 4x4 \
+  --benchmark_min_time=0.001 > "$work/out" 2> "$work/err" || status=$?
+((status != 0)) || fail "bench: wrong outputs: exit status 0"
+grep -q '^conv/zeros/.*ERROR OCCURRED' "$work/out" || fail "bench: wrong outputs are timed"
