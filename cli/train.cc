@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
+#include <initializer_list>
 #include <iostream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/cli/standard_output.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
@@ -23,16 +25,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-po::options_description DataOptions() {
+po::options_description DataOptions(bool training) {
   po::options_description options("Data");
   options.add_options()  //
       ("data", po::value<std::string>(),
        "the data set: an .npz file of voxel models or meshes, .npz files of labelled frames with "
        "commas between them, a folder as SemanticKITTI has it, or one with a folder a class")  //
       ("samples", po::value<int64_t>()->default_value(DatasetOptions().samples),
-       "meshes: points drawn on the surface of each")  //
-      ("test-data", po::value<std::string>(),
-       "the data set to test with; default: the test split of --data")  //
+       "meshes: points drawn on the surface of each");
+  if (training) {
+    options.add_options()  //
+        ("test-data", po::value<std::string>(),
+         "the data set to test with; default: the test split of --data");
+  }
+  options.add_options()  //
       ("voxel-size", po::value<double>()->default_value(1.0),
        "edge of a voxel in the unit of the data; voxel models have cells of 1")  //
       ("unit-sphere", po::bool_switch(),
@@ -49,7 +55,8 @@ po::options_description DataOptions() {
   return options;
 }
 
-po::options_description NetworkOptions() {
+// Dropout is for training alone.
+po::options_description NetworkOptions(bool training) {
   po::options_description options("Network");
   options.add_options()  //
       ("network", po::value<std::string>()->default_value("minkunet42"),
@@ -57,9 +64,13 @@ po::options_description NetworkOptions() {
       ("width", po::value<double>()->default_value(1.0),
        "factor on every channel count; all counts must stay whole numbers")  //
       ("levels", po::value<int>()->default_value(3),
-       "networks of H-CNN: how often the resolution is halved")  //
-      ("dropout", po::value<double>()->default_value(0),
-       "share of the values before the last layer that training sets to 0")  //
+       "networks of H-CNN: how often the resolution is halved");
+  if (training) {
+    options.add_options()  //
+        ("dropout", po::value<double>()->default_value(0),
+         "share of the values before the last layer that training sets to 0");
+  }
+  options.add_options()  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16. Parameters, statistics "
        "and the optimiser are f32")                                                         //
@@ -85,7 +96,7 @@ po::options_description TrainOptions() {
       ("momentum", po::value<double>()->default_value(0.9, "0.9"), "of SGD")    //
       ("weight-decay", po::value<double>()->default_value(1e-4), "of weights")  //
       ("clip", po::value<double>()->default_value(0),
-       "most of the gradients' norm; 0: no limit")  //
+       "largest norm of the gradients; a larger one is scaled down to it; 0: no limit")  //
       ("loss", po::value<std::string>()->default_value("cross_entropy"),
        "cross_entropy, lovasz (Lovasz-softmax over a batch), or "
        "cross_entropy+lovasz, their sum")  //
@@ -107,8 +118,8 @@ po::options_description TrainOptions() {
       ("checkpoint-steps", po::value<int64_t>()->default_value(0),
        "a checkpoint after so many steps, besides one after each epoch; 0: none")  //
       ("activation-memory", po::value<int64_t>()->default_value(0),
-       "most MiB of activations and their gradients; what does not fit is computed a second time, "
-       "with the same bits; 0: no limit")  //
+       "MiB that activations and their gradients may take; what does not fit is computed a second "
+       "time, with the same bits; 0: no limit")  //
       ("seed", po::value<uint64_t>()->default_value(1),
        "of the parameters, the order of the clouds and the augmentation");
   return options;
@@ -117,6 +128,38 @@ po::options_description TrainOptions() {
 absl::StatusOr<std::string> Required(const po::variables_map& values, const char* name) {
   if (values.count(name) != 0) return values[name].as<std::string>();
   return absl::InvalidArgumentError(absl::StrCat("--", name, ": it is missing"));
+}
+
+// An error for an option that is given and not used.
+absl::Status RefuseGiven(const po::variables_map& values, const char* name, absl::string_view why) {
+  if (values.count(name) == 0 || values[name].defaulted()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", name, ": has no meaning ", why));
+}
+
+absl::Status CheckHcnnOptions(const po::variables_map& values) {
+  const std::string& network = values["network"].as<std::string>();
+  if (absl::StartsWith(network, "hcnn_")) return absl::OkStatus();
+  return RefuseGiven(
+      values, "levels",
+      absl::StrCat("with --network ", network, ", only with those of H-CNN"));
+}
+
+absl::Status CheckTrainOptions(const po::variables_map& values) {
+  if (values["optimizer"].as<std::string>() != "sgd") {
+    VOXCONV_RETURN_IF_ERROR(RefuseGiven(values, "momentum", "without --optimizer sgd"));
+  }
+  if (values["rotate-any"].as<bool>()) {
+    VOXCONV_RETURN_IF_ERROR(RefuseGiven(values, "rotate", "together with --rotate-any"));
+  }
+  return CheckFolder("--out", values["out"].as<std::string>());
+}
+
+absl::Status CheckSamples(const po::variables_map& values,
+                          std::initializer_list<const Dataset*> sets) {
+  for (const Dataset* set : sets) {
+    if (set->draws_points()) return absl::OkStatus();
+  }
+  return RefuseGiven(values, "samples", "for data without meshes");
 }
 
 absl::Status CheckAtLeast(const po::variables_map& values, const char* name, int64_t least,
@@ -154,13 +197,15 @@ absl::StatusOr<DatasetOptions> ParseDatasetOptions(const po::variables_map& valu
 
 absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values, int64_t classes,
                                         uint64_t seed) {
-  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph,
-                           MakeTrainable(values["network"].as<std::string>(),
-                                         {.width = values["width"].as<double>(),
-                                          .in_channels = values["in-channels"].as<int64_t>(),
-                                          .classes = classes,
-                                          .levels = values["levels"].as<int>(),
-                                          .dropout = values["dropout"].as<double>()}));
+  VOXCONV_ASSIGN_OR_RETURN(
+      NetworkGraph graph,
+      MakeTrainable(
+          values["network"].as<std::string>(),
+          {.width = values["width"].as<double>(),
+           .in_channels = values["in-channels"].as<int64_t>(),
+           .classes = classes,
+           .levels = values["levels"].as<int>(),
+           .dropout = values.count("dropout") == 0 ? 0 : values["dropout"].as<double>()}));
   InitializeParameters(graph, seed);
   return graph;
 }
@@ -332,11 +377,15 @@ class EpochPrinter {
 
 absl::Status RunTrain(const std::vector<std::string>& args) {
   po::options_description options;
-  options.add(DataOptions()).add(NetworkOptions()).add(TrainOptions()).add(SessionOptions());
+  options.add(DataOptions(/*training=*/true)).add(NetworkOptions(/*training=*/true));
+  options.add(TrainOptions()).add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("train --network NAME --data SET --out FOLDER [options]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
+  VOXCONV_RETURN_IF_ERROR(Required(values, "out").status());
+  VOXCONV_RETURN_IF_ERROR(CheckHcnnOptions(values));
+  VOXCONV_RETURN_IF_ERROR(CheckTrainOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   Backend& backend = session->backend();
   VOXCONV_ASSIGN_OR_RETURN(const TrainingRunConfig config,
@@ -347,6 +396,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> train, OpenDataset(data, "train", read));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> test,
                            OpenDataset(test_data, "test", read));
+  VOXCONV_RETURN_IF_ERROR(CheckSamples(values, {train.get(), test.get()}));
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
                            BuildGraph(values, train->classes(), values["seed"].as<uint64_t>()));
   std::cout << absl::StrFormat("%s, %d parameters, on %s: %d clouds to train, %d to test; %s\n",
@@ -380,18 +430,23 @@ absl::Status RunEval(const std::vector<std::string>& args) {
       ("weights", po::value<std::string>(),
        "the network's parameters: a safetensors file, such as the checkpoint of a run")  //
       ("split", po::value<std::string>()->default_value("test"), "train or test");
-  options.add(DataOptions()).add(NetworkOptions()).add(own).add(SessionOptions());
+  options.add(DataOptions(/*training=*/false))
+      .add(NetworkOptions(/*training=*/false))
+      .add(own)
+      .add(SessionOptions());
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
       ParseArguments("eval --network NAME --data SET --weights FILE [options]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const std::string data, Required(values, "data"));
   VOXCONV_ASSIGN_OR_RETURN(const std::string weights, Required(values, "weights"));
+  VOXCONV_RETURN_IF_ERROR(CheckHcnnOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const LoaderConfig loader, ParseLoader(values));
   VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                            OpenDataset(data, values["split"].as<std::string>(), read));
+  VOXCONV_RETURN_IF_ERROR(CheckSamples(values, {dataset.get()}));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values, dataset->classes(), 1));
   VOXCONV_RETURN_IF_ERROR(LoadParameters(weights, graph));
   VOXCONV_ASSIGN_OR_RETURN(

@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
@@ -34,7 +35,7 @@ po::options_description WeightsOptions() {
       ("classes", po::value<int64_t>()->default_value(19),
        "classes of a network with a head; 0: minkunet42 without one")  //
       ("levels", po::value<int>()->default_value(3),
-       "hcnn_classifier: how often the resolution is halved")  //
+       "networks of H-CNN: how often the resolution is halved")  //
       ("names", po::value<std::string>(),
        "a JSON object with FILE's name of each parameter whose name there is another")  //
       ("convention", po::value<std::string>()->default_value("voxconv"),
@@ -62,6 +63,19 @@ absl::Status CheckApplicable(const po::variables_map& values) {
       if (values.count(name) == 0 || values[name].defaulted()) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, ": has no meaning without --network"));
+    }
+  } else {
+    const std::string& network = values["network"].as<std::string>();
+    const auto refuse = [&](const char* name, const char* which) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, ": has no meaning with --network ",
+                                                     network, ", only with ", which));
+    };
+    if (!values["levels"].defaulted() && !absl::StartsWith(network, "hcnn_")) {
+      return refuse("levels", "those of H-CNN");
+    }
+    if (!values["classes"].defaulted() &&
+        (network == "sparseresnet21" || network == "centerpoint")) {
+      return refuse("classes", "networks that have a head");
     }
   }
   if (values.count("out") == 0 && !values["to-convention"].defaulted()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // voxconv train and eval as a user runs them: what they refuse, and a run that is killed.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -290,6 +291,32 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused("train --out " + Path("run") + " --data " + Path("models.npz"),
                 "it has no result for each cloud");
   ExpectRefused(Common("train") + " --out /proc/nowhere", "/proc/nowhere");
+  // What is not used is refused.
+  const std::string other = "train --data " + Path("models.npz") + " --out " + Path("run");
+  ExpectRefused(other + " --levels 2", "--levels: has no meaning with --network minkunet42");
+  ExpectRefused(other + " --dropout 0.5", "--dropout: has no meaning with --network minkunet42");
+  ExpectRefused(train + "--optimizer adamw --momentum 0.5", "--momentum: has no meaning");
+  ExpectRefused(train + "--rotate-any --rotate 5", "--rotate: has no meaning");
+  ExpectRefused(train + "--samples 100", "--samples: has no meaning for data without meshes");
+  ExpectRefused(Common("train") + " --out " + Path("models.npz"), "models.npz: is no directory");
+  ExpectRefused(Common("eval") + " --weights w --samples 100", "--samples: has no meaning");
+  ExpectRefused(Common("eval") + " --weights w --dropout 0.1", "unrecognised option '--dropout'");
+  ExpectRefused(Common("eval") + " --weights w --test-data " + Path("models.npz"),
+                "unrecognised option '--test-data'");
+  // Nobody reads what would be written into this pipe.
+  fs::create_directories(Path("piped"));
+  ASSERT_EQ(mkfifo(Path("piped/steps.jsonl").c_str(), 0600), 0);
+  ExpectRefused(Common("train") + " --out " + Path("piped"), "steps.jsonl: is not a regular file");
+  const std::vector<float> one = {1};
+  ASSERT_TRUE(
+      WriteNpz(Path("none.npz"), {{"x", MakeNpyArray({1}, absl::MakeConstSpan(one))}}).ok());
+  ExpectRefused("train --out " + Path("run") + " --data " + Path("none.npz"),
+                "none.npz: holds none of class_names");
+  fs::create_symlink("loop", Path("loop"));
+  ExpectRefused("train --out " + Path("run") + " --data " + folder_.string(), "no data set");
+  const std::string weights = "weights " + Path("models.npz") + " --network ";
+  ExpectRefused(weights + "minkunet42 --levels 2", "--levels: has no meaning");
+  ExpectRefused(weights + "centerpoint --classes 2", "--classes: has no meaning");
   ExpectRefused(Common("eval") + " --weights " + Path("models.npz"), "models.npz");
   ExpectRefused(Common("eval"), "--weights: it is missing");
 }

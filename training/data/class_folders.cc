@@ -30,11 +30,17 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
+// False, too, for what cannot be looked at, such as a link to itself.
+bool IsFolder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
 // How the folders lie: FOLDER/SPLIT/CLASS or FOLDER/CLASS/SPLIT.
 class Layout {
  public:
   explicit Layout(fs::path folder) : folder_(std::move(folder)) {
-    split_first_ = fs::is_directory(folder_ / "train") || fs::is_directory(folder_ / "test");
+    split_first_ = IsFolder(folder_ / "train") || IsFolder(folder_ / "test");
   }
 
   // Of both splits, so that a class has one number in both.
@@ -43,13 +49,12 @@ class Layout {
     if (split_first_) {
       for (const char* split : {"train", "test"}) {
         for (const std::string& name : NamesIn(folder_ / split)) {
-          if (fs::is_directory(folder_ / split / name)) classes.insert(name);
+          if (IsFolder(folder_ / split / name)) classes.insert(name);
         }
       }
     } else {
       for (const std::string& name : NamesIn(folder_)) {
-        if (fs::is_directory(folder_ / name / "train") ||
-            fs::is_directory(folder_ / name / "test")) {
+        if (IsFolder(folder_ / name / "train") || IsFolder(folder_ / name / "test")) {
           classes.insert(name);
         }
       }
@@ -81,6 +86,7 @@ class ClassFolders final : public Dataset {
   LabelKind label_kind() const override { return LabelKind::kCloud; }
   int64_t classes() const override { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const override { return class_names_; }
+  bool draws_points() const override { return true; }
   std::string NameOf(int64_t index) const override { return files_[index].path; }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     LabelledCloud cloud{.cloud = {}, .labels = {files_[index].label}};

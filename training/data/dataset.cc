@@ -2,6 +2,7 @@
 #include "voxconv/training/data/dataset.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const std::string& path,
         absl::StrCat("split: '", split, "'; allowed are train and test"));
   }
   if (!absl::EndsWith(path, ".npz")) {
-    return std::filesystem::is_directory(std::filesystem::path(path) / "sequences")
+    std::error_code ignored;
+    return std::filesystem::is_directory(std::filesystem::path(path) / "sequences", ignored)
                ? OpenSemanticKitti(path, split)
                : OpenClassFolders(path, split, options);
   }

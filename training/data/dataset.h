@@ -25,6 +25,8 @@ class Dataset {
   virtual const std::vector<std::string>& class_names() const = 0;
   // The label of points, or clouds, that count for nothing.
   virtual int32_t ignored() const { return -1; }
+  // Whether clouds may be drawn on meshes, so that DatasetOptions::samples counts.
+  virtual bool draws_points() const { return false; }
   // Names a cloud in messages.
   virtual std::string NameOf(int64_t index) const = 0;
   // Cloud `index` of [0, size()). Labels are classes or ignored(). Errors name the cloud.

@@ -59,6 +59,7 @@ class MeshModels final : public Dataset {
   LabelKind label_kind() const override { return LabelKind::kCloud; }
   int64_t classes() const override { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const override { return class_names_; }
+  bool draws_points() const override { return true; }
   std::string NameOf(int64_t index) const override {
     return absl::StrCat(path_, ": ", split_, " mesh ", index);
   }

@@ -138,10 +138,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFrames(const std::vector<std::strin
     VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNpzText(file, "class_names"));
     // The first name is that of what is ignored.
     if (!names.empty()) names.erase(names.begin());
+    if (names.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file,
+          ": holds none of class_names, of a labelled frame, coords_SPLIT, of voxel models, and "
+          "mesh_vertices_SPLIT, of meshes, where SPLIT is train or test"));
+    }
     if (class_names.empty()) class_names = names;
-    if (names.empty() || names != class_names) {
+    if (names != class_names) {
       return absl::InvalidArgumentError(
-          absl::StrCat(file, ": class_names: they are missing, or not those of ", files[0]));
+          absl::StrCat(file, ": class_names are others than those of ", files[0]));
     }
   }
   return std::make_unique<Frames>(files, std::move(class_names));

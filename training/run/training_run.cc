@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/json_file.h"
@@ -71,9 +72,10 @@ class LineFile {
   // Keeps the lines whose `key` is at most `last`. The others are of work that is done again.
   static absl::StatusOr<LineFile> Open(const std::string& path, const char* key, int64_t last) {
     std::string kept;
-    if (std::filesystem::exists(path)) {
-      std::ifstream lines(path);
-      for (std::string line; std::getline(lines, line);) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) {
+      VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, ReadFileBytes(path));
+      for (const absl::string_view line : absl::StrSplit(bytes, '\n')) {
         const absl::StatusOr<Json> json = ParseJson(line);  // the last line may be cut off
         if (!json.ok() || !json->is_object() || !json->contains(key)) continue;
         const Json& at = (*json)[key];
