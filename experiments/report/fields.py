@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a result line must hold for the report to read it: asked once, when it is read."""
 
+import errno
+
 NUMBER = (int, float)
 NAMES = {str: "a text", dict: "an object", list: "an array", bool: "true or false",
          int: "a whole number", NUMBER: "a number"}
@@ -21,6 +23,13 @@ _LINE = {"status": str, "quick": bool, "cell": _CELL, "provenance": _PROVENANCE}
 _OPTIONAL = {"round": int, "hardware": dict, "cell.against": str, "cell.like": str,
              "cell.x": NUMBER, "cell.resolution": NUMBER}
 _STATUSES = ("measured", "refused", "failed")
+
+
+def text_of(path):
+    """The text of a file. A pipe in its place would be waited for: OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is(value, kind):

@@ -71,7 +71,7 @@ class Results:
     def notes(self):
         """Text in NAME.notes.md beside the lines, by people."""
         path = self.path.with_suffix(".notes.md")
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        return fields.text_of(path) if path.exists() else ""
 
 
 def disagreement(line):
@@ -183,7 +183,7 @@ class _File:
         self.asked = {}    # {(device, quick): [cells]} of the last definition
         self.problems = []
         # Lines end with a line feed alone: names may hold what else ends a line to Python.
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = fields.text_of(path)
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue

@@ -6,6 +6,7 @@ import math
 import pathlib
 from typing import NamedTuple
 
+import fields
 import plots
 
 MOST_POINTS = 4000   # of a curve by step
@@ -32,7 +33,7 @@ def _read(path, key, problems):
     found = []
     if not path.exists():
         return found
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = fields.text_of(path).split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -54,7 +55,7 @@ def files(directory):
     found = []
     for name in ("epochs.jsonl", "steps.jsonl"):
         path = pathlib.Path(directory) / name
-        if not path.exists():
+        if not path.is_file():
             continue
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline(1 << 20)

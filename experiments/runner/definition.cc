@@ -23,7 +23,18 @@ namespace {
 using measure::Json;
 using Names = std::vector<std::string>;
 
+// An array of nothing would pass for one that is not given.
+void RefuseEmpty(JsonReader& reader, absl::Span<const char* const> keys) {
+  for (const char* key : keys) {
+    const Json* value = reader.Find(key);
+    if (value != nullptr && value->is_array() && value->empty()) {
+      reader.Refuse(key, "is an array that is not empty");
+    }
+  }
+}
+
 Names ReadBackends(JsonReader& reader) {
+  RefuseEmpty(reader, {"backends"});
   const Names backends = reader.Texts("backends");
   for (const std::string& backend : backends) {
     if (backend != "cpu" && backend != "cuda")
@@ -235,6 +246,14 @@ std::vector<Json> ExpandFor(JsonReader& reader) {
                   "is an array that is not empty", reader.error());
       continue;
     }
+    constexpr size_t kMost = 4096;
+    if (all.size() * values.size() > kMost) {
+      RefuseValue(
+          absl::StrCat(reader.PathOf("for"), ".", name), values,
+          absl::StrCat("are ", kMost, " configurations at most, the product of all lengths"),
+          reader.error());
+      return all;
+    }
     std::vector<Json> longer;
     for (const Json& params : all) {
       for (const Json& value : values) {
@@ -369,10 +388,16 @@ void ReadFactors(JsonReader& reader, Definition& definition) {
     if (maps != "rebuilt" && maps != "reused") {
       reader.Refuse("maps", "are \"rebuilt\" and \"reused\"");
     }
+    if (definition.kind == CellKind::kMap && maps == "reused") {
+      reader.Refuse("maps", "in map experiments, which time the making of maps, is \"rebuilt\"");
+    }
     definition.rebuild_maps.push_back(maps == "rebuilt");
   }
   if (definition.rebuild_maps.empty()) definition.rebuild_maps = {true};
   definition.stage_times = reader.Flag("stage_times", false);
+  if (definition.stage_times && definition.kind != CellKind::kNetwork) {
+    reader.Refuse("stage_times", "is false; only those of networks are times of their own");
+  }
   Names stages;
   for (int i = 0; i < kNumStages; ++i) stages.emplace_back(ToString(static_cast<Stage>(i)));
   definition.counters_stage = reader.OneOf("counters_stage", stages, "");
@@ -448,6 +473,8 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   reader.Text("source", "");
   reader.Text("about", "");
   definition.kind = ReadKind(reader);
+  RefuseEmpty(reader, {"inputs", "quick_inputs", "resolutions", "quick_resolutions",
+                       "quick_networks", "quick_layers", "dtypes", "maps", "published", "plots"});
   definition.backends = ReadBackends(reader);
   definition.inputs = ReadInputs(reader, "inputs");
   definition.quick_inputs = ReadInputs(reader, "quick_inputs");
@@ -467,8 +494,12 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   LinkSides(reader, definition);
   CheckPublished(reader, definition);
   CheckPlots(reader, definition);
-  reader.OneOf("analysis", {"variance", "map_sizes", "redundancy", "best", "transfer", "parts"},
-               "");
+  const std::string analysis = reader.OneOf(
+      "analysis", {"variance", "map_sizes", "redundancy", "best", "transfer", "parts"}, "");
+  const bool of_layers = analysis == "map_sizes" || analysis == "redundancy";
+  if (of_layers && definition.kind != CellKind::kInfo) {
+    reader.Refuse("analysis", "in info experiments alone are map_sizes and redundancy");
+  }
   if (!error.ok()) return error;
   return definition;
 }

@@ -34,7 +34,9 @@ void CheckFigure(JsonReader& figure) {
     ++kinds;
     if (!(*number > 0)) figure.Refuse(key, "are numbers above 0");
   }
-  kinds += figure.Flag("faster", false) ? 1 : 0;
+  const bool faster = figure.Flag("faster", false);
+  if (!faster && figure.Has("faster")) figure.Refuse("faster", "is true");
+  kinds += faster ? 1 : 0;
   if (kinds == 1) return;
   figure.Refuse("ratio", "is exactly one of ratio, faster, value, at_least and at_most");
 }

@@ -51,11 +51,11 @@ class ClaimsTest(unittest.TestCase):
         return lines
 
     def test_a_second_run_is_held_against_the_first(self):
-        first, second = self.path / "first", self.path / "second"
-        for folder, lines in ((first, self.lines), (second, self.doctored(3, consistent=True))):
+        first, same, second = (self.path / name for name in ("first", "same", "second"))
+        for folder, lines in ((first, self.lines), (same, self.lines), (second, self.doctored(3, consistent=True))):
             folder.mkdir(exist_ok=True)
             support.write_lines(folder / "small.jsonl", lines)
-        for repeat, row in ((first, "| 1 | 1 | 0 | 1 | 1.00x | 1 | 1 |"),
+        for repeat, row in ((same, "| 1 | 1 | 0 | 1 | 1.00x | 1 | 1 |"),
                             (second, "| 1 | 1 | 0 | 0 | 3.00x | 1 | 0 |")):
             result = support.run(VOXCONV, "report", first, "--again", repeat)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -63,6 +63,8 @@ class ClaimsTest(unittest.TestCase):
             self.assertIn("## Measured again", page)
             self.assertIn(row, page)
             self.assertIn("Measured again</h2>", (first / "report.html").read_text())
+        result = support.run(VOXCONV, "report", first, "--again", first)
+        self.assertIn("allowed are results of another run", result.stderr)
         empty = self.path / "empty"
         empty.mkdir(exist_ok=True)
         result = support.run(VOXCONV, "report", first, "--again", empty)
@@ -204,6 +206,9 @@ class ClaimsTest(unittest.TestCase):
         folder.mkdir()
         support.write_lines(folder / "small.jsonl", self.lines)
         result = support.run(VOXCONV, "report", folder, "--out", folder / "small.jsonl")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("small.jsonl: is no directory", result.stderr)
+        result = support.run(VOXCONV, "report", folder, "--out", folder / "small.jsonl" / "in")
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot be read or written", result.stderr)
         self.assertNotIn("Traceback", result.stderr)

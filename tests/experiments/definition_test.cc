@@ -144,6 +144,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"/kind", R"("layers")", "key 'kind' is \"layers\"", "network, layer, map, info"},
         WrongFile{"/kind", "null", "key 'kind' is missing", "network, layer, map, info"},
         WrongFile{"/inputz", "[]", "key 'inputz' is unknown", "inputs"},
+        WrongFile{"/inputs", "[]", "key 'inputs' is []", "not empty"},
+        WrongFile{"/dtypes", "[]", "key 'dtypes' is []", "not empty"},
+        WrongFile{"/maps", "[]", "key 'maps' is []", "not empty"},
+        WrongFile{"/resolutions", "[]", "key 'resolutions' is []", "not empty"},
+        WrongFile{"/backends", "[]", "key 'backends' is []", "not empty"},
+        WrongFile{"/configurations/0/backends", "[]", "backends' is []", "not empty"},
+        WrongFile{"/stage_times", "true", "key 'stage_times' is true", "networks"},
         WrongFile{"/inputs/0", "7", "key 'inputs[0]' is 7", "object"},
         WrongFile{"/inputs/0", R"({"input": "a", "voxel_size": 0})", "inputs[0].voxel_size' is 0",
                   "above 0"},
@@ -179,7 +186,30 @@ INSTANTIATE_TEST_SUITE_P(
                   "published[0].metric' is \"speed\"", "map_query"},
         WrongFile{"/published", R"([{"what": "w", "gpu": "g", "ratio": 2}])",
                   "published[0].source' is missing", "text"},
+        WrongFile{"/published", R"([{"what": "w", "source": "s", "gpu": "g", "faster": false}])",
+                  "published[0].faster' is false", "true"},
+        WrongFile{"/analysis", R"("map_sizes")", "key 'analysis' is \"map_sizes\"", "info"},
         WrongFile{"/plots", R"([{"x": "colour"}])", "plots[0].x' is \"colour\"", "tile"}));
+
+// 20^6 configurations would take all memory before one of them is refused.
+TEST(DefinitionTest, ConfigurationsAreCountedBeforeTheyAreMade) {
+  Json json = Valid();
+  for (const char* axis : {"a", "b", "c", "d", "e", "f"}) {
+    for (int i = 0; i < 20; ++i) json["configurations"][1]["for"][axis].push_back(i);
+  }
+  EXPECT_THAT(ErrorOf(json), AllOf(HasSubstr("configurations[1].for.c"), HasSubstr("4096")));
+}
+
+TEST(DefinitionTest, MapsThatAreTimedAreMadeAnew) {
+  Json json = Valid();
+  json["kind"] = "map";
+  json["layers"] = {{{"kernel", 3}}};
+  json["configurations"] = {{{"name", "reference"}, {"spec", "hash"}},
+                            {{"name", "other"}, {"spec", "grid"}}};
+  EXPECT_EQ(ErrorOf(json), "");
+  json["maps"] = {"rebuilt", "reused"};
+  EXPECT_THAT(ErrorOf(json), AllOf(HasSubstr("key 'maps'"), HasSubstr("rebuilt")));
+}
 
 TEST(DefinitionTest, TheFileIsNamed) {
   EXPECT_THAT(std::string(LoadDefinition("missing.json").status().message()),

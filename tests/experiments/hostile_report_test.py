@@ -6,7 +6,9 @@
 
 import copy
 import html
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -83,6 +85,20 @@ class HostileReportTest(unittest.TestCase):
         self.assertIn("caf\ufffd $\\frac{$ &lt;script>alert(1)&lt;/script>\n```\n```\n", markdown)
         self.assertNotIn("<script>alert", page)
         self.assertIn("&lt;i&gt;", page)
+
+    def test_a_pipe_in_place_of_results_is_not_waited_for(self):
+        for name in ("piped.jsonl", "small.notes.md", "epochs.jsonl"):
+            with self.subTest(name):
+                pipe = self.path / "run" / name
+                os.mkfifo(pipe)
+                self.addCleanup(pipe.unlink)
+                out = self.path / self.id()
+                result = subprocess.run([VOXCONV, "report", str(self.path / "run"), "--out", str(out)],
+                                        capture_output=True, text=True, check=False, timeout=100)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(f"{name} cannot be read or written (it is no regular file)",
+                              result.stderr)
+                self.doCleanups()
 
     def test_a_plot_that_cannot_be_drawn_does_not_cost_the_report(self):
         lines = support.read_json_lines(self.results)
