@@ -61,8 +61,8 @@ po::options_description AbOptions() {
       ("warmup", po::value<int>()->default_value(2),
        "runs of each side before the measured pairs")  //
       ("rounds", po::value<int>()->default_value(1),
-       "run the comparison this often, each time in a process of its own; the interval then holds "
-       "what differs between the rounds")  //
+       "run the comparison this often, each time in a process of its own; the interval then covers "
+       "the differences between the rounds")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
        "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; the check of both sides "
        "against the reference is always in f32")  //
@@ -150,8 +150,17 @@ absl::StatusOr<measure::Configuration> ParseSide(const po::variables_map& values
   if (absl::StartsWith(values[name].as<std::string>(), kPlanPrefix)) {
     return ParsePlanSide(values, name, cloud, precision, session);
   }
+  const std::string& text = values[name].as<std::string>();
+  const std::string& kind = values["kind"].as<std::string>();
+  const bool finds_outputs =
+      values.count("network") != 0 || (kind != "submanifold" && kind != "inverse");
+  if (!finds_outputs && std::count(text.begin(), text.end(), '/') > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", name, " '", text, "': output coordinates have no meaning for a layer of kind ", kind,
+        "; allowed is MAPPING/DATAFLOW"));
+  }
   absl::StatusOr<measure::Configuration> configuration =
-      measure::ResolveConfig(values[name].as<std::string>(), session.registry());
+      measure::ResolveConfig(text, session.registry());
   if (configuration.ok()) return configuration;
   return absl::Status(configuration.status().code(),
                       absl::StrCat("--", name, " ", configuration.status().message()));
@@ -310,6 +319,7 @@ absl::Status CheckRounds(const po::variables_map& values) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rounds ", rounds, ": allowed are 1 and more"));
   }
+  VOXCONV_RETURN_IF_ERROR(CheckMostRounds(rounds));
   if (values.count("round") == 0) return absl::OkStatus();
   for (const char* name : {"rounds", "out"}) {
     if (values.count(name) == 0 || values[name].defaulted()) continue;

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/terminal.h"
 #include "voxconv/core/check.h"
@@ -16,6 +17,7 @@
 #include "voxconv/experiments/runner/subprocess.h"
 #include "voxconv/measure/interrupt.h"
 #include "voxconv/measure/result_line.h"
+#include "voxconv/measure/timer.h"
 
 namespace voxconv::cli {
 namespace {
@@ -52,7 +54,23 @@ void PrintWork(const Json& line) {
             << line["provenance"]["device"].get<std::string>() << "\n";
 }
 
+// Nobody should learn it from waiting.
+void SayHowLong(double seconds, int rounds) {
+  constexpr double kLong = 60;
+  if (seconds < kLong) return;
+  std::cout << rounds << " rounds take about "
+            << absl::FormatDuration(absl::Seconds(static_cast<int64_t>(seconds)))
+            << "; Ctrl-C reports those done so far" << std::endl;
+}
+
 }  // namespace
+
+absl::Status CheckMostRounds(int rounds) {
+  constexpr int kMostRounds = 1000;
+  if (rounds <= kMostRounds) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rounds ", rounds, ": allowed are 1 .. ", kMostRounds));
+}
 
 measure::Ratio CombineRounds(absl::Span<const measure::Ratio> ratios) {
   VOXCONV_CHECK(!ratios.empty());
@@ -91,9 +109,11 @@ absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
                          const std::function<absl::Status(const Json&)>& write) {
   const measure::InterruptGuard interrupt;
   std::vector<measure::Ratio> ratios;
+  const measure::Timer timer;
   for (int round = 1; round <= rounds && !interrupt.interrupted(); ++round) {
     VOXCONV_ASSIGN_OR_RETURN(const Json line, RunRound(round, args));
     if (round == 1) PrintWork(line);
+    if (round == 1) SayHowLong(timer.Seconds() * (rounds - 1), rounds);
     VOXCONV_RETURN_IF_ERROR(write(line));
     const std::optional<measure::Ratio> ratio = RatioOf(line);
     if (!ratio.has_value()) return absl::InternalError("a run took no time that could be measured");

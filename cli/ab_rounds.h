@@ -14,6 +14,9 @@
 
 namespace voxconv::cli {
 
+// An error for more rounds than anybody waits for. Also of `voxconv experiment`.
+absl::Status CheckMostRounds(int rounds);
+
 // Runs `ab` with `args` `rounds` times, each in a process of its own, prints what each found and
 // what follows from all, and gives their result lines to `write`. A program's memory,
 // and the core that it runs on, set its times for as long as it lives; the pairs of one process

@@ -4,10 +4,12 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/output_path.h"
@@ -104,7 +106,7 @@ absl::StatusOr<LayerArguments> ParseLayerArguments(const po::variables_map& valu
 absl::StatusOr<const NpyArray*> Find(const NpzArrays& arrays, absl::string_view name) {
   const NpyArray* array = FindArray(arrays, name);
   if (array == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("array ", name, " is missing"));
+    return absl::InvalidArgumentError(absl::StrCat("IN.npz: array ", name, " is missing"));
   }
   return array;
 }
@@ -243,6 +245,18 @@ absl::StatusOr<Precision> ParseDtype(const po::variables_map& values, BackendKin
       absl::StrCat("--dtype ", text, ": allowed with --backend cpu is f32"));
 }
 
+// Names the arrays that this layer does not read: one of them may be a name that is nearly right.
+void SayUnread(const po::variables_map& values, const NpzArrays& arrays) {
+  std::set<std::string> read = {"coords", "features"};
+  if (values.count("mode") == 0) read.insert({"weights", "bias"});
+  if (values["kind"].as<std::string>() == "inverse") read.insert("out_coords");
+  std::vector<std::string> unread;
+  for (const auto& [name, array] : arrays) {
+    if (!read.contains(name)) unread.push_back(name);
+  }
+  if (!unread.empty()) std::cout << "IN.npz: not read: " << absl::StrJoin(unread, ", ") << "\n";
+}
+
 // What both commands read before they run.
 struct Layer {
   Convention convention;
@@ -284,6 +298,7 @@ absl::StatusOr<Layer> ReadLayer(const po::variables_map& values, Session& sessio
                                                     geometry.input_tensor_stride(), context));
   VOXCONV_ASSIGN_OR_RETURN(layer.features,
                            ReadFeatures(layer.arrays, layer.inputs->size(), precision, context));
+  SayUnread(values, layer.arrays);
   return layer;
 }
 

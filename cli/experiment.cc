@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "voxconv/cli/ab_rounds.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/self_command.h"
@@ -51,7 +52,7 @@ po::options_description ExperimentOptions() {
        "number of measured pairs, 20 or more; fewer only with --quick")  //
       ("rounds", po::value<int>()->default_value(1),
        "run all of it this often, each time in a process of its own; the report's intervals then "
-       "hold what differs between the rounds")  //
+       "cover the differences between the rounds")  //
       ("cell", po::value<std::string>()->default_value(""),
        "run only the cells whose title, as --list prints it, contains this text or matches it as a "
        "pattern with * and ?; the report counts the others as missing")                       //
@@ -405,6 +406,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rounds ", rounds, ": allowed are 1 and more"));
   }
+  VOXCONV_RETURN_IF_ERROR(CheckMostRounds(rounds));
   if (rounds > 1) {
     if (!values["round"].defaulted() || values.count("profiled-side") != 0) {
       return absl::InvalidArgumentError(absl::StrCat(

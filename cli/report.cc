@@ -80,6 +80,10 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
     if (!fs::is_directory(again, ignored)) {
       return absl::NotFoundError(absl::StrCat("--again '", again, "' is not a directory"));
     }
+    if (fs::equivalent(directory, again, ignored)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--again '", again, "' is DIR; allowed are results of another run"));
+    }
     argv.insert(argv.end(), {"--again", again});
   }
   std::cout << std::flush;

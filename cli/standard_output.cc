@@ -2,7 +2,9 @@
 #include "voxconv/cli/standard_output.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 namespace voxconv::cli {
@@ -77,7 +79,15 @@ std::string OutOf(const po::variables_map& values) {
 }
 
 absl::Status CheckFolder(const std::string& argument, const std::string& path) {
-  if (path != kStandardOutput) return absl::OkStatus();
+  std::error_code ignored;
+  if (path != kStandardOutput) {
+    const std::filesystem::file_status found = std::filesystem::status(path, ignored);
+    if (!std::filesystem::exists(found) || std::filesystem::is_directory(found)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(argument, " ", path, ": is no directory; allowed is the path of one"));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       argument, " ", path, ": several files are written; allowed is the path of a directory"));
 }

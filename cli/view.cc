@@ -22,6 +22,7 @@
 #include "voxconv/io/output_file.h"
 #include "voxconv/measure/checked_maps.h"
 #include "voxconv/measure/defaults.h"
+#include "voxconv/measure/network_features.h"
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/models.h"
 #include "voxconv/view/cloud_view.h"
@@ -35,7 +36,7 @@ po::options_description ViewOptions(const measure::Defaults& defaults) {
   options.add_options()                                                                        //
       ("out", po::value<std::string>(), "the page, such as cloud.html; - is standard output")  //
       ("points", po::value<int64_t>()->default_value(1000000),
-       "most voxels that the page has; of more, it has so many, spread evenly")  //
+       "the most voxels that the page shows; a larger set is thinned out evenly")  //
       ("mapping", po::value<std::string>()->default_value(defaults.single_layer.mapping),
        "spec of the mapping that counts the neighbours");
   return options;
@@ -80,10 +81,16 @@ absl::StatusOr<std::vector<int64_t>> ParseChannels(const po::variables_map& valu
   if (values.count("channel") == 0) return channels;
   const std::string& text = values["channel"].as<std::string>();
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    if (!absl::SimpleAtoi(part, &channels.emplace_back())) {
+    int64_t channel = 0;
+    if (!absl::SimpleAtoi(part, &channel)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--channel ", text, ": '", part, "' is no whole number; allowed are such as 0,3"));
     }
+    if (std::find(channels.begin(), channels.end(), channel) != channels.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--channel ", text, ": ", channel, " is named twice; allowed is once"));
+    }
+    channels.push_back(channel);
   }
   return channels;
 }
@@ -104,6 +111,7 @@ absl::StatusOr<std::vector<view::VoxelSet>> RunLayers(const po::variables_map& v
   const std::string network = graph.name(), last = graph.node(graph.output()).name;
   std::vector<std::string> layers = {last};
   if (values.count("layer") != 0) layers = absl::StrSplit(values["layer"].as<std::string>(), ',');
+  VOXCONV_RETURN_IF_ERROR(measure::CheckLayers(layers));
   VOXCONV_ASSIGN_OR_RETURN(const Registry checked,
                            measure::WithCheckedMaps(session.registry(), measure::IsLoadedMapping));
   const RunConfig config{.planner = std::make_shared<FixedPlanner>(choice),

@@ -33,15 +33,24 @@ absl::Status Append(const SparseTensor& tensor, const std::string& prefix,
 
 }  // namespace
 
+absl::Status CheckLayers(const std::vector<std::string>& layers) {
+  std::set<std::string> distinct;
+  for (const std::string& layer : layers) {
+    if (layer.empty()) {
+      return absl::InvalidArgumentError(
+          "a layer's name is empty; allowed are names with single commas between them");
+    }
+    if (distinct.insert(layer).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat("layer '", layer, "' is named twice"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<NpzArrays> FeaturesOfLayers(const NetworkGraph& graph, RunConfig config,
                                            const std::vector<std::string>& layers,
                                            const SparseTensorView& input, const Registry& registry,
                                            Backend& backend) {
-  std::set<std::string> distinct;
-  for (const std::string& layer : layers) {
-    if (distinct.insert(layer).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat("layer '", layer, "' is named twice"));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckLayers(layers));
   config.keep_layers = layers;
   config.profile_stages = false;
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkRunner> runner,

@@ -94,11 +94,16 @@ TEST_F(BadInputTest, BenchOfAllVariants) {
   const Outcome named = Voxconv(bench + "--mapping hash:variant=bucketed --dataflow direct");
   EXPECT_EQ(named.exit_code, 1);
   EXPECT_THAT(named.errors, HasSubstr("has no CPU implementation"));
-  const Outcome sized = Voxconv(bench + "--mapping hash --dataflow direct --voxel-size 0.1");
+  // What is voxels already has one size, and results would be named after another one.
+  ExpectRefused(bench + "--mapping hash --dataflow direct --voxel-size 0.1",
+                {"scene:uniform", "voxel_size has no meaning", "voxels"});
+  const Outcome sized = Voxconv(
+      "bench --input 'scene:sphere?n=200' --channels 4x4 --benchmark_min_time=0.001 "
+      "--mapping hash --dataflow direct --voxel-size 0.1");
   EXPECT_EQ(sized.exit_code, 0);
   std::ifstream sized_file(Path("stdout"));
   const std::string sized_text((std::istreambuf_iterator<char>(sized_file)), {});
-  EXPECT_THAT(sized_text, HasSubstr("box=8@0.1/"));
+  EXPECT_THAT(sized_text, HasSubstr("n=200@0.1/"));
 }
 
 TEST_F(BadInputTest, OptionsThatTheCpuHasNot) {
@@ -112,6 +117,10 @@ TEST_F(BadInputTest, RoundsOfAb) {
   const std::string ab = absl::StrCat("ab --a hash/direct --b hash/direct --channels 4,4",
                                       kSmallInput, " --threads 1 ");
   ExpectRefused(ab + "--rounds 0", {"--rounds 0", "1 and more"});
+  ExpectRefused(ab + "--rounds 1001", {"--rounds 1001", "1 .. 1000"});
+  ExpectRefused("experiment parts --rounds 1001 --out '" + Path("r") + "'", {"--rounds 1001"});
+  ExpectRefused(absl::StrCat("ab --a hash/direct/fused --b hash/direct", kSmallInput),
+                {"--a 'hash/direct/fused'", "output coordinates", "submanifold"});
   ExpectRefused(ab + "--round 2 --rounds 2", {"--rounds", "together with --round"});
   const std::string out = Path("rounds.jsonl");
   const Outcome run = Voxconv(ab + "--rounds 2 --out '" + out + "'");
@@ -139,6 +148,37 @@ TEST_F(BadInputTest, InputsOfExperimentsThatAreNotThere) {
   ExpectRefused(absl::StrCat("experiment '", file, "' --quick --out '", Path("r"), "'"),
                 {"/nowhere/scan.bin", "no such file"});
   EXPECT_FALSE(std::filesystem::exists(Path("r")));
+}
+
+// A voxel size or a resolution that changes nothing must not stand in a result.
+TEST_F(BadInputTest, SizesOfWhatIsVoxelsAlready) {
+  const auto file = [&](const std::string& input, const std::string& more) {
+    return Write("sized.json",
+                 absl::StrCat(R"({"name": "s", "title": "s", "kind": "layer", "inputs": [)", input,
+                              R"(], "layers": [{"kernel": 3, "channels": [[4, 4]]}],)", more,
+                              R"("baseline": "b", "configurations": [)",
+                              R"({"name": "a", "spec": "hash/direct"},)",
+                              R"({"name": "b", "spec": "hash/direct"}]})"));
+  };
+  const std::string out = absl::StrCat("' --out '", Path("r"), "'");
+  const std::string voxels = R"("scene:uniform?n=100&box=8")";
+  ExpectRefused(
+      "experiment '" + file(R"({"input": "scene:uniform?n=9&box=8", "voxel_size": 0.3})", "") + out,
+      {"scene:uniform?n=9&box=8", "voxel_size has no meaning"});
+  ExpectRefused("experiment '" + file(voxels, R"("resolutions": [16],)") + out,
+                {"scene:uniform", "voxel_size has no meaning"});
+  ExpectRefused("experiment '" + file(voxels, "") + out + " --input 'scene:blocks?n=2&edge=3' " +
+                    "--voxel-size 0.2",
+                {"scene:blocks", "voxel_size has no meaning"});
+  ExpectRefused("experiment '" + file(R"({"input": "scene:sphere?n=99", "samples": 7})", "") + out,
+                {"scene:sphere", "samples has no meaning", "meshes"});
+}
+
+TEST_F(BadInputTest, ReportsOfARunBesideItself) {
+  std::filesystem::create_directories(Path("r"));
+  const std::string report = "report '" + Path("r") + "' ";
+  ExpectRefused(report + "--again '" + Path("r") + "'", {"--again", "another run"});
+  ExpectRefused(report + "--out '" + Write("page.html", "") + "'", {"--out", "is no directory"});
 }
 
 TEST_F(BadInputTest, Experiments) {

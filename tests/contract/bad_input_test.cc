@@ -24,6 +24,11 @@ TEST_F(BadInputTest, CommandLine) {
   ExpectRefused("verify --filter no_such_case", {"--filter"});
   ExpectRefused("verify --quick --shard 4/3", {"--shard", "4/3", "I <= N"});
   ExpectRefused("info scene:lidar64 --plugin /nonexistent.so", {"/nonexistent.so"});
+  ExpectRefused("list extra", {"'extra'", "one too many", "none"});
+  ExpectRefused("info scene:room more", {"'more'", "one too many", "one is allowed"});
+  ExpectRefused("weights a.npz b.npz c.npz", {"'c.npz'", "2 are allowed"});
+  ExpectRefused("help -v", {"'-v'", "commands"});
+  ExpectRefused("--version --verbose --verbose", {"--verbose", "once"});
 }
 
 TEST_F(BadInputTest, Plugins) {
@@ -45,6 +50,15 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
   ExpectRefused("run --seed -1 " + scene, {"--seed -1"});
   ExpectRefused("ab --a minuet --b hcnn --network minkunet42 --kernel 2 " + scene, {"--kernel"});
   ExpectRefused("ab --a minuet --b hcnn --width 0.5 " + scene, {"--width", "--network"});
+  const std::string centerpoint = "run --network centerpoint --width 0.25 " + scene;
+  ExpectRefused(centerpoint + "--grid 0,0,0,131072,39,39", {"grid", "131072", "131071"});
+  ExpectRefused(centerpoint + "--grid=-2147483648,0,0,39,39,39", {"grid", "-131072 .. 131071"});
+  const std::string features = "run --features-out '" + Path("f.npz") + "' " + scene;
+  ExpectRefused(features + "--layer ,", {"layer's name is empty"});
+  const std::string view =
+      "view --network sparseresnet21 --width 0.25 --out '" + Path("v.html") + "' " + scene;
+  ExpectRefused(view + "--layer stage1.conv,stage1.conv", {"'stage1.conv' is named twice"});
+  ExpectRefused(view + "--channel 0,1,0", {"--channel 0,1,0", "twice"});
   ExpectRefused("ab --a minuet --b hcnn --rule dilate " + scene, {"--rule", "submanifold"});
   ExpectRefused("info --fields x,y,z " + scene, {"fields", "files"});
   ExpectRefused("info --voxel-size nan " + scene, {"voxel size", "nan"});
@@ -233,6 +247,23 @@ TEST_F(BadInputTest, TinyAddressSpace) {
                                        HasSubstr("shared libraries")));
 }
 
+// The kernel's signal would end the program without a word, and leave a scratch file.
+TEST_F(BadInputTest, FilesPastTheLimitOfTheShell) {
+  const std::string out = Path("big.npz");
+  const std::string command =
+      absl::StrCat("ulimit -f 8; '", VOXCONV_PROGRAM, "' voxelize 'scene:sphere?n=20000' '", out,
+                   "' --voxel-size 0.01 >/dev/null 2>'", Path("errors"), "'");
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  std::ifstream file(Path("errors"));
+  const std::string errors((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(errors, HasSubstr("big.npz: cannot be written: File too large"));
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    EXPECT_EQ(entry.path().filename(), "errors");
+  }
+}
+
 TEST_F(BadInputTest, SurplusColumnsAreNamed) {
   const std::vector<float> rows = {1, 2, 3, 0.5, 31, 2, 3, 4, 0.5, 30};
   const std::string scan = Write(
@@ -331,6 +362,12 @@ TEST_F(BadInputTest, ConvArrays) {
   arrays = {};
   arrays.coords_shape = {8};
   ExpectConvRefused(arrays, "", {"coords", "[8]", "[N, 4]"});
+  const std::vector<float> floats = {1, 2, 3};
+  ASSERT_TRUE(
+      WriteNpz(Path("x.npz"), {{"x", MakeNpyArray({1, 3}, absl::MakeConstSpan(floats))}}).ok());
+  ExpectRefused("conv '" + Path("x.npz") + "' '" + Path("y.npz") + "'", {"IN.npz", "coords"});
+  ExpectRefused("run --weights '" + Path("x.npz") + "' --input scene:room",
+                {"x.npz", "is no safetensors file"});
 }
 
 TEST_F(BadInputTest, ConvOptions) {
@@ -375,6 +412,23 @@ TEST_F(BadInputTest, NotANumberInAnArrayIsNoCrash) {
   const Outcome run =
       Voxconv(absl::StrCat("conv '", WriteArrays(arrays), "' '", Path("out.npz"), "'"));
   EXPECT_EQ(run.exit_code, 0) << run.errors;
+}
+
+TEST_F(BadInputTest, ArraysThatAreNotReadAreNamed) {
+  const Arrays a;
+  const std::vector<float> bias = {1, 2, 3};
+  ASSERT_TRUE(
+      WriteNpz(Path("in.npz"),
+               {{"coords", MakeNpyArray(a.coords_shape, absl::MakeConstSpan(a.coords))},
+                {"features", MakeNpyArray(a.features_shape, absl::MakeConstSpan(a.features))},
+                {"weights", MakeNpyArray(a.weights_shape, absl::MakeConstSpan(a.weights))},
+                {"Bias", MakeNpyArray({3}, absl::MakeConstSpan(bias))}})
+          .ok());
+  const Outcome run = Voxconv("conv '" + Path("in.npz") + "' '" + Path("out.npz") + "'");
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  std::ifstream out(Path("stdout"));
+  const std::string text((std::istreambuf_iterator<char>(out)), {});
+  EXPECT_THAT(text, HasSubstr("IN.npz: not read: Bias\n"));
 }
 
 TEST_F(BadInputTest, OptionsForASavedMap) {
