@@ -55,6 +55,9 @@ VoxelizedCloud CloudOf(const PySparseTensor& x) {
 VoxelizedCloud ToCloud(nb::handle input, nb::handle voxel_size, std::string& name) {
   if (nb::isinstance<PySparseTensor>(input)) {
     name = "SparseTensor";
+    if (ToDouble3("voxel_size", voxel_size) != VoxelizeOptions().size) {
+      ThrowValueError("voxel_size: has no meaning for a SparseTensor, which holds voxels already");
+    }
     return CloudOf(nb::cast<const PySparseTensor&>(input));
   }
   name = ToPath("input", input);
@@ -62,7 +65,7 @@ VoxelizedCloud ToCloud(nb::handle input, nb::handle voxel_size, std::string& nam
   options.voxelize.size = ToDouble3("voxel_size", voxel_size);
   auto cloud = [&] {
     const nb::gil_scoped_release released;
-    return LoadInput(name, options);
+    return LoadInputAsAsked(name, options);
   }();
   return ValueOf(std::move(cloud));
 }

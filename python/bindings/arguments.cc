@@ -120,9 +120,17 @@ std::optional<Box> ToBox(const char* name, nb::handle value) {
 }
 
 std::string ToPath(const char* name, nb::handle value) {
-  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
-  if (nb::hasattr(value, "__fspath__")) return nb::cast<std::string>(value.attr("__fspath__")());
-  ThrowTypeError(absl::StrCat(name, ": a path is needed, not ", TypeText(value)));
+  std::string path;
+  if (nb::isinstance<nb::str>(value)) {
+    path = nb::cast<std::string>(value);
+  } else if (nb::hasattr(value, "__fspath__")) {
+    path = nb::cast<std::string>(value.attr("__fspath__")());
+  } else {
+    ThrowTypeError(absl::StrCat(name, ": a path is needed, not ", TypeText(value)));
+  }
+  // A file in a folder of no name would lie in the root.
+  if (path.empty()) ThrowValueError(absl::StrCat(name, " '': is empty; a path is needed"));
+  return path;
 }
 
 nb::tuple ToTuple(const Int3& v) { return nb::make_tuple(v.x, v.y, v.z); }

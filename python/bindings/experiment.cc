@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -36,6 +37,13 @@ absl::StatusOr<experiment::Tally> RunJob(const Job& job, const Registry& registr
   if (cells.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("name '", job.name, "': has no cell for ", ToString(job.backend)));
+  }
+  const std::string& pattern = job.options.cell_pattern;
+  const auto named = [&](const experiment::Cell& cell) {
+    return experiment::IsCellNamed(cell, pattern);
+  };
+  if (!pattern.empty() && std::none_of(cells.begin(), cells.end(), named)) {
+    return absl::NotFoundError(absl::StrCat("cell '", pattern, "': no cell has such a title"));
   }
   VOXCONV_ASSIGN_OR_RETURN(
       experiment::Tally tally,

@@ -65,7 +65,7 @@ PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle or
                   .seed = static_cast<uint64_t>(ToInteger("seed", seed, 0, INT64_MAX)),
                   .into_unit_sphere = unit_sphere};
   const EnginePtr engine = EngineNamed(device);
-  const VoxelizedCloud cloud = WithoutGil([&] { return LoadInput(name, options); });
+  const VoxelizedCloud cloud = WithoutGil([&] { return LoadInputAsAsked(name, options); });
   return Upload(engine, cloud, channels, {});
 }
 

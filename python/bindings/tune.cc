@@ -35,6 +35,8 @@ Specs ToSpecs(const char* name, nb::handle value) {
     ThrowTypeError(
         absl::StrCat(name, ": a spec or a list of specs is needed, not ", TypeText(value)));
   }
+  if (nb::len(value) == 0)
+    ThrowValueError(absl::StrCat(name, ": is an empty list; give None for all"));
   for (const nb::handle spec : value) {
     if (!nb::isinstance<nb::str>(spec)) {
       ThrowTypeError(absl::StrCat(name, ": a spec is a string, not ", TypeText(spec)));

@@ -48,6 +48,7 @@ def test_a_plan_is_found_and_runs(x):
 def test_what_tune_refuses(x):
     raises("mapping", lambda: voxconv.tune(network(), x, mapping="nothing"))
     raises("repeats 0", lambda: voxconv.tune(network(), x, repeats=0))
+    raises("mapping: is an empty list", lambda: voxconv.tune(network(), x, mapping=[]))
     raises("a SparseTensor is needed", lambda: voxconv.tune(network(), 3), TypeError)
     raises("a Network is needed", lambda: voxconv.tune(3, x), TypeError)
     raises("dataflow: a spec is a string", lambda: voxconv.tune(network(), x, dataflow=[3]), TypeError)
@@ -72,7 +73,11 @@ def test_an_experiment_and_its_report(tmp_path):
     raises("pairs", lambda: voxconv.experiment(name, tmp_path / "out", pairs=3))
     raises("nothing", lambda: voxconv.experiment("nothing", tmp_path / "out", quick=True))
     raises("backend", lambda: voxconv.experiment(name, tmp_path / "out", backend="nothing"))
+    raises("cell 'nothing': no cell has such a title",
+           lambda: voxconv.experiment(name, tmp_path / "out", quick=True, cell="nothing"))
+    raises("out '': is empty", lambda: voxconv.experiment(name, "", quick=True))
     raises("is not a directory", lambda: voxconv.report(tmp_path / "nothing"))
+    raises("another run", lambda: voxconv.report(tmp_path / "out", again=tmp_path / "out"))
     if importlib.util.find_spec("matplotlib") is None:
         raises("needs matplotlib", lambda: voxconv.report(tmp_path / "out"), ImportError)
         return

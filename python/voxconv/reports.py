@@ -36,6 +36,9 @@ def report(
     for name, path in (("directory", directory), ("again", again)):
         if path is not None and not pathlib.Path(path).is_dir():
             raise ValueError(f"{name} '{os.fspath(path)}': is not a directory")
+    if again is not None and os.path.samefile(directory, again):
+        raise ValueError(f"again '{os.fspath(again)}': is the directory itself; results of another "
+                         "run are needed")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("voxconv.report needs matplotlib; pip install matplotlib")
     programs = [pathlib.Path(found) / "report.py"
