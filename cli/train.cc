@@ -139,9 +139,8 @@ absl::Status RefuseGiven(const po::variables_map& values, const char* name, absl
 absl::Status CheckHcnnOptions(const po::variables_map& values) {
   const std::string& network = values["network"].as<std::string>();
   if (absl::StartsWith(network, "hcnn_")) return absl::OkStatus();
-  return RefuseGiven(
-      values, "levels",
-      absl::StrCat("with --network ", network, ", only with those of H-CNN"));
+  return RefuseGiven(values, "levels",
+                     absl::StrCat("with --network ", network, ", only with those of H-CNN"));
 }
 
 absl::Status CheckTrainOptions(const po::variables_map& values) {

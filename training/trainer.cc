@@ -218,14 +218,21 @@ absl::StatusOr<StepResult> Trainer::Finish() {
     return absl::FailedPreconditionError("no step is queued; Queue must come first");
   }
   const QueuedStep step = *std::exchange(queued_, std::nullopt);
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<LossResult> loss, CopyToHost(loss_, context()));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<StepState> state,
-                           CopyToHost(optimizer_.state(), context()));
-  if (!std::isfinite(loss[0].loss)) return ExplainLoss(step.input, step.randomness, loss[0].loss);
-  return StepResult{.loss = loss[0],
-                    .skipped = state[0].skipped != 0,
-                    .gradient_norm = state[0].norm,
-                    .loss_scale = state[0].loss_scale};
+  const auto fetch = [&](const auto& array, void* to) {
+    return backend_.Copy(to, MemorySpace::kHost, array.data(), array.space(), array.bytes(),
+                         *context().stream);
+  };
+  LossResult loss;
+  StepState state;
+  absl::Status status = fetch(loss_, &loss);
+  status.Update(fetch(optimizer_.state(), &state));
+  status.Update(context().stream->Synchronize());
+  VOXCONV_RETURN_IF_ERROR(status);
+  if (!std::isfinite(loss.loss)) return ExplainLoss(step.input, step.randomness, loss.loss);
+  return StepResult{.loss = loss,
+                    .skipped = state.skipped != 0,
+                    .gradient_norm = state.norm,
+                    .loss_scale = state.loss_scale};
 }
 
 absl::Status Trainer::ExplainLoss(const SparseTensorView& input,

@@ -294,7 +294,6 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   // What is not used is refused.
   const std::string other = "train --data " + Path("models.npz") + " --out " + Path("run");
   ExpectRefused(other + " --levels 2", "--levels: has no meaning with --network minkunet42");
-  ExpectRefused(other + " --dropout 0.5", "--dropout: has no meaning with --network minkunet42");
   ExpectRefused(train + "--optimizer adamw --momentum 0.5", "--momentum: has no meaning");
   ExpectRefused(train + "--rotate-any --rotate 5", "--rotate: has no meaning");
   ExpectRefused(train + "--samples 100", "--samples: has no meaning for data without meshes");

@@ -185,9 +185,10 @@ TEST_F(SynchronisationsCudaTest, NoneWithKeptMapsOrInAReplay) {
   for (int i = 0; i < 2; ++i) expect_none(Watch([&] { EXPECT_TRUE(frame->Replay().ok()); }));
 }
 
-// A step makes its maps anew. The host waits for the sizes of the coordinate sets alone: the pairs
-// that the backward pass needs were counted before the layers ran. `perhaps` is the copy of the
-// labels, before anything is queued.
+// A step makes its maps anew. The host waits for the sizes of the coordinate sets. The pairs that
+// the backward pass needs were counted before the layers ran, so that a second wait comes only
+// where other programs keep the device busy. `perhaps` is the copy of the labels, before anything
+// is queued.
 TEST_F(SynchronisationsCudaTest, OneATrainingStep) {
   NetworkGraph graph = *MakeTrainable("minkunet42", {.width = 0.5, .classes = 5});
   InitializeParameters(graph, 5);
@@ -203,13 +204,15 @@ TEST_F(SynchronisationsCudaTest, OneATrainingStep) {
     const bool first = (*trainer)->memory().maps == 0;  // page-locked memory grows
     const Seen queued =
         Watch([&] { EXPECT_TRUE((*trainer)->Queue(input.view(), labels, 0.1).ok()); });
-    EXPECT_TRUE((*trainer)->Finish().ok());
+    const Seen finished = Watch([&] { EXPECT_TRUE((*trainer)->Finish().ok()); });
+    EXPECT_EQ(finished.counted, 1);
     if (first) continue;
     SCOPED_TRACE(divisor);
-    EXPECT_EQ(queued.stream_waits, 1);
+    EXPECT_GE(queued.stream_waits, 1);
+    EXPECT_LE(queued.stream_waits, 2);
     EXPECT_EQ(queued.event_waits, 0);
     EXPECT_EQ(queued.perhaps, 1);
-    EXPECT_EQ(queued.counted, 1);
+    EXPECT_EQ(queued.counted, queued.stream_waits);
   }
 }
 
