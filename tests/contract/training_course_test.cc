@@ -131,6 +131,7 @@ class TrainingCourseTest : public ::testing::Test {
   static Training Begin(const LayerChoice& choice, Precision precision, Backend& backend) {
     TrainingConfig config{
         .run = {.planner = std::make_shared<FixedPlanner>(choice), .precision = precision}};
+    config.run.keep_maps = true;  // the voxels are the same in all steps
     config.optimizer.momentum = kMomentum;
     if (precision == Precision::kF16) config.optimizer.loss_scale = 1024;
     auto trainer = Trainer::Create(scene_->graph, config, testing::BuiltinRegistry(), backend);

@@ -92,6 +92,62 @@ TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
   }
 }
 
+TEST_F(TrainerCudaTest, GradientsOfTheLovaszSoftmaxLossAreTheOracles) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  const auto reference = ReferenceTraining::Create(graph, rows_);
+  const std::vector<double> x(features_.begin(), features_.end());
+  for (const LossKind kind : {LossKind::kLovasz, LossKind::kCrossEntropyLovasz}) {
+    SCOPED_TRACE(ToString(kind));
+    TrainingConfig config = Config(kChoices[0], Precision::kF32);
+    config.loss.kind = kind;
+    const std::unique_ptr<Trainer> trainer = Make(config);
+    const auto result = trainer->Step(input_.view(), labels_, 0.1);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto expected =
+        (*reference)
+            ->Compute(ParametersOf(graph), x, labels_,
+                      {.cross_entropy = kind == LossKind::kCrossEntropyLovasz, .lovasz = true});
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
+    for (size_t p = 0; p < graph.parameters().size(); ++p) {
+      if (!graph.parameters()[p].trained()) continue;
+      const auto gradient = trainer->Gradient(graph.parameters()[p].name);
+      ASSERT_TRUE(gradient.ok()) << gradient.status();
+      EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)
+          << graph.parameters()[p].name;
+    }
+  }
+}
+
+// The functions of one process that has the whole batch change nothing but the last bits.
+TEST_F(TrainerCudaTest, ABatchSharedWithNobodyIsTheWholeBatch) {
+  constexpr int kSteps = 5;
+  TrainingConfig config = Config(kChoices[0], Precision::kF32);
+  const std::vector<double> expected = Losses(*Make(config), kSteps);
+  int64_t moments = 0, gradients = 0, steps = 0;
+  config.shared.add_moments = [&](double*, int64_t, const ExecutionContext&) {
+    ++moments;
+    return absl::OkStatus();
+  };
+  config.shared.add_norm_gradients = [&](float*, int64_t, const ExecutionContext&) {
+    ++gradients;
+    return absl::OkStatus();
+  };
+  config.shared.combine_gradients = [&](float*, int64_t, const ExecutionContext&) {
+    ++steps;
+    return absl::OkStatus();
+  };
+  const std::vector<double> losses = Losses(*Make(config), kSteps);
+  EXPECT_NEAR(losses[0], expected[0], 1e-6 * expected[0]);
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(losses[step], expected[step], 1e-2 * expected[step]) << "step " << step;
+  }
+  EXPECT_EQ(moments, gradients);
+  EXPECT_EQ(moments % kSteps, 0);
+  EXPECT_GT(moments, 0);
+  EXPECT_EQ(steps, kSteps);
+}
+
 TEST_F(TrainerCudaTest, EveryPrecisionTakesTheCourseOfF32) {
   constexpr int kSteps = 10;
   for (const LayerChoice& choice : kChoices) {
