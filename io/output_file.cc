@@ -272,8 +272,7 @@ absl::StatusOr<std::string> WriteNewFile(const std::string& folder, absl::string
   return CannotWrite(path, error);
 }
 
-absl::StatusOr<FolderLock> FolderLock::Take(const std::string& path) {
-  constexpr absl::Duration kLongestWait = absl::Seconds(30);
+absl::StatusOr<FolderLock> FolderLock::Take(const std::string& path, int most_seconds) {
   VOXCONV_ASSIGN_OR_RETURN(const fs::path target, FollowLinks(path));
   const int folder = open(FolderOf(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return SystemError(path, "its folder cannot be opened", errno);
@@ -282,9 +281,10 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& path) {
   while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
     // Network file systems lock no folders.
     if (errno != EWOULDBLOCK && errno != EINTR) return lock;
-    if (absl::Now() - begin > kLongestWait) {
-      return absl::UnavailableError(
-          absl::StrCat(path, ": another program has locked its folder for 30 s"));
+    if (absl::Now() - begin >= absl::Seconds(most_seconds)) {
+      return absl::UnavailableError(absl::StrCat(
+          path, ": another program has locked its folder",
+          most_seconds > 0 ? absl::StrCat(" for ", most_seconds, " s") : std::string()));
     }
     absl::SleepFor(absl::Milliseconds(10));
   }

@@ -48,8 +48,8 @@ absl::StatusOr<std::string> WriteNewFile(const std::string& folder, absl::string
 // locks gives one that locks nothing.
 class FolderLock {
  public:
-  // Locks the folder of `path` after links. Waits at most 30 s; then kUnavailable.
-  static absl::StatusOr<FolderLock> Take(const std::string& path);
+  // Locks the folder of `path` after links. Waits at most so many seconds; then kUnavailable.
+  static absl::StatusOr<FolderLock> Take(const std::string& path, int most_seconds = 30);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();

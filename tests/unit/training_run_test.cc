@@ -187,6 +187,20 @@ TEST(TrainingRunTest, RefusesWhatDoesNotFitByName) {
   EXPECT_THAT(message(config, Classifier()), HasSubstr("rate: -1"));
 }
 
+TEST(TrainingRunTest, TwoRunsInOneFolderAreRefused) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const TrainingRunConfig config = Config(FreshFolder("twice"), 1);
+  absl::Status second;
+  const TrainingObserver observer{.step = [&](const StepReport& report) {
+    if (report.step == 2) second = Train(config, *set).status();
+  }};
+  ASSERT_TRUE(Train(config, *set, observer).ok());
+  EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.message()),
+              HasSubstr("checkpoint.safetensors: another program has locked its folder"));
+  EXPECT_TRUE(Train(config, *set).ok());  // the lock went with the run
+}
+
 TEST(TrainingRunTest, ADamagedCheckpointIsRefusedAndStays) {
   const std::unique_ptr<Dataset> set = ShapesSet();
   const std::string folder = FreshFolder("damaged");

@@ -177,6 +177,9 @@ class TrainingRun {
     }
     const std::string path = PathOf("checkpoint.safetensors");
     VOXCONV_RETURN_IF_ERROR(CheckWriteFile(path));
+    absl::StatusOr<FolderLock> lock = FolderLock::Take(path, /*most_seconds=*/0);
+    if (!lock.ok()) return lock.status();
+    lock_.emplace(*std::move(lock));
     progress_.settings = config_.settings;
     if (std::filesystem::exists(path)) {
       VOXCONV_ASSIGN_OR_RETURN(
@@ -288,6 +291,7 @@ class TrainingRun {
   RateSchedule rate_;
   std::unique_ptr<Trainer> trainer_;
   TrainingProgress progress_;
+  std::optional<FolderLock> lock_;  // two runs in one folder would mix their lines
   std::optional<LineFile> step_lines_, epoch_lines_;
 };
 

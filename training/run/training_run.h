@@ -60,9 +60,9 @@ struct TrainingObserver {
 //   settings agree, the run goes on from it, with the same steps as if it had never ended.
 // - steps.jsonl, epochs.jsonl: one line a step, and one an epoch. `voxconv report` draws them.
 // `test` may be null. kFailedPrecondition for a checkpoint of a run with other settings; the
-// message gives those that differ. kInvalidArgument for a network that does not fit the labels, and
-// for an epoch without a label that counts. Errors of
-// Trainer::Step with the step's number; the last checkpoint stays.
+// message gives those that differ. kUnavailable if another run works in the folder.
+// kInvalidArgument for a network that does not fit the labels, and for an epoch without a label
+// that counts. Errors of Trainer::Step with the step's number; the last checkpoint stays.
 absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const TrainingRunConfig& config,
                                          const Dataset& train, const Dataset* test,
                                          const Registry& registry, Backend& backend,
