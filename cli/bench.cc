@@ -429,7 +429,7 @@ absl::Status RunBench(const std::vector<std::string>& args) {
         CheckOutputs(GivenPaths(values, {"input"}), {{"--benchmark_out", std::string(out)}}));
   }
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(RegisterAllPlugins(values["plugin"].as<Strings>(), registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterPlugins(values, registry));
 
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));

@@ -146,8 +146,7 @@ absl::Status RunList(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind backend,
                            ParseBackendKind(values["backend"].as<std::string>()));
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(
-      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterPlugins(values, registry));
   const Json families = {{"mapping", FamilyJson(registry.mappings(), backend)},
                          {"dataflow", FamilyJson(registry.dataflows(), backend)},
                          {"output_coords", FamilyJson(registry.output_coords(), backend)}};

@@ -183,11 +183,16 @@ absl::Status CheckThreads(int threads) {
                                                  all->threads(), ", the cores of this machine"));
 }
 
+absl::Status RegisterPlugins(const po::variables_map& values, Registry& registry) {
+  VOXCONV_RETURN_IF_ERROR(
+      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), registry));
+  NameLoadedLibraries();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const po::variables_map& values) {
   auto session = std::make_unique<Session>();
-  VOXCONV_RETURN_IF_ERROR(
-      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), session->registry_));
-  NameLoadedLibraries();
+  VOXCONV_RETURN_IF_ERROR(RegisterPlugins(values, session->registry_));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
   VOXCONV_RETURN_IF_ERROR(CheckDevice(values, kind));

@@ -38,6 +38,10 @@ bool IsAnswered(const absl::Status& status);
 // --backend, --threads, --memory-limit-mib, --plugin.
 po::options_description SessionOptions();
 
+// Registers the built-in plugins and those that --plugin and the environment name. A crash from now
+// on names their libraries.
+absl::Status RegisterPlugins(const po::variables_map& values, Registry& registry);
+
 // Registry with built-in and loaded plugins, and one backend.
 class Session {
  public:

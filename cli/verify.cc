@@ -186,8 +186,7 @@ absl::Status CheckSupportAlone(const po::variables_map& values) {
 // Asks the plugins alone: no device is needed.
 absl::Status PrintSupport(const po::variables_map& values, BackendKind kind) {
   Registry registry;
-  VOXCONV_RETURN_IF_ERROR(
-      RegisterAllPlugins(values["plugin"].as<std::vector<std::string>>(), registry));
+  VOXCONV_RETURN_IF_ERROR(RegisterPlugins(values, registry));
   verify::Selection selection;
   VOXCONV_RETURN_IF_ERROR(SelectPlugins(values, registry, kind, selection));
   for (const std::string& line : verify::SupportTable(registry, kind, selection)) {

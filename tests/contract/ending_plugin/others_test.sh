@@ -67,6 +67,8 @@ for command in ${3:-run ab pool bench tune experiment}; do
 done
 refused run crashes 'voxconv run: crashed in mapping ending: DoQuery'
 # A destructor is no method of the interface: the loaded libraries are named.
+ENDING_CRASHES_LATE=1 "$voxconv" list --plugin "$plugin" > "$work/out" 2> "$work/err" || true
+grep -qx "voxconv list: crashed; loaded are $(realpath "$plugin")" "$work/err" || fail "list: crashes"
 ENDING_CRASHES_LATE=1 refused run none "voxconv run: crashed; loaded are $(realpath "$plugin")"
 
 # A dataflow whose outputs are wrong is not timed, also where no other one is.
