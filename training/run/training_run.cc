@@ -73,7 +73,10 @@ class LineFile {
   static absl::StatusOr<LineFile> Open(const std::string& path, const char* key, int64_t last) {
     std::string kept;
     std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) {
+    // A run that was killed early has an empty file.
+    const bool is_empty = std::filesystem::is_regular_file(path, ignored) &&
+                          std::filesystem::file_size(path, ignored) == 0;
+    if (!is_empty && std::filesystem::exists(path, ignored)) {
       VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, ReadFileBytes(path));
       for (const absl::string_view line : absl::StrSplit(bytes, '\n')) {
         const absl::StatusOr<Json> json = ParseJson(line);  // the last line may be cut off
