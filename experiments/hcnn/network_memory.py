@@ -73,9 +73,10 @@ def voxelize(voxconv, source, resolution, samples, folder):
 
 
 def level_counts(cells, levels):
-    """How many cells are not empty on each level from the finest, with one level more."""
+    """How many cells are not empty on each level from the finest, with two levels more. The last one has
+    the windows of the classifier's first fully connected layer."""
     counts = []
-    for level in range(levels + 2):
+    for level in range(levels + 3):
         counts.append(len(np.unique(cells >> level, axis=0)))
     return counts
 
@@ -121,6 +122,8 @@ def write_frames(folder, clouds, tiny):
 def measure(options, network, kind, clouds):
     """One step of the trainer: bytes by what they are of."""
     mapping, dataflow = KINDS[kind]
+    # A window of the classifier has 4^3 of the coarsest cells and begins at cell -2.
+    clouds = [cells - (2 << options.levels) for cells in clouds]
     tiny = np.array([[0, 0, 0], [1, 0, 0], [0, 3, 0]])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -142,7 +145,7 @@ def measure(options, network, kind, clouds):
 
 def check_stand_in(options, network, clouds):
     """That sizes do not depend on what lies where."""
-    counts = [level_counts(cells, options.levels)[:-1] for cells in clouds]
+    counts = [level_counts(cells, options.levels) for cells in clouds]
     real = measure(options, network, "psh", clouds)
     other = measure(options, network, "psh", [stand_in(count) for count in counts])
     if real["activations"] != other["activations"]:
@@ -157,7 +160,7 @@ def dense_cells(resolution):
 def cells_of_network(options, network, clouds, resolution, dense_before):
     """One result a kind."""
     counts = [level_counts(cells, options.levels) for cells in clouds]
-    octree = [stand_in([8 * parents for parents in count[1:]]) for count in counts]
+    octree = [stand_in([8 * parents for parents in count[1:-1]] + count[-2:]) for count in counts]
     results = {"psh": measure(options, network, "psh", clouds),
                "octree": measure(options, network, "octree", octree)}
     if resolution <= options.dense_most or dense_before is None:

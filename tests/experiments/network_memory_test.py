@@ -40,10 +40,10 @@ class StandInTest(unittest.TestCase):
         cells = np.unique(random.integers(0, 32, (700, 3)), axis=0)
         counts = script.level_counts(cells, 2)
         self.assertEqual(counts[0], len(cells))
-        octree = [8 * count for count in counts[1:]]
-        for wanted in (counts[:-1], octree):
+        octree = [8 * count for count in counts[1:-1]] + counts[-2:]
+        for wanted in (counts, octree):
             made = script.stand_in(wanted)
-            self.assertEqual(script.level_counts(made, len(wanted) - 2), wanted)
+            self.assertEqual(script.level_counts(made, len(wanted) - 3), wanted)
 
 
 class PageTest(unittest.TestCase):
