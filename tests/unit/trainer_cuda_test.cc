@@ -55,6 +55,25 @@ class TrainerCudaTest : public ::testing::Test {
     return losses;
   }
 
+  // One step; its loss and all gradients are those of the oracle with `loss`.
+  void ExpectOraclesGradients(const NetworkGraph& graph, Trainer& trainer,
+                              const ReferenceLoss& loss) {
+    const auto result = trainer.Step(input_.view(), labels_, 0.1);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto reference = ReferenceTraining::Create(graph, rows_);
+    const std::vector<double> x(features_.begin(), features_.end());
+    const auto expected = (*reference)->Compute(ParametersOf(graph), x, labels_, loss);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
+    for (size_t p = 0; p < graph.parameters().size(); ++p) {
+      if (!graph.parameters()[p].trained()) continue;
+      const auto gradient = trainer.Gradient(graph.parameters()[p].name);
+      ASSERT_TRUE(gradient.ok()) << gradient.status();
+      EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)
+          << graph.parameters()[p].name;
+    }
+  }
+
   std::unique_ptr<UnitCuda> unit_;
   std::vector<Coordinate> rows_;
   std::vector<float> features_;
@@ -74,48 +93,20 @@ TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
       SCOPED_TRACE(choice.dataflow);
       const NetworkGraph graph = SegmentationGraph(mode);
       const std::unique_ptr<Trainer> trainer = Make(Config(choice, Precision::kF32), mode);
-      const auto result = trainer->Step(input_.view(), labels_, 0.1);
-      ASSERT_TRUE(result.ok()) << result.status();
-      const auto reference = ReferenceTraining::Create(graph, rows_);
-      const std::vector<double> x(features_.begin(), features_.end());
-      const auto expected = (*reference)->Compute(ParametersOf(graph), x, labels_, {});
-      ASSERT_TRUE(expected.ok()) << expected.status();
-      EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
-      for (size_t p = 0; p < graph.parameters().size(); ++p) {
-        if (!graph.parameters()[p].trained()) continue;
-        const auto gradient = trainer->Gradient(graph.parameters()[p].name);
-        ASSERT_TRUE(gradient.ok()) << gradient.status();
-        EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)
-            << graph.parameters()[p].name;
-      }
+      ExpectOraclesGradients(graph, *trainer, {});
     }
   }
 }
 
 TEST_F(TrainerCudaTest, GradientsOfTheLovaszSoftmaxLossAreTheOracles) {
   const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
-  const auto reference = ReferenceTraining::Create(graph, rows_);
-  const std::vector<double> x(features_.begin(), features_.end());
   for (const LossKind kind : {LossKind::kLovasz, LossKind::kCrossEntropyLovasz}) {
     SCOPED_TRACE(ToString(kind));
     TrainingConfig config = Config(kChoices[0], Precision::kF32);
     config.loss.kind = kind;
     const std::unique_ptr<Trainer> trainer = Make(config);
-    const auto result = trainer->Step(input_.view(), labels_, 0.1);
-    ASSERT_TRUE(result.ok()) << result.status();
-    const auto expected =
-        (*reference)
-            ->Compute(ParametersOf(graph), x, labels_,
-                      {.cross_entropy = kind == LossKind::kCrossEntropyLovasz, .lovasz = true});
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    EXPECT_NEAR(result->loss.loss, expected->loss, 1e-5 * expected->loss);
-    for (size_t p = 0; p < graph.parameters().size(); ++p) {
-      if (!graph.parameters()[p].trained()) continue;
-      const auto gradient = trainer->Gradient(graph.parameters()[p].name);
-      ASSERT_TRUE(gradient.ok()) << gradient.status();
-      EXPECT_LE(reference::RelativeError(*gradient, expected->parameters[p]), 2e-3)
-          << graph.parameters()[p].name;
-    }
+    ExpectOraclesGradients(
+        graph, *trainer, {.cross_entropy = kind == LossKind::kCrossEntropyLovasz, .lovasz = true});
   }
 }
 
