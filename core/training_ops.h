@@ -88,7 +88,7 @@ struct LovaszArgs {
 // What a loss gives, in the backend's memory.
 struct LossResult {
   // Of cross-entropy the mean over the rows that count, weighted by the class of the label. Of
-  // Lovász-softmax the mean over the classes that a row has that counts.
+  // Lovász-softmax the mean over the classes that are the label of at least one counted row.
   double loss = 0;
   double weight = 0;    // the sum of the rows' weights, or the number of these classes
   int64_t rows = 0;     // rows that count
