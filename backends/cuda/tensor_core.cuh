@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cfloat>
 #include <cstdint>
 
 namespace voxconv {
@@ -78,6 +79,15 @@ __device__ __forceinline__ uint32_t RoundToTf32(uint32_t bits) {
   uint32_t rounded;
   asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(rounded) : "f"(__uint_as_float(bits)));
   return rounded;
+}
+
+// What rounding took away from a number: its bits less those of `rounded`, rounded in the same way.
+// 0 for a number that is not finite, or was rounded to infinity. The sum of both then differs from
+// the number by at most 2^-22 of it, unless the remainder is denormal.
+__device__ __forceinline__ uint32_t RemainderOfTf32(uint32_t bits, uint32_t rounded) {
+  const float whole = __uint_as_float(rounded);
+  const float rest = __uint_as_float(bits) - whole;
+  return fabsf(whole) <= FLT_MAX ? RoundToTf32(__float_as_uint(rest)) : 0;
 }
 
 // Computes c += a * b with sums in f32. The shape is m16n8k16 for f16 and bf16, and m16n8k8 for

@@ -58,6 +58,13 @@ __device__ __forceinline__ void ShowToProducts() {
 template <typename Element, int kN>
 __device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b);
 
+// Computes d[64, kN] += a[64, 8] * b[8, kN] in tf32. Each warp holds its 16 rows of `a` in the
+// registers of an m16n8k8 product. `b` is a tile whose depth is contiguous, which tf32 requires.
+// Without kAdds, d is overwritten.
+template <int kN, bool kAdds = true>
+__device__ __forceinline__ void WarpgroupMmaTf32(float (&d)[kN / 2], const uint32_t (&a)[4],
+                                                 uint32_t b);
+
 // The instruction for one width and both element types; `name` is PTX's for the type.
 #define VOXCONV_WARPGROUP_MMA_OF(N, Type, name, registers, a, b, ...)                           \
   template <>                                                                                   \
@@ -67,6 +74,18 @@ __device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uin
                  "}, %" #a ", %" #b ", 1, 1, 1, 0, 1;\n"                                        \
                  : __VA_ARGS__                                                                  \
                  : "l"(TileDescriptor(tile_a)), "l"(TileDescriptor(tile_b)));                   \
+  }
+#define VOXCONV_WARPGROUP_MMA_TF32_OF(N, ...)         \
+  VOXCONV_WARPGROUP_MMA_TF32(N, true, 1, __VA_ARGS__) \
+  VOXCONV_WARPGROUP_MMA_TF32(N, false, 0, __VA_ARGS__)
+#define VOXCONV_WARPGROUP_MMA_TF32(N, kAdds, adds, registers, a0, a1, a2, a3, b, ...)              \
+  template <>                                                                                      \
+  __device__ __forceinline__ void WarpgroupMmaTf32<N, kAdds>(                                      \
+      float(&d)[N / 2], const uint32_t(&a)[4], uint32_t tile_b) {                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" registers "}, {%" #a0 \
+                 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", " #adds ", 1, 1;\n"                    \
+                 : __VA_ARGS__                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(TileDescriptor(tile_b)));       \
   }
 #define VOXCONV_SUMS_8(i)                                                                     \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
@@ -109,7 +128,17 @@ VOXCONV_WARPGROUP_MMA_OF(256, __half, "f16", VOXCONV_REGISTERS_128, 128, 129, VO
 VOXCONV_WARPGROUP_MMA_OF(256, __nv_bfloat16, "bf16", VOXCONV_REGISTERS_128, 128, 129,
                          VOXCONV_SUMS_32(0), VOXCONV_SUMS_32(32), VOXCONV_SUMS_32(64),
                          VOXCONV_SUMS_32(96))
+VOXCONV_WARPGROUP_MMA_TF32_OF(64, VOXCONV_REGISTERS_32, 32, 33, 34, 35, 36, VOXCONV_SUMS_32(0))
+VOXCONV_WARPGROUP_MMA_TF32_OF(96, VOXCONV_REGISTERS_48, 48, 49, 50, 51, 52, VOXCONV_SUMS_32(0),
+                              VOXCONV_SUMS_8(32), VOXCONV_SUMS_8(40))
+VOXCONV_WARPGROUP_MMA_TF32_OF(128, VOXCONV_REGISTERS_64, 64, 65, 66, 67, 68, VOXCONV_SUMS_32(0),
+                              VOXCONV_SUMS_32(32))
+VOXCONV_WARPGROUP_MMA_TF32_OF(256, VOXCONV_REGISTERS_128, 128, 129, 130, 131, 132,
+                              VOXCONV_SUMS_32(0), VOXCONV_SUMS_32(32), VOXCONV_SUMS_32(64),
+                              VOXCONV_SUMS_32(96))
 #undef VOXCONV_WARPGROUP_MMA_OF
+#undef VOXCONV_WARPGROUP_MMA_TF32_OF
+#undef VOXCONV_WARPGROUP_MMA_TF32
 #undef VOXCONV_SUMS_8
 #undef VOXCONV_SUMS_32
 #undef VOXCONV_REGISTERS_32

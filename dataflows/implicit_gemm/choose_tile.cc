@@ -106,11 +106,11 @@ bool Shareable(const ImplicitGemmChoice& choice) {
 
 // The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
 // has few, the costliest go on when all others are done. Adding up costs a pass over the tile.
-void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const ImplicitGemmDevice& device,
-                ImplicitGemmTile& tile) {
+void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, int64_t tiles_n,
+                const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
-  const bool two = tile.channels <= 128;
-  const int64_t resident = int64_t{device.multiprocessors} * (two ? 2 : 1);
+  const int64_t resident =
+      int64_t{device.multiprocessors} * WarpgroupShapeOf(precision, tile.channels).blocks;
   const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
   if (tiles == 0) return;
   if (tiles <= resident) {
@@ -129,9 +129,10 @@ void ShareTiles(const ImplicitGemmChoice& choice, int64_t tiles_n, const Implici
 
 // Fills in the rest of `tile`, whose channels are those of TileChannels, if the warpgroup
 // kernel is to run the shape. The block kernel takes smaller tiles where there are few.
-bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_in, int64_t c_out,
-                     const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
-  if (!choice.warpgroups || !device.warpgroup_products || size != 2) return false;
+bool ChooseWarpgroup(const ImplicitGemmChoice& choice, Precision precision, int64_t c_in,
+                     int64_t c_out, const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+  const int64_t size = SizeOf(StorageOf(precision));
+  if (!choice.warpgroups || !device.warpgroup_products) return false;
   // A tile that is mostly padding costs less here than the block kernel's of 32 channels.
   const int channels = choice.tile_channels == 0 ? std::max(tile.channels, 64) : tile.channels;
   if (channels < 64) return false;
@@ -142,16 +143,17 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, int64_t size, int64_t c_i
   if (choice.tile == 0 ? tiles < fewest : choice.tile <= 64) return false;
   tile.kernel = ImplicitGemmKernel::kWarpgroup;
   tile.channels = channels;
-  tile.rows = 128;
   // One wide block reads its rows from shared memory once, two narrow ones twice; the bandwidth of
   // that memory is the bound.
-  const bool fits = CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
+  const bool fits =
+      precision != Precision::kF32 && CeilDiv(c_out, 256) * 256 == CeilDiv(c_out, 128) * 128;
   if (choice.tile_channels == 0 && fits && tiles_m >= fewest) {
     tile.channels = 256;
   }
+  tile.rows = WarpgroupShapeOf(precision, tile.channels).rows;
   tile.skip_rows = kWarpgroupRows;
   tile.padded_c_in = WholeVectors(c_in, size);
-  if (Shareable(choice)) ShareTiles(choice, CeilDiv(c_out, tile.channels), device, tile);
+  if (Shareable(choice)) ShareTiles(choice, precision, CeilDiv(c_out, tile.channels), device, tile);
   return true;
 }
 
@@ -161,6 +163,14 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precis
                                         int64_t c_in, int64_t c_out,
                                         const ImplicitGemmDevice& device) {
   if (precision == Precision::kF32 || device.compute_capability < 80) {
+    // With fewer input channels the bound on f32 leaves no room for the error of the split.
+    constexpr int64_t kFewestSplitChannels = 8;
+    ImplicitGemmTile split{
+        .channels = std::min(TileChannels(choice.tile_channels, c_out), kMaxBlockChannels)};
+    if (choice.splits_f32 && c_in >= kFewestSplitChannels && precision == Precision::kF32 &&
+        ChooseWarpgroup(choice, precision, c_in, c_out, device, split)) {
+      return split;
+    }
     return {.kernel = ImplicitGemmKernel::kFma,
             .rows = kFmaTile,
             .channels = kFmaTile,
@@ -172,7 +182,7 @@ ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precis
   const bool warp = choice.tile == 0 ? PreferWarp(size, c_in, c_out) : choice.tile <= kWarpRows;
   if (warp && ChooseWarp(choice, size, c_in, c_out, device, tile)) return tile;
   tile.channels = TileChannels(choice.tile_channels, c_out);
-  if (ChooseWarpgroup(choice, size, c_in, c_out, device, tile)) return tile;
+  if (ChooseWarpgroup(choice, precision, c_in, c_out, device, tile)) return tile;
   tile.channels = std::min(tile.channels, kMaxBlockChannels);
   const int64_t tiles_n = CeilDiv(c_out, tile.channels) * choice.splits;
   tile.kernel = ImplicitGemmKernel::kBlock;

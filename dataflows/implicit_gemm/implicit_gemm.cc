@@ -38,13 +38,15 @@ PluginDescription DescribeImplicitGemm() {
       .Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K")
       .Int("tile", 0, 0, 128,
            "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
-           "up); 0: chosen by the backend, 6 on the CPU")
+           "up), or 192 for some shapes in tf32 and f32; 0: chosen by the backend, 6 on the CPU")
       .Int("tile_channels", 0, 0, 256,
            "output channels of a block on CUDA: 32, 64, 96, 128, or 256 where warpgroups multiply "
            "(the next one up); 0: chosen by shape")
-      .Enum("mma", {"auto", "warp"}, "auto",
+      .Enum("mma", {"auto", "warp", "3xtf32"}, "auto",
             "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
-            "of warps");
+            "of warps; 3xtf32: as auto, and in f32 from 8 input channels on, where warpgroups win, "
+            "three tf32 products in place of a fused multiply-add, within the same bound on the "
+            "error; an infinity may become NaN");
   return description;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_backend.h"
 #include "voxconv/backends/cuda/cuda_vector.h"
+#include "voxconv/backends/cuda/transpose_weights.h"
 #include "voxconv/core/backend_support.h"
 #include "voxconv/core/integer.h"
 #include "voxconv/core/version.h"
@@ -29,17 +30,21 @@ class CudaPlan final : public DataflowPlan {
  public:
   CudaPlan(const ImplicitGemmTile& tile, const KernelMap& map, int splits, const ConvShape& shape)
       : tile_(tile),
+        precision_(shape.types.precision),
         size_(SizeOf(shape.types.input)),
         parts_(int64_t{splits} * tile.k_parts),
         counts_pairs_(map.counts_known() && map.num_outputs() > 0) {
     const int64_t vector = kVectorBytes / size_;
     ld_weights_ = tensor_cores() ? CeilDiv(shape.c_out, vector) * vector : shape.c_out;
     pads_input_ = tile.padded_c_in != shape.c_in;
-    pads_weights_ = pads_input_ || ld_weights_ != shape.c_out;
+    transposes_weights_ = tile.kernel == ImplicitGemmKernel::kWarpgroup && size_ == kFloatBytes;
+    pads_weights_ = pads_input_ || ld_weights_ != shape.c_out || transposes_weights_;
     if (tensor_cores()) {
       input_slot_ = booking_.Book(pads_input() ? map.num_inputs() * tile.padded_c_in * size_ : 0);
-      weights_slot_ = booking_.Book(
-          pads_weights() ? map.num_offsets() * tile.padded_c_in * ld_weights_ * size_ : 0);
+      weights_bytes_ = int64_t{map.num_offsets()} * tile.padded_c_in * ld_weights_ * size_ *
+                       (splits_f32() ? 2 : 1);
+      weights_slot_ = booking_.Book(pads_weights() ? weights_bytes_ : 0);
+      if (transposes_weights_) ld_weights_ = tile.padded_c_in;
     }
     shared_slot_ =
         booking_.Book<float>(int64_t{tile.shared_tiles} * tile.shares * tile.rows * tile.channels);
@@ -54,6 +59,12 @@ class CudaPlan final : public DataflowPlan {
   // Whether the kernel reads a copy in the workspace, with rows of whole vectors.
   bool pads_input() const { return pads_input_; }
   bool pads_weights() const { return pads_weights_; }
+  // Whether that copy of the weights is transposed and rounded, as the warpgroup kernel needs it in
+  // tf32. Its products take operands whose depth is contiguous.
+  bool transposes_weights() const { return transposes_weights_; }
+  int64_t weights_bytes() const { return weights_bytes_; }  // of the copy
+  // Whether the remainders of the weights' rounding follow them.
+  bool splits_f32() const { return transposes_weights_ && precision_ == Precision::kF32; }
   int64_t parts() const { return parts_; }
   // Whether work() has counts. The padded pairs are missing in it: only the device knows them.
   bool counts_pairs() const { return counts_pairs_; }
@@ -80,11 +91,13 @@ class CudaPlan final : public DataflowPlan {
   }
 
   ImplicitGemmTile tile_;
+  Precision precision_;
   int64_t size_;  // of an element
   int64_t parts_;
   bool counts_pairs_;
   int64_t ld_weights_ = 0;
-  bool pads_input_ = false, pads_weights_ = false;
+  int64_t weights_bytes_ = 0;
+  bool pads_input_ = false, pads_weights_ = false, transposes_weights_ = false;
   int input_slot_ = 0, weights_slot_ = 0, shared_slot_ = 0, partial_slot_ = 0;
 };
 
@@ -146,17 +159,18 @@ class PaddedOperands {
           LaunchPad(args.input, to, map_.num_inputs(), 1, shape.c_in, 1, args.c_in, size, context));
       args.input = to;
     }
-    if (weights) {
-      VOXCONV_ASSIGN_OR_RETURN(
-          void* to, Room(plan_.pads_weights(), plan_.weights_slot(),
-                         int64_t{map_.num_offsets()} * args.c_in * args.ld_weights * size, weights_,
-                         context));
-      VOXCONV_RETURN_IF_ERROR(LaunchPad(args.weights, to, map_.num_offsets(), shape.c_in,
-                                        shape.c_out, args.c_in, args.ld_weights, size, context));
-      args.weights = to;
-      args.settled = false;
+    if (!weights) return absl::OkStatus();
+    VOXCONV_ASSIGN_OR_RETURN(void* to, Room(plan_.pads_weights(), plan_.weights_slot(),
+                                            plan_.weights_bytes(), weights_, context));
+    const void* from = std::exchange(args.weights, to);
+    args.settled = false;
+    if (plan_.transposes_weights()) {
+      return CudaTransposeToTf32(static_cast<const float*>(from), map_.num_offsets(), shape.c_in,
+                                 shape.c_out, args.c_in, plan_.splits_f32(),
+                                 static_cast<float*>(to), context);
     }
-    return absl::OkStatus();
+    return LaunchPad(from, to, map_.num_offsets(), shape.c_in, shape.c_out, args.c_in,
+                     args.ld_weights, size, context);
   }
 
  private:
@@ -186,8 +200,11 @@ absl::Status LaunchTiles(const CudaPlan& plan, const ImplicitGemmArgs& args,
       return LaunchImplicitGemmWarpTf32(tile, args, context);
     case ImplicitGemmKernel::kWarpgroup:
       if (precision == Precision::kF16) return LaunchImplicitGemmWarpgroupF16(tile, args, context);
-      VOXCONV_CHECK(precision == Precision::kBF16);
-      return LaunchImplicitGemmWarpgroupBF16(tile, args, context);
+      if (precision == Precision::kBF16) {
+        return LaunchImplicitGemmWarpgroupBF16(tile, args, context);
+      }
+      if (precision == Precision::kF32) return LaunchImplicitGemmWarpgroupF32(tile, args, context);
+      return LaunchImplicitGemmWarpgroupTf32(tile, args, context);
     case ImplicitGemmKernel::kBlock:
       if (precision == Precision::kF16) return LaunchImplicitGemmBlockF16(tile, args, context);
       if (precision == Precision::kBF16) return LaunchImplicitGemmBlockBF16(tile, args, context);
@@ -218,7 +235,8 @@ class ImplicitGemmCuda final : public ImplicitGemm {
                                                      shape.c_out, " channels; at most ",
                                                      kMaxChannels, " on CUDA"));
     }
-    ImplicitGemmChoice choice{.warpgroups = options().GetEnum("mma") == "auto",
+    ImplicitGemmChoice choice{.warpgroups = options().GetEnum("mma") != "warp",
+                              .splits_f32 = options().GetEnum("mma") == "3xtf32",
                               .tile = options().GetInt("tile"),
                               .tile_channels = options().GetInt("tile_channels"),
                               .splits = layout->splits(),

@@ -4,8 +4,8 @@
 //              shared memory. It uses tensor cores and is for few channels.
 //   block:     A block has 64 or 128 rows. Inputs and weights go through a ring of shared-memory
 //              buffers. It uses tensor cores and is for any number of channels.
-//   warpgroup: A block has 128 rows. Whole warpgroups multiply, and other warps copy. It needs
-//              compute capability 9.0.
+//   warpgroup: A block has 128 or 192 rows. Whole warpgroups multiply, and other warps copy. It
+//              needs compute capability 9.0. In f32 it multiplies sums of two tf32 numbers.
 //   fma:       As block, but on the CUDA cores. It is for f32 in IEEE arithmetic, and for devices
 //              on which the others cannot run.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_IMPLICIT_GEMM_KERNELS_H_
@@ -27,10 +27,12 @@ struct ImplicitGemmArgs {
 
   // The base and the row size of input and weights are multiples of 16 bytes. For the warp kernel,
   // input rows of 8 bytes are allowed too.
-  const void* input = nullptr;    // [N_in, c_in]
-  const void* weights = nullptr;  // [K * c_in, ld_weights]
-  void* output = nullptr;         // [N_out, c_out]
-  float* partial = nullptr;       // [num_parts(), N_out, c_out]; null for one part
+  const void* input = nullptr;  // [N_in, c_in]
+  // [K * c_in, ld_weights]. For the warpgroup kernel in tf32: [K, c_out, ld_weights], rounded. In
+  // f32: [2 * K, c_out, ld_weights], rounded, and then the remainders (transpose_weights.h).
+  const void* weights = nullptr;
+  void* output = nullptr;    // [N_out, c_out]
+  float* partial = nullptr;  // [num_parts(), N_out, c_out]; null for one part
   // The input row of an output row under offset k. It is table[row * K + k] if `ordered` is false.
   // Otherwise it is table[k * N_out + position], for the row's position in its split's order.
   const int32_t* table = nullptr;
@@ -42,7 +44,7 @@ struct ImplicitGemmArgs {
   int words = 1;
   int c_in = 0;
   int c_out = 0;
-  int ld_weights = 0;  // >= c_out
+  int ld_weights = 0;  // >= c_out; for the warpgroup kernel in tf32 and f32, c_in
   int splits = 1;
   // Block kernel only: this many blocks share the offsets of one tile of a split.
   int k_parts = 1;
@@ -86,8 +88,11 @@ struct ImplicitGemmTile {
 
 // What a tile is chosen by.
 struct ImplicitGemmChoice {
-  bool warpgroups = true;     // whether the warpgroup kernel may be chosen
-  int64_t tile = 0;           // rows of a block, 64 or 128; 16: the warp kernel; 0: automatic
+  bool warpgroups = true;   // whether the warpgroup kernel may be chosen
+  bool splits_f32 = false;  // whether it may be chosen in f32
+  // Rows of a block, 64 or 128 (192 where WarpgroupShapeOf says so). 16: the warp kernel. 0:
+  // automatic.
+  int64_t tile = 0;
   int64_t tile_channels = 0;  // output channels of a block; 0: automatic
   int num_offsets = 0;        // offsets of the largest split
   int splits = 1;
@@ -106,6 +111,19 @@ struct ImplicitGemmDevice {
 ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precision precision,
                                         int64_t c_in, int64_t c_out,
                                         const ImplicitGemmDevice& device);
+
+// The shape of the warpgroup kernel's blocks.
+struct WarpgroupShape {
+  int rows;    // of a tile
+  int blocks;  // that a multiprocessor has at a time
+};
+// The registers decide. In tf32 a thread also holds inputs that it rounds. In f32 it holds the sums
+// of a step too.
+constexpr WarpgroupShape WarpgroupShapeOf(Precision precision, int channels) {
+  if (precision == Precision::kF32) return {.rows = channels == 64 ? 192 : 128, .blocks = 1};
+  if (precision == Precision::kTf32 && channels == 128) return {.rows = 192, .blocks = 1};
+  return {.rows = 128, .blocks = channels == 256 ? 1 : 2};
+}
 
 // The Launch functions below queue their work on the context's stream and do not synchronise it.
 

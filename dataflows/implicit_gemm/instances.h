@@ -26,6 +26,15 @@ absl::Status LaunchImplicitGemmWarpgroupF16(const ImplicitGemmTile& tile,
 absl::Status LaunchImplicitGemmWarpgroupBF16(const ImplicitGemmTile& tile,
                                              const ImplicitGemmArgs& args,
                                              const ExecutionContext& context);
+// The weights are [K, c_out, ld_weights], rounded to tf32. ld_weights is c_in.
+absl::Status LaunchImplicitGemmWarpgroupTf32(const ImplicitGemmTile& tile,
+                                             const ImplicitGemmArgs& args,
+                                             const ExecutionContext& context);
+// Sums of two tf32 numbers in place of floats. The weights are [2 K, c_out, ld_weights]: rounded,
+// and then the remainders.
+absl::Status LaunchImplicitGemmWarpgroupF32(const ImplicitGemmTile& tile,
+                                            const ImplicitGemmArgs& args,
+                                            const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -12,22 +12,39 @@
 
 namespace voxconv {
 
+// kSplits: floats are multiplied as sums of two tf32 numbers.
 template <typename ElementType, int kRowsValue, int kChannelsValue, int kStagesValue,
-          int kBlocksValue>
+          int kBlocksValue, bool kSplitsValue = false>
 struct WarpgroupConfig {
   using Element = ElementType;
   static constexpr int kRows = kRowsValue, kChannels = kChannelsValue, kStages = kStagesValue;
   static constexpr int kBlocksPerMultiprocessor = kBlocksValue;
-  static constexpr int kDepth = 64;  // input channels of a step: 128 bytes, the swizzle's width
+  // Elements of 4 bytes are multiplied in tf32. Their weights lie in shared memory as [channels,
+  // depth], those of 2 bytes as [depth, channels].
+  static constexpr bool kWide = sizeof(Element) == 4;
+  static constexpr bool kSplits = kSplitsValue;
+  static constexpr int kRowBytes = 128;                       // the swizzle's width
+  static constexpr int kDepth = kRowBytes / sizeof(Element);  // input channels of a step
+  static constexpr int kProductDepth = 32 / sizeof(Element);  // those of one wgmma
   static constexpr int kGroups = kRows / 64;
-  static constexpr int kCopyThreads = kBlocksValue == 1 ? 128 : 64;  // a multiprocessor has 128
+  static constexpr int kCopyThreads = kBlocksValue == 1 && kRowsValue == 128 ? 128 : 64;
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
 
-  static constexpr int kRowBytes = 128;
+  // Products of a step whose inputs a thread holds in registers at once, if kWide. The registers
+  // limit this.
+  static constexpr int kHeldProducts = kSplits ? 1 : (kChannels == 256 ? 2 : 4);
+
+  // Lanes of a warp that release a slot. If kWide, each lane reads slots itself and releases them
+  // itself: racecheck does not see that a lane's reads come before another lane's release.
+  static constexpr int kReleases = kWide ? 32 : 1;
+
   static constexpr int kInputBytes = kRows * kRowBytes;
-  static constexpr int kAtoms = (kChannels + 63) / 64;  // of 64 output channels
-  static constexpr int kAtomBytes = kDepth * kRowBytes;
-  static constexpr int kStageBytes = kInputBytes + kAtoms * kAtomBytes;
+  // One box of the tensor memory accelerator.
+  static constexpr int kBoxRows = kWide ? kChannels : kDepth;
+  static constexpr int kBoxBytes = kBoxRows * kRowBytes;
+  // Of 64 output channels each. If kSplits, the rounded weights and their remainders.
+  static constexpr int kBoxes = kWide ? (kSplits ? 2 : 1) : (kChannels + 63) / 64;
+  static constexpr int kStageBytes = kInputBytes + kBoxes * kBoxBytes;
 
   // The work for one mask word of one piece.
   struct Segment {
@@ -124,7 +141,7 @@ struct WarpgroupRing {
       constexpr int kMultiplyWarps = Config::kGroups * 4;
       for (int s = 0; s < Config::kStages; ++s) {
         InitBarrier(Full(s), Config::kCopyThreads + 1);
-        InitBarrier(Empty(s), kMultiplyWarps);
+        InitBarrier(Empty(s), kMultiplyWarps * Config::kReleases);
       }
       for (int s = 0; s < Config::kSegments; ++s) {
         InitBarrier(SegmentFull(s), 1);

@@ -189,11 +189,19 @@ class TileCopier {
 
   __device__ void CopyWeights(int channel, int depth, int offset) const {
     const uint32_t full = ring_.Full(slot_.slot);
-    ArriveExpecting(full, Config::kAtoms * Config::kAtomBytes);
+    ArriveExpecting(full, Config::kBoxes * Config::kBoxBytes);
+    if constexpr (Config::kWide) {
 #pragma unroll
-    for (int a = 0; a < Config::kAtoms; ++a) {
-      CopyBox(ring_.Weights(slot_.slot) + a * Config::kAtomBytes, weights_, channel + a * 64, depth,
-              offset, full);
+      for (int b = 0; b < Config::kBoxes; ++b) {
+        CopyBox(ring_.Weights(slot_.slot) + b * Config::kBoxBytes, weights_, depth, channel,
+                offset + b * args_.num_offsets, full);
+      }
+    } else {
+#pragma unroll
+      for (int b = 0; b < Config::kBoxes; ++b) {
+        CopyBox(ring_.Weights(slot_.slot) + b * Config::kBoxBytes, weights_, channel + b * 64,
+                depth, offset, full);
+      }
     }
   }
 

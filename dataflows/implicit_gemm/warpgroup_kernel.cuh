@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output-stationary implicit GEMM with products of whole warpgroups (wgmma), for f16 and bf16 on
-// compute capability 9.0.
+// Output-stationary implicit GEMM with products of whole warpgroups (wgmma), for f16, bf16, tf32
+// and f32 on compute capability 9.0.
 //
 // 64 rows (the M of one wgmma) share one set of offsets. The tensor cores read their operands from
-// shared memory. Different warps copy and multiply. The last warps of a block gather the inputs,
-// and the tensor memory accelerator copies the weights for them. Each warpgroup before them
-// multiplies 64 rows by all channels of the block. The two kinds of warps meet only at the barriers
-// of a ring of slots. A block takes one piece of work after the other. It stores one piece while it
-// copies for the next.
+// shared memory. In tf32 the inputs go through registers, because a tensor core would cut off the
+// bits that we round.
+//
+// In f32, x = x_0 + x_1 + e, where x_0 and x_1 are tf32 numbers and |e| is at most 2^-22 |x|. The
+// kernel adds up x_0 w_0 + x_1 w_0 + x_0 w_1 and leaves out x_1 w_1, which is as small as the
+// errors e. It adds the products of one step on the tensor cores, which cut sums off, and all steps
+// by f32 additions, which round to nearest.
+//
+// Different warps copy and multiply. The last warps of a block gather the inputs, and the tensor
+// memory accelerator copies the weights for them. Each warpgroup before them multiplies 64 rows by
+// all channels of the block. The two kinds of warps meet only at the barriers of a ring of slots. A
+// block takes one piece of work after the other. It stores one piece while it copies for the next.
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 
@@ -34,8 +41,16 @@ class TileMultiplier {
   __device__ TileMultiplier(const ImplicitGemmArgs& args, CudaTicket* ticket,
                             const WarpgroupRing<Config>& ring)
       : args_(args), ticket_(ticket), ring_(ring), group_(__shfl_sync(~0u, threadIdx.x / 128, 0)) {
-    rows_ = SwizzledTile(ring.Inputs(0) + group_ * 64 * Config::kRowBytes, 16);
-    weights_ = SwizzledTile(ring.Weights(0), Config::kAtomBytes);
+    const uint32_t inputs = ring.Inputs(0) + group_ * 64 * Config::kRowBytes;
+    if constexpr (Config::kWide) {
+      // Lane l reads row l % 16 of the warp's. The swizzle is an exclusive or with bits of the
+      // lane.
+      const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
+      rows_ = inputs + row * Config::kRowBytes + ((threadIdx.x % 32 / 16) ^ (row & 7)) * 16;
+    } else {
+      rows_ = SwizzledTile(inputs, 16);
+    }
+    weights_ = SwizzledTile(ring.Weights(0), Config::kBoxBytes);
   }
 
   __device__ void Run() {
@@ -130,7 +145,7 @@ class TileMultiplier {
             Multiply<Config::kDepth / 2>();
           }
         }
-        Release(ring_.Empty(slot_.slot));
+        Release<Config::kReleases>(ring_.Empty(slot_.slot));
         slot_.Advance();
       }
     }
@@ -145,10 +160,11 @@ class TileMultiplier {
     return mine;
   }
 
-  // Tells the barrier that this warp has finished with what the barrier guards.
+  // Tells the barrier that this warp has finished with what the barrier guards. kLanes lanes do so.
+  template <int kLanes = 1>
   __device__ void Release(uint32_t barrier) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) Arrive(barrier);
+    if (threadIdx.x % 32 < kLanes) Arrive(barrier);
   }
 
   // Multiplies the current slot. Channels past the input's are zeros. This function waits for its
@@ -156,24 +172,87 @@ class TileMultiplier {
   // warpgroups use the tensor cores meanwhile.
   template <int kDepth>
   __device__ void Multiply() {
-    const uint32_t slot = slot_.slot * (Config::kStageBytes / 16);
-    const uint32_t rows = rows_ + slot, weights = weights_ + slot;
-    ShowToProducts();
+    constexpr int kProducts = kDepth / Config::kProductDepth;
+    const uint32_t weights = weights_ + slot_.slot * (Config::kStageBytes / 16);
+    if constexpr (Config::kSplits) {
+      MultiplySplit<kProducts>(rows_ + slot_.slot * Config::kStageBytes, weights);
+    } else if constexpr (Config::kWide) {
+      constexpr int kHeld = std::min(kProducts, Config::kHeldProducts);
+      const uint32_t rows = rows_ + slot_.slot * Config::kStageBytes;
+#pragma unroll
+      for (int k = 0; k < kProducts; k += kHeld) {
+        MultiplyHeld<kHeld>(rows ^ (k * 32), weights + k * (32 / 16));
+      }
+    } else {
+      const uint32_t rows = rows_ + slot_.slot * (Config::kStageBytes / 16);
+      ShowToProducts();
+      BeginProducts();
+#pragma unroll
+      for (int k = 0; k < kProducts; ++k) {
+        WarpgroupMma<Element, Config::kChannels>(sum_, rows + k * (32 / 16),
+                                                 weights + k * Config::kRowBytes);
+      }
+      CommitProducts();
+      WaitProducts<0>();
+    }
+  }
+
+  // Rounds the inputs of kHeld products in registers, and multiplies them.
+  template <int kHeld>
+  __device__ void MultiplyHeld(uint32_t rows, uint32_t weights) {
+    uint32_t a[kHeld][4];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) LoadMatrices(rows ^ (k * 32), a[k]);
+#pragma unroll
+    for (auto& fragment : a) {
+#pragma unroll
+      for (uint32_t& value : fragment) value = RoundToTf32(value);
+    }
     BeginProducts();
 #pragma unroll
-    for (int k = 0; k < kDepth / 16; ++k) {
-      WarpgroupMma<Element, Config::kChannels>(sum_, rows + k * (32 / 16),
-                                               weights + k * Config::kRowBytes);
+    for (int k = 0; k < kHeld; ++k) {
+      WarpgroupMmaTf32<Config::kChannels>(sum_, a[k], weights + k * (32 / 16));
     }
     CommitProducts();
     WaitProducts<0>();
+  }
+
+  // Multiplies a step in f32.
+  template <int kProducts>
+  __device__ void MultiplySplit(uint32_t rows, uint32_t weights) {
+    constexpr uint32_t kRemainders = Config::kBoxBytes / 16;
+    float step[Config::kChannels / 2];
+#pragma unroll
+    for (int k = 0; k < kProducts; ++k) {
+      uint32_t whole[4], rest[4];
+      LoadMatrices(rows ^ (k * 32), rest);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        whole[i] = RoundToTf32(rest[i]);
+        rest[i] = RemainderOfTf32(rest[i], whole[i]);
+      }
+      const uint32_t w = weights + k * (32 / 16);
+      BeginProducts();
+      if (k == 0) {
+        WarpgroupMmaTf32<Config::kChannels, false>(step, rest, w);
+      } else {
+        WarpgroupMmaTf32<Config::kChannels>(step, rest, w);
+      }
+      WarpgroupMmaTf32<Config::kChannels>(step, whole, w + kRemainders);
+      WarpgroupMmaTf32<Config::kChannels>(step, whole, w);
+      CommitProducts();
+      WaitProducts<0>();
+    }
+#pragma unroll
+    for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] += step[i];
   }
 
   const ImplicitGemmArgs& args_;
   CudaTicket* ticket_;
   const WarpgroupRing<Config>& ring_;
   int group_;
-  uint32_t rows_, weights_;  // descriptors of the first slot's tiles
+  uint32_t rows_;     // the first slot's inputs: a descriptor, or this lane's address if kWide
+  uint32_t weights_;  // descriptor of the first slot's weights
   RingSlot<Config::kStages> slot_;
   RingSlot<Config::kSegments> segment_slot_;
   float sum_[Config::kChannels / 2];
@@ -202,9 +281,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
 
 template <typename Config>
 absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(
-      const CUtensorMap weights,
-      DescribeBoxes(args.weights, args.num_offsets, args.c_in, args.ld_weights, Config::kDepth));
+  VOXCONV_ASSIGN_OR_RETURN(const CUtensorMap weights,
+                           DescribeBoxes(args.weights, args.num_offsets * (Config::kSplits ? 2 : 1),
+                                         Config::kWide ? args.c_out : args.c_in, args.ld_weights,
+                                         sizeof(typename Config::Element), Config::kBoxRows));
   VOXCONV_CHECK(args.k_parts == 1 && args.shared_tiles * Config::kGroups <= CudaTicket::kMaxShared);
   CudaBackend& cuda = AsCuda(context);
   const int64_t blocks = int64_t{cuda.num_multiprocessors()} * Config::kBlocksPerMultiprocessor;
@@ -214,6 +294,7 @@ absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContex
   return absl::OkStatus();
 }
 
+// For the 16-bit elements.
 template <typename Element>
 absl::Status LaunchWarpgroupOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                                const ExecutionContext& context) {

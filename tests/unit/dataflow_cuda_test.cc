@@ -68,8 +68,9 @@ TEST(DataflowCudaTest, TheMostOffsets) {
 TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
   VOXCONV_NEED_CUDA(cuda);
   const ConvProblem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
-  for (const char* spec : {"direct", "fetch_on_demand", "gather_gemm_scatter",
-                           "gather_gemm_scatter:order=weight", "hash2col", "implicit_gemm"}) {
+  for (const char* spec :
+       {"direct", "fetch_on_demand", "gather_gemm_scatter", "gather_gemm_scatter:order=weight",
+        "hash2col", "implicit_gemm", "implicit_gemm:mma=3xtf32"}) {
     for (const int64_t skipped : {1, 2, 3}) {
       ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);
     }

@@ -54,8 +54,39 @@ TEST(ImplicitGemmTileTest, FourByteElementsFillRowsWithHalfAsMany) {
   };
   EXPECT_EQ(kernel(4, 16), ImplicitGemmKernel::kWarp);
   EXPECT_EQ(kernel(32, 32), ImplicitGemmKernel::kWarp);
-  EXPECT_EQ(kernel(24, 24), ImplicitGemmKernel::kBlock);
-  EXPECT_EQ(kernel(64, 32), ImplicitGemmKernel::kBlock);
+  EXPECT_EQ(kernel(24, 24), ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(kernel(64, 32), ImplicitGemmKernel::kWarpgroup);
+}
+
+TEST(ImplicitGemmTileTest, WarpgroupsMultiplyInTf32) {
+  const auto choose = [](int64_t c_out, ImplicitGemmChoice choice = {}) {
+    choice.num_offsets = 27;
+    choice.num_outputs = 94444;
+    return ChooseImplicitGemmTile(choice, Precision::kTf32, 128, c_out, kH200);
+  };
+  EXPECT_EQ(choose(128).kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(choose(128).rows, 192);
+  EXPECT_EQ(choose(96).rows, 128);
+  EXPECT_EQ(choose(256).channels, 256);
+  EXPECT_EQ(choose(256).rows, 128);
+  EXPECT_EQ(choose(128, {.warpgroups = false}).kernel, ImplicitGemmKernel::kBlock);
+}
+
+TEST(ImplicitGemmTileTest, F32IsSplitWhereThatIsAskedFor) {
+  const auto choose = [](int64_t c_in, int64_t c_out, ImplicitGemmChoice choice) {
+    choice.num_offsets = 27;
+    choice.num_outputs = 94444;
+    return ChooseImplicitGemmTile(choice, Precision::kF32, c_in, c_out, kH200);
+  };
+  EXPECT_EQ(choose(64, 64, {}).kernel, ImplicitGemmKernel::kFma);
+  EXPECT_EQ(choose(64, 64, {.splits_f32 = true}).kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(choose(64, 64, {.splits_f32 = true}).rows, 192);
+  EXPECT_EQ(choose(8, 16, {.splits_f32 = true}).kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(choose(256, 256, {.splits_f32 = true}).channels, 128);
+  EXPECT_EQ(choose(256, 256, {.splits_f32 = true, .tile_channels = 256}).channels, 128);
+  EXPECT_EQ(choose(256, 256, {.splits_f32 = true, .tile_channels = 32}).kernel,
+            ImplicitGemmKernel::kFma);
+  EXPECT_EQ(choose(4, 64, {.splits_f32 = true}).kernel, ImplicitGemmKernel::kFma);
 }
 
 TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
@@ -106,8 +137,10 @@ TEST(ImplicitGemmTileTest, WideTilesWhereTheyPadNoMore) {
 TEST(ImplicitGemmTileTest, SharedTilesHaveTickets) {
   for (const int64_t rows : {1, 127, 129, 1000, 9483, 16896, 33792, 50000, 101376, 101377}) {
     for (const int64_t channels : {16, 32, 64, 96, 128, 160, 256, 512}) {
-      for (const int64_t tile_rows : {0, 128, 256}) {
-        const ImplicitGemmTile tile = Choose(rows, 64, channels, {.tile = tile_rows});
+      for (const Precision precision : {Precision::kF16, Precision::kTf32, Precision::kF32}) {
+        const ImplicitGemmTile tile =
+            ChooseImplicitGemmTile({.splits_f32 = true, .num_offsets = 27, .num_outputs = rows},
+                                   precision, 64, channels, kH200);
         EXPECT_GE(tile.shares, 1);
         EXPECT_LE(tile.shared_tiles * (tile.rows / 64), CudaTicket::kMaxShared);
         const int64_t tiles =
@@ -186,13 +219,18 @@ TEST(ImplicitGemmTileTest, EveryInstanceIsTakenWithoutOptions) {
       instances.insert({ImplicitGemmKernel::kBlock, rows, channels});
     }
   }
-  EXPECT_EQ(TakenByThemselves(Precision::kTf32), instances);
-  for (const int channels : {64, 96, 128, 256}) {
-    instances.insert({ImplicitGemmKernel::kWarpgroup, 128, channels});
-  }
+  const auto with_warpgroups = [&instances](Precision precision) {
+    std::set<Instance> all = instances;
+    for (const int channels : {64, 96, 128, 256}) {
+      const int rows = WarpgroupShapeOf(precision, channels).rows;
+      all.insert({ImplicitGemmKernel::kWarpgroup, rows, channels});
+    }
+    return all;
+  };
+  EXPECT_EQ(TakenByThemselves(Precision::kTf32), with_warpgroups(Precision::kTf32));
   // 64 -> 64 channels of 16 bits: `tile=16` alone takes it.
   instances.erase({ImplicitGemmKernel::kWarp, 128, 64});
-  EXPECT_EQ(TakenByThemselves(Precision::kF16), instances);
+  EXPECT_EQ(TakenByThemselves(Precision::kF16), with_warpgroups(Precision::kF16));
 }
 
 TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole networks on CUDA against the same networks on the CPU.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,7 +136,7 @@ class NetworksCudaTest : public ::testing::Test {
   std::unique_ptr<UnitCuda> cuda_;
   std::unique_ptr<CpuBackend> cpu_;
   Registry registry_;
-  const std::vector<Coordinate> rows_ = Scene();
+  std::vector<Coordinate> rows_ = Scene();
   std::vector<float> features_;
 
  private:
@@ -162,6 +164,26 @@ TEST_F(NetworksCudaTest, EqualsTheCpuInEveryDType) {
           EXPECT_LT(RelativeError(*output, *expected), Bound(precision));
         }
       }
+    }
+  }
+}
+
+TEST_F(NetworksCudaTest, RowsInAnyOrderEqualTheCpu) {
+  std::shuffle(rows_.begin(), rows_.end(), std::mt19937(3));
+  NetworkGraph graph = *MakeModel("minkunet42", {.width = 0.5});
+  InitializeParameters(graph, 5);
+  const auto expected = Run(graph, Config("gather_gemm_scatter", Precision::kF32), *cpu_);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* dataflow : {"fetch_on_demand", "gather_gemm_scatter", "implicit_gemm",
+                               "implicit_gemm:mask_sort=rarest"}) {
+    for (const bool ahead : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(dataflow, ahead ? ", maps ahead" : ""));
+      RunConfig config = Config(dataflow, Precision::kF32);
+      config.profile_stages = !ahead;
+      const auto output = Run(graph, config, *cuda_->backend);
+      if (IsLeftOut(output.status(), dataflow)) continue;
+      ASSERT_TRUE(output.ok()) << output.status();
+      EXPECT_LT(RelativeError(*output, *expected), Bound(Precision::kF32));
     }
   }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runner, on plugins of the test's own.
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -302,6 +304,19 @@ TEST_F(NetworksTest, AMapIsSharedByPoolingAndConvolution) {
   const RunReport report = RunAndCompare(graph, Scene(12), Config());
   EXPECT_EQ(report.maps_queried, 1);
   EXPECT_EQ(report.total.visits[static_cast<int>(Stage::kOutputCoords)], 1);
+}
+
+// Samples in turn: no row has its neighbours beside it.
+TEST_F(NetworksTest, RowsInAnyOrderEqualTheReference) {
+  std::vector<Coordinate> rows = Scene(12);
+  std::shuffle(rows.begin(), rows.end(), std::mt19937(3));
+  RunAndCompare(SmallUNet(), rows, Config());
+  GraphBuilder b("classifier");
+  int x = b.ConvBlock("conv", b.Input(3), 8, {});
+  x = b.Linear("classes", b.GlobalPool("global", x, PoolMode::kAveragePresent), 4);
+  NetworkGraph graph = *std::move(b).Build(x);
+  InitializeParameters(graph, 2);
+  RunAndCompare(graph, rows, Config());
 }
 
 TEST_F(NetworksTest, GlobalPoolingAndClassifierEqualTheReference) {
