@@ -23,6 +23,7 @@ namespace voxconv {
 class MapOps;
 class TensorOps;
 class TrainingOps;
+class VoxelOps;
 
 // Memory and streams of one device, and its operators. One thread at a time drives a backend.
 // Buffers and streams must not outlive their backend. "Queued" work is done when the call returns
@@ -87,6 +88,10 @@ class Backend {
   // page-locked, and waits for a recording. It does not count waits inside a driver's own calls,
   // such as copies of pageable memory. 0 on a backend that is not asynchronous.
   virtual int64_t synchronisations() const { return 0; }
+
+  // Points to voxels and back (core/voxel_ops.h). Owned by the backend. Null where the backend does
+  // not do this.
+  virtual VoxelOps* voxel_ops() { return nullptr; }
 };
 
 // What every operation is given: where it runs and where it records times and counters. Owns

@@ -72,6 +72,12 @@ class Array {
   T* data() { return static_cast<T*>(buffer_.data()); }
   const T* data() const { return static_cast<const T*>(buffer_.data()); }
 
+  // Leaves the first `size` elements, of at most as many as there are (checked). The memory stays.
+  void Shrink(int64_t size) {
+    VOXCONV_CHECK(size >= 0 && size <= size_);
+    size_ = size;
+  }
+
   // Host memory only (checked).
   absl::Span<T> host() {
     VOXCONV_CHECK(space() == MemorySpace::kHost);

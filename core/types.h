@@ -17,8 +17,8 @@ namespace voxconv {
 struct Int3 {
   int32_t x = 0, y = 0, z = 0;
 
-  int32_t& operator[](int axis) { return axis == 0 ? x : axis == 1 ? y : z; }
-  int32_t operator[](int axis) const { return axis == 0 ? x : axis == 1 ? y : z; }
+  constexpr int32_t& operator[](int axis) { return axis == 0 ? x : axis == 1 ? y : z; }
+  constexpr int32_t operator[](int axis) const { return axis == 0 ? x : axis == 1 ? y : z; }
   friend bool operator==(const Int3&, const Int3&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const Int3& v) {

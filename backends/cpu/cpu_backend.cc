@@ -18,6 +18,7 @@
 #include "voxconv/backends/cpu/cpu_map_ops.h"
 #include "voxconv/backends/cpu/cpu_tensor_ops.h"
 #include "voxconv/backends/cpu/cpu_training_ops.h"
+#include "voxconv/backends/cpu/cpu_voxel_ops.h"
 
 namespace voxconv {
 namespace {
@@ -216,7 +217,8 @@ CpuBackend::CpuBackend(const CpuOptions& options)
       stream_(std::make_unique<CpuStream>()),
       map_ops_(MakeCpuMapOps()),
       tensor_ops_(MakeCpuTensorOps()),
-      training_ops_(MakeCpuTrainingOps()) {}
+      training_ops_(MakeCpuTrainingOps()),
+      voxel_ops_(MakeCpuVoxelOps()) {}
 
 CpuBackend::~CpuBackend() = default;
 
@@ -267,6 +269,8 @@ MapOps& CpuBackend::map_ops() { return *map_ops_; }
 TensorOps& CpuBackend::tensor_ops() { return *tensor_ops_; }
 
 TrainingOps* CpuBackend::training_ops() { return training_ops_.get(); }
+
+VoxelOps* CpuBackend::voxel_ops() { return voxel_ops_.get(); }
 
 int64_t CpuBackend::BytesInUse() const { return pool_->in_use(); }
 int64_t CpuBackend::PeakBytes() const { return pool_->peak(); }

@@ -55,6 +55,7 @@ class CpuBackend : public Backend {
   MapOps& map_ops() override;
   TensorOps& tensor_ops() override;
   TrainingOps* training_ops() override;
+  VoxelOps* voxel_ops() override;
 
   int threads() const { return threads_; }
   tbb::task_arena& arena() { return arena_; }
@@ -79,6 +80,7 @@ class CpuBackend : public Backend {
   std::unique_ptr<MapOps> map_ops_;
   std::unique_ptr<TensorOps> tensor_ops_;
   std::unique_ptr<TrainingOps> training_ops_;
+  std::unique_ptr<VoxelOps> voxel_ops_;
 };
 
 // The backend of a context that runs on the CPU, or on a backend that derives from it (checked).

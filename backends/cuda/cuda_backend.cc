@@ -15,6 +15,7 @@
 #include "voxconv/backends/cuda/cuda_stream.h"
 #include "voxconv/backends/cuda/cuda_tensor_ops.h"
 #include "voxconv/backends/cuda/cuda_training_ops.h"
+#include "voxconv/backends/cuda/cuda_voxel_ops.h"
 #include "voxconv/backends/cuda/probe_device.h"
 
 namespace voxconv {
@@ -102,6 +103,7 @@ absl::Status CudaBackend::Initialise() {
   recorder_ = std::make_unique<CudaRecorder>(*this);
   tensor_ops_ = MakeCudaTensorOps();
   training_ops_ = MakeCudaTrainingOps();
+  voxel_ops_ = MakeCudaVoxelOps();
   // Page-locking memory may wait for the device. Do it before a frame needs it. This much serves
   // the sizes of a chain's levels, 48 bytes each.
   constexpr int64_t kHostBytes = 16384;
@@ -326,6 +328,8 @@ MapOps& CudaBackend::map_ops() { return *map_ops_; }
 TensorOps& CudaBackend::tensor_ops() { return *tensor_ops_; }
 
 TrainingOps* CudaBackend::training_ops() { return training_ops_.get(); }
+
+VoxelOps* CudaBackend::voxel_ops() { return voxel_ops_.get(); }
 
 Recorder* CudaBackend::recorder() { return recorder_.get(); }
 

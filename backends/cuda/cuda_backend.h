@@ -111,6 +111,7 @@ class CudaBackend final : public Backend {
   MapOps& map_ops() override;
   TensorOps& tensor_ops() override;
   TrainingOps* training_ops() override;
+  VoxelOps* voxel_ops() override;
   // Records CUDA graphs. Record waits for all streams first. The recorded work may use StreamFork.
   // It must not open branches.
   Recorder* recorder() override;
@@ -206,6 +207,7 @@ class CudaBackend final : public Backend {
   std::set<const void*> large_kernels_;
   std::map<const void*, bool> early_kernels_;
   std::map<std::tuple<const void*, int, size_t>, int> resident_blocks_;
+  std::unique_ptr<VoxelOps> voxel_ops_;
 };
 
 // The backend of a context that runs on CUDA (checked).

@@ -18,19 +18,22 @@ PluginDescription HashMapping::Describe() {
   description.name = "hash";
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source =
-      "TorchSparse 4.2.1 (hash map), SpConv, Open3D, Luo & Lai (planar coordinates)";
+      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D, MinkowskiEngine 0.5.4, Luo & Lai "
+      "(planar coordinates)";
   description.options.Enum(
-      "variant", {"open_addressing", "cuckoo", "bucketed", "open3d", "std"}, "open_addressing",
+      "variant", {"open_addressing", "cuckoo", "bucketed", "minkowski", "open3d", "std"},
+      "open_addressing",
       "the table: linear probing, two-choice buckets, chains of slabs (CUDA only), "
+      "linear probing of slots that lead to the coordinates (MinkowskiEngine's on the GPU), "
       "open3d::core::HashMap and std::unordered_map (CPU only)");
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
       .Float("load_factor", kDefaultLoadFactor, 0.05, 0.95,
              "fill of the table at most, of bucketed its chains' first slabs; not open3d and std");
-  description.extra_variants = {"variant=open_addressing,load_factor=0.9",
-                                "variant=cuckoo,load_factor=0.95",
-                                "variant=bucketed,load_factor=0.95"};
+  description.extra_variants = {
+      "variant=open_addressing,load_factor=0.9", "variant=cuckoo,load_factor=0.95",
+      "variant=bucketed,load_factor=0.95", "variant=minkowski,load_factor=0.95"};
   return description;
 }
 
@@ -48,7 +51,7 @@ absl::Status HashMapping::CheckOptions(const Options& options) {
   if (load_factor != kDefaultLoadFactor && (variant == "open3d" || variant == "std")) {
     return absl::InvalidArgumentError(
         absl::StrCat("load_factor=", load_factor, ": variant=", variant,
-                     " has none; allowed with open_addressing, cuckoo and bucketed"));
+                     " has none; allowed with open_addressing, cuckoo, bucketed and minkowski"));
   }
   return absl::OkStatus();
 }

@@ -25,6 +25,7 @@ class HashCuda final : public HashMapping {
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
     if (variant() == "cuckoo") return BuildCuckooCuda(inputs.set(), load_factor(), context);
     if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
+    if (variant() == "minkowski") return BuildMinkowskiCuda(inputs.set(), load_factor(), context);
     VOXCONV_CHECK(variant() == "open_addressing");
     return BuildOpenAddressingCuda(inputs, load_factor(), context);
   }

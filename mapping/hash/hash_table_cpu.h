@@ -14,7 +14,7 @@
 
 namespace voxconv {
 
-// Input rows by packed key (core/coordinate_key.h); immutable, host memory.
+// Input rows by voxel (core/coordinate_key.h); immutable, host memory.
 class HashTableCpu : public MapIndex {
  public:
   // Sets rows[i] to the input row of keys[i], or to -1. `rows` is [keys.size()]. kEmptyKey is never
@@ -32,6 +32,9 @@ absl::StatusOr<HashTableCpuPtr> BuildOpenAddressingCpu(const CoordinateRows& inp
                                                        const ExecutionContext& context);
 absl::StatusOr<HashTableCpuPtr> BuildCuckooCpu(const CoordinateSet& inputs, double load_factor,
                                                const ExecutionContext& context);
+// Each query reads the rows of `inputs`, which bytes() does not count.
+absl::StatusOr<HashTableCpuPtr> BuildMinkowskiCpu(const CoordinateSet& inputs, double load_factor,
+                                                  const ExecutionContext& context);
 absl::StatusOr<HashTableCpuPtr> BuildStdCpu(const CoordinateSet& inputs,
                                             const ExecutionContext& context);
 // kUnimplemented in a build without Open3D.

@@ -12,7 +12,7 @@
 
 namespace voxconv {
 
-// Input rows by packed key (core/coordinate_key.h); immutable, device memory.
+// Input rows by voxel (core/coordinate_key.h); immutable, device memory.
 class HashTableCuda : public MapIndex {
  public:
   // Makes all lookups of one problem and returns a neighbour table with masks. It reads the output
@@ -42,6 +42,10 @@ absl::StatusOr<HashTableCudaPtr> BuildCuckooCuda(const CoordinateSet& inputs, do
 // the chains.
 absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, double load_factor,
                                                    const ExecutionContext& context);
+// Linear probing of slots that lead to the coordinates. Each query reads the rows of `inputs`,
+// which bytes() does not count. Queues a fill and one kernel.
+absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs, double load_factor,
+                                                    const ExecutionContext& context);
 
 }  // namespace voxconv
 

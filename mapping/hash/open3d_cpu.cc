@@ -21,7 +21,7 @@
 #include "open3d/core/hashmap/HashMap.h"
 #include "open3d/utility/Logging.h"
 #include "voxconv/core/coordinate_key.h"
-#include "voxconv/mapping/hash/key_mix.h"
+#include "voxconv/core/key_mix.h"
 
 namespace voxconv {
 namespace {

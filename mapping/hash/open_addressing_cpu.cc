@@ -16,8 +16,8 @@
 #include "absl/numeric/bits.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/key_mix.h"
 #include "voxconv/mapping/hash/hash_table_cpu.h"
-#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

@@ -15,8 +15,8 @@
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/key_mix.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
-#include "voxconv/mapping/hash/key_mix.h"
 
 namespace voxconv {
 namespace {

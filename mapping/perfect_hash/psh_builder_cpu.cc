@@ -12,8 +12,6 @@
 namespace voxconv {
 namespace {
 
-// Lefebvre and Hoppe's first size of the offset table: r = n / (2 d).
-constexpr double kFirstBucketSize = 6;
 constexpr double kGrowth = 1.2;
 // From here on the offset table would outweigh the rest, and a larger m_bar is the better way out.
 constexpr double kMaxCellsPerVoxel = 8;
@@ -198,11 +196,11 @@ int32_t Coprime(int32_t r_bar, int32_t m_bar) {
 
 }  // namespace
 
-PshSizes::PshSizes(int64_t n, const PshOptions& options)
+PshSizes::PshSizes(int64_t n, const PshOptions& options, double bucket_size)
     : n_(n),
       max_retries_(options.max_retries),
       m_bar_(CubeRootUp(static_cast<double>(n) / options.load)),
-      r_target_(std::max(1.0, std::cbrt(static_cast<double>(n) / kFirstBucketSize))) {}
+      r_target_(std::max(1.0, std::cbrt(static_cast<double>(n) / bucket_size))) {}
 
 absl::Status PshSizes::Next() {
   if (tries_ > max_retries_) {

@@ -26,8 +26,11 @@ struct PshOptions {
 // have a larger m_bar.
 class PshSizes {
  public:
-  // For n >= 1 voxels.
-  PshSizes(int64_t n, const PshOptions& options);
+  // Lefebvre and Hoppe's first size of the offset table: r = n / (2 d).
+  static constexpr double kFirstBucketSize = 6;
+
+  // For n >= 1 voxels. The first offset table has n / bucket_size entries.
+  PshSizes(int64_t n, const PshOptions& options, double bucket_size = kFirstBucketSize);
 
   // Goes to the next sizes. The first call goes to the first sizes. After the last sizes, it
   // returns kResourceExhausted with n, m_bar, r_bar and the number of tries.

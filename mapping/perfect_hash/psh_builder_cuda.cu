@@ -1,48 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lefebvre and Hoppe's construction, many buckets at once. Buckets are taken in descending size, as
-// on the host, but by a warp each: it looks for an offset under which its voxels meet free slots,
-// claims these one by one, and gives them back where another warp was faster.
+// Construction of the tables on the device: voxels by bucket, offsets of large buckets in rounds
+// (psh_place_cuda.cu), the slots that are left for buckets of one voxel, tags.
+#include <thrust/iterator/counting_iterator.h>
+
 #include <algorithm>
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/mapping/perfect_hash/psh_cuda.h"
+#include "voxconv/mapping/perfect_hash/psh_place_cuda.h"
 
 namespace voxconv {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-// Passes over all offsets for one bucket: slots that were taken only for a moment, by a warp that
-// gave them back, may make one fail for nothing.
-constexpr int kMaxPasses = 2;
+// Voxels of an entry of the first offset table. With the host's 6, hardly a bucket has one voxel,
+// and those of two search a table that is nearly full. With 2, 7 to 28 % of the voxels of LiDAR
+// frames get the slots that are left, and a frame takes 19 to 64 rounds (emulated on the host).
+constexpr double kFirstBucketSize = 2;
 
-// The rows and where they belong.
-struct Buckets {
+// The rows, and what the kernels that sort them by bucket write.
+struct Sorting {
   const Coordinate* rows;
   int64_t num_rows;
   Int3 stride;
   const PshSample* samples;
+  uint32_t num_buckets;
   uint32_t* bucket_of;  // [rows]
-  uint32_t* h0_of;      // [rows], packed as phi
-  uint32_t* size;       // [buckets]: h1 of all samples
-  uint32_t* rank;       // [rows]: place in its bucket
+  uint32_t* rank;       // [rows]: place in its bucket, in any order
+  uint32_t* size;       // [buckets], 0 at first
   uint32_t* begin;      // [buckets]
-  int32_t* members;     // [rows], by bucket
-};
-
-// What is constructed.
-struct Tables {
-  int32_t* h;
-  uint32_t* phi;
-  int32_t* failed;  // [samples]
+  PshMember* members;   // [rows], by bucket
+  uint32_t* order;      // [rows / 2]: buckets of two voxels and more, the largest first
+  PshCounts* counts;
 };
 
 // In units of the tensor stride, relative to the sample's corner.
@@ -65,128 +61,140 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) AssignKernel(Buckets buckets) {
+__global__ void __launch_bounds__(kThreads) AssignKernel(Sorting sorting) {
   const int64_t row = GlobalThread();
-  if (row >= buckets.num_rows) return;
-  const Coordinate c = buckets.rows[row];
-  const PshSample& sample = buckets.samples[c.b];
+  if (row >= sorting.num_rows) return;
+  const Coordinate c = sorting.rows[row];
+  const PshSample& sample = sorting.samples[c.b];
   uint32_t p[3];
-  ToVoxel(c, sample, buckets.stride, p);
+  ToVoxel(c, sample, sorting.stride, p);
   const auto bucket = static_cast<uint32_t>(sample.PhiIndex(p));
-  buckets.bucket_of[row] = bucket;
-  buckets.h0_of[row] = PackPhi(sample.mod_m(p[0]), sample.mod_m(p[1]), sample.mod_m(p[2]));
-  buckets.rank[row] = atomicAdd(buckets.size + bucket, 1u);
+  sorting.bucket_of[row] = bucket;
+  sorting.rank[row] = atomicAdd(sorting.size + bucket, 1u);
 }
 
-__global__ void __launch_bounds__(kThreads) MembersKernel(Buckets buckets) {
+__device__ int ClassOf(uint32_t size) {
+  return static_cast<int>(min(size, static_cast<uint32_t>(kPshClasses - 1)));
+}
+
+// Gives each bucket a part of `members`, in any order, and counts the buckets of each size.
+__global__ void __launch_bounds__(kThreads) BeginKernel(Sorting sorting) {
+  __shared__ uint32_t in_class[kPshClasses], voxels[kPshClasses];
+  for (int c = threadIdx.x; c < kPshClasses; c += kThreads) in_class[c] = voxels[c] = 0;
+  __syncthreads();
+  const int64_t bucket = GlobalThread();
+  const bool inside = bucket < sorting.num_buckets;
+  const uint32_t size = inside ? sorting.size[bucket] : 0;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  uint32_t end = size;  // of this lane's part, in the warp's
+  for (int step = 1; step < kWarp; step *= 2) {
+    const uint32_t before = __shfl_up_sync(~0u, end, step);
+    if (lane >= step) end += before;
+  }
+  uint32_t first = 0;
+  if (lane == kWarp - 1) first = atomicAdd(&sorting.counts->members, end);
+  first = __shfl_sync(~0u, first, kWarp - 1);
+  if (inside) sorting.begin[bucket] = first + end - size;
+  if (size >= 2) {
+    atomicAdd(in_class + ClassOf(size), 1u);
+    atomicAdd(voxels + ClassOf(size), size);
+  }
+  __syncthreads();
+  for (int c = threadIdx.x; c < kPshClasses; c += kThreads) {
+    if (in_class[c] == 0) continue;
+    atomicAdd(sorting.counts->in_class + c, in_class[c]);
+    atomicAdd(sorting.counts->voxels + c, voxels[c]);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) MembersKernel(Sorting sorting) {
   const int64_t row = GlobalThread();
-  if (row >= buckets.num_rows) return;
-  buckets.members[buckets.begin[buckets.bucket_of[row]] + buckets.rank[row]] =
-      static_cast<int32_t>(row);
+  if (row >= sorting.num_rows) return;
+  const Coordinate c = sorting.rows[row];
+  const PshSample& sample = sorting.samples[c.b];
+  uint32_t p[3];
+  ToVoxel(c, sample, sorting.stride, p);
+  const uint32_t h0 = PackPhi(sample.mod_m(p[0]), sample.mod_m(p[1]), sample.mod_m(p[2]));
+  sorting.members[sorting.begin[sorting.bucket_of[row]] + sorting.rank[row]] = {
+      h0, static_cast<int32_t>(row)};
 }
 
-__global__ void __launch_bounds__(kThreads) NumberKernel(uint32_t* numbers, int64_t size) {
-  if (const int64_t i = GlobalThread(); i < size) numbers[i] = static_cast<uint32_t>(i);
+// Lists the buckets of two voxels and more by size, those of a size in any order.
+__global__ void __launch_bounds__(kThreads) OrderKernel(Sorting sorting) {
+  __shared__ uint32_t first[kPshClasses], listed[kPshClasses];
+  for (int c = threadIdx.x; c < kPshClasses; c += kThreads) {
+    first[c] = listed[c] = 0;
+    for (int larger = c + 1; larger < kPshClasses; ++larger) {
+      first[c] += sorting.counts->in_class[larger];
+    }
+  }
+  __syncthreads();
+  const int64_t bucket = GlobalThread();
+  const uint32_t size = bucket < sorting.num_buckets ? sorting.size[bucket] : 0;
+  const int c = ClassOf(size);
+  uint32_t place = 0;
+  if (size >= 2) place = atomicAdd(listed + c, 1u);
+  __syncthreads();
+  for (int i = threadIdx.x; i < kPshClasses; i += kThreads) {
+    if (listed[i] > 0) first[i] += atomicAdd(sorting.counts->listed + i, listed[i]);
+  }
+  __syncthreads();
+  if (size >= 2) sorting.order[first[c] + place] = static_cast<uint32_t>(bucket);
 }
 
-enum class Claim { kDone, kTaken, kDuplicate };
-
-// One bucket and the warp that places it.
-struct Placer {
-  const Buckets& buckets;
-  const Tables& tables;
-  const PshSample& sample;
-  uint32_t bucket;
-  const int32_t* members;
-  int size;
-  int lane;
-
-  __device__ int64_t SlotOf(int j, uint32_t phi) const {
-    const uint32_t h0 = buckets.h0_of[members[j]];
-    return sample.SlotOf(h0 >> (2 * kPhiBits), (h0 >> kPhiBits) % kMaxMBar, h0 % kMaxMBar, phi);
-  }
-  __device__ bool IsFree(int64_t slot) const {
-    return *const_cast<const volatile int32_t*>(tables.h + slot) < 0;
-  }
-  __device__ bool AllFree(uint32_t phi) const {
-    for (int j = 0; j < size; ++j) {
-      if (!IsFree(SlotOf(j, phi))) return false;
-    }
-    return true;
-  }
-
-  // All members' slots under phi, or none.
-  __device__ Claim TryClaim(uint32_t phi) const {
-    bool taken = false, duplicate = false;
-    int claimed = 0;  // of this lane's members
-    for (int j = lane; j < size && !taken; j += kWarp) {
-      const int32_t other = atomicCAS(tables.h + SlotOf(j, phi), -1, members[j]);
-      taken = other >= 0;
-      // A voxel of the same bucket: the two agree in h0 and h1, and no offset parts them.
-      duplicate = taken && buckets.bucket_of[other] == bucket;
-      claimed += !taken;
-    }
-    if (!__any_sync(~0u, taken)) return Claim::kDone;
-    for (int j = lane; claimed > 0; j += kWarp, --claimed) {
-      atomicExch(tables.h + SlotOf(j, phi), -1);
-    }
-    return __any_sync(~0u, duplicate) ? Claim::kDuplicate : Claim::kTaken;
-  }
-
-  // The offset at position `index` of the search: 0 first, with which a full block of voxels fits
-  // as it lies, then all in turn from one of the bucket's own.
-  __device__ uint32_t PhiAt(uint64_t index, uint64_t start, uint64_t num_offsets) const {
-    uint64_t number = index == 0 ? 0 : start + index;
-    if (number >= num_offsets) number -= num_offsets;
-    const auto n = static_cast<uint32_t>(number);
-    return PackPhi(n / (sample.m_bar * sample.m_bar), n / sample.m_bar % sample.m_bar,
-                   n % sample.m_bar);
-  }
-
-  __device__ bool Run() const {
-    const uint64_t num_offsets = uint64_t{sample.m_bar} * sample.m_bar * sample.m_bar;
-    const uint64_t start = bucket * uint64_t{0x9e3779b97f4a7c15} % num_offsets;
-    const auto sample_index = static_cast<int>(&sample - buckets.samples);
-    for (int pass = 0; pass < kMaxPasses; ++pass) {
-      for (uint64_t first = 0; first <= num_offsets; first += kWarp) {
-        const uint64_t index = first + lane;
-        const uint32_t phi = index <= num_offsets ? PhiAt(index, start, num_offsets) : 0;
-        unsigned candidates = __ballot_sync(~0u, index <= num_offsets && AllFree(phi));
-        for (; candidates != 0; candidates &= candidates - 1) {
-          const uint32_t chosen = __shfl_sync(~0u, phi, __ffs(static_cast<int>(candidates)) - 1);
-          const Claim claim = TryClaim(chosen);
-          if (claim == Claim::kDuplicate) return false;
-          if (claim == Claim::kTaken) continue;
-          if (lane == 0) tables.phi[bucket] = chosen;
-          return true;
-        }
-        // Another bucket of the sample failed: all is tried again anyway.
-        const bool given_up =
-            *const_cast<const volatile int32_t*>(tables.failed + sample_index) != 0;
-        if (__any_sync(~0u, given_up)) return false;
-      }
-    }
-    return false;
-  }
+struct HasOneVoxel {
+  const uint32_t* size;
+  __device__ bool operator()(int32_t bucket) const { return size[bucket] == 1; }
+};
+struct IsFree {
+  const int32_t* h;
+  __device__ bool operator()(int32_t slot) const { return h[slot] < 0; }
 };
 
+// Numbers in ascending order.
+struct Selected {
+  Array<int32_t> numbers;
+  const int32_t* count;  // in device memory
+};
+
+// The first of `numbers` that is not below `bound`.
+__device__ int32_t LowerBound(const int32_t* numbers, int32_t count, int64_t bound) {
+  int32_t first = 0;
+  while (count > 0) {
+    const int32_t half = count / 2;
+    if (numbers[first + half] < bound) {
+      first += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return first;
+}
+
+// The i-th bucket of one voxel of a sample gets the i-th slot that the other buckets left.
 __global__ void __launch_bounds__(kThreads)
-    PlaceKernel(Buckets buckets, Tables tables, const uint32_t* order, int64_t num_buckets) {
-  const int64_t warp = GlobalThread() / kWarp;
-  if (warp >= num_buckets) return;
-  const uint32_t bucket = order[warp];
-  const int size = static_cast<int>(buckets.size[bucket]);
-  if (size == 0) return;
-  const int32_t* members = buckets.members + buckets.begin[bucket];
-  const int32_t batch = buckets.rows[members[0]].b;
-  const Placer placer{buckets,
-                      tables,
-                      buckets.samples[batch],
-                      bucket,
-                      members,
-                      size,
-                      static_cast<int>(threadIdx.x % kWarp)};
-  if (!placer.Run()) tables.failed[batch] = 1;
+    PlaceSinglesKernel(PshBuckets buckets, const int32_t* singles, const int32_t* num_singles,
+                       const int32_t* slots, const int32_t* num_slots) {
+  const int64_t i = GlobalThread();
+  if (i >= *num_singles) return;
+  const int32_t bucket = singles[i];
+  const PshMember member = buckets.members[buckets.begin[bucket]];
+  const PshSample& sample = buckets.samples[buckets.SampleOf(member.row)];
+  int64_t at = i;
+  if (buckets.num_samples > 1) {
+    at += LowerBound(slots, *num_slots, sample.first_slot) -
+          LowerBound(singles, *num_singles, sample.first_phi);
+  }
+  const int32_t slot = slots[at];
+  const uint32_t m = sample.m_bar;
+  const auto number = static_cast<uint32_t>(slot - sample.first_slot);
+  const uint32_t x = number / (m * m), y = number / m % m, z = number % m;
+  const uint32_t h0 = member.h0;
+  buckets.phi[bucket] =
+      PackPhi(sample.Wrap(x + m - (h0 >> (2 * kPhiBits))),
+              sample.Wrap(y + m - (h0 >> kPhiBits) % kMaxMBar), sample.Wrap(z + m - h0 % kMaxMBar));
+  buckets.h[slot] = member.row;
 }
 
 template <typename Tag>
@@ -204,6 +212,9 @@ __global__ void __launch_bounds__(kThreads)
 
 absl::StatusOr<std::vector<unsigned long long>> CountSamples(const CoordinateSet& voxels,
                                                              const ExecutionContext& context) {
+  if (voxels.num_batches() == 1) {
+    return std::vector<unsigned long long>{static_cast<unsigned long long>(voxels.size())};
+  }
   VOXCONV_ASSIGN_OR_RETURN(Array<unsigned long long> counts,
                            AllocateArray<unsigned long long>(kMaxBatch + 1, context));
   VOXCONV_RETURN_IF_ERROR(
@@ -211,61 +222,6 @@ absl::StatusOr<std::vector<unsigned long long>> CountSamples(const CoordinateSet
   VOXCONV_LAUNCH(CountSamplesKernel, GridFor(voxels.size(), kThreads), kThreads, 0, context,
                  voxels.rows().data(), voxels.size(), counts.data());
   return CopyToHost(counts, context);
-}
-
-// One try with sizes given by `samples`; which samples failed.
-absl::StatusOr<std::vector<int32_t>> TryPlace(const CoordinateSet& voxels, int64_t num_buckets,
-                                              int64_t num_slots, PshCuda& psh,
-                                              const ExecutionContext& context) {
-  const int64_t num_rows = voxels.size();
-  const auto fill = [&](auto& array, uint8_t value) {
-    return context.backend->FillBytes(array.data(), value, array.bytes(), *context.stream);
-  };
-  VOXCONV_ASSIGN_OR_RETURN(psh.h, AllocateArray<int32_t>(num_slots, context));
-  VOXCONV_ASSIGN_OR_RETURN(psh.phi, AllocateArray<uint32_t>(num_buckets, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> failed,
-                           AllocateArray<int32_t>(psh.samples.size(), context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> by_row, AllocateArray<uint32_t>(3 * num_rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> members, AllocateArray<int32_t>(num_rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> size, AllocateArray<uint32_t>(num_buckets, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> by_bucket,
-                           AllocateArray<uint32_t>(4 * num_buckets, context));
-  VOXCONV_RETURN_IF_ERROR(fill(psh.h, 0xff));
-  VOXCONV_RETURN_IF_ERROR(fill(psh.phi, 0));
-  VOXCONV_RETURN_IF_ERROR(fill(failed, 0));
-  VOXCONV_RETURN_IF_ERROR(fill(size, 0));
-
-  uint32_t* begin = by_bucket.data();
-  uint32_t *numbers = begin + num_buckets, *sorted_size = numbers + num_buckets,
-           *order = sorted_size + num_buckets;
-  const Buckets buckets{voxels.rows().data(),
-                        num_rows,
-                        voxels.tensor_stride(),
-                        psh.samples.data(),
-                        by_row.data(),
-                        by_row.data() + num_rows,
-                        size.data(),
-                        by_row.data() + 2 * num_rows,
-                        begin,
-                        members.data()};
-  const dim3 grid = GridFor(num_rows, kThreads);
-  VOXCONV_LAUNCH(AssignKernel, grid, kThreads, 0, context, buckets);
-  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
-    return cub::DeviceScan::ExclusiveSum(temp, bytes, size.data(), begin, num_buckets,
-                                         CudaStreamOf(context));
-  }));
-  VOXCONV_LAUNCH(MembersKernel, grid, kThreads, 0, context, buckets);
-  VOXCONV_LAUNCH(NumberKernel, GridFor(num_buckets, kThreads), kThreads, 0, context, numbers,
-                 num_buckets);
-  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
-    return cub::DeviceRadixSort::SortPairsDescending(
-        temp, bytes, size.data(), sorted_size, numbers, order, num_buckets, 0,
-        static_cast<int>(absl::bit_width(static_cast<uint64_t>(num_rows))), CudaStreamOf(context));
-  }));
-  const Tables tables{psh.h.data(), psh.phi.data(), failed.data()};
-  VOXCONV_LAUNCH(PlaceKernel, GridFor(num_buckets * kWarp, kThreads), kThreads, 0, context, buckets,
-                 tables, order, num_buckets);
-  return CopyToHost(failed, context);
 }
 
 template <typename Tag>
@@ -286,7 +242,8 @@ class Samples {
       : voxels_(voxels) {
     for (int32_t b = 0; b < voxels.num_batches(); ++b) {
       sizes_.emplace_back();
-      if (counts[b] > 0) sizes_.back().emplace(static_cast<int64_t>(counts[b]), options);
+      if (counts[b] > 0)
+        sizes_.back().emplace(static_cast<int64_t>(counts[b]), options, kFirstBucketSize);
     }
   }
 
@@ -298,18 +255,30 @@ class Samples {
         return absl::Status(status.code(), absl::StrCat("sample ", b, ": ", status.message()));
       }
     }
+    Lay();
     return absl::OkStatus();
   }
 
-  // All relative to the corner of the set's bounds, which the host need not ask the device for.
-  std::vector<PshSample> Make() {
-    std::vector<PshSample> samples(sizes_.size());
-    num_slots_ = num_buckets_ = 0;
+  const std::vector<PshSample>& tables() const { return tables_; }
+  const std::vector<PshFreeBits>& free_bits() const { return free_bits_; }
+  int64_t num_slots() const { return num_slots_; }
+  int64_t num_buckets() const { return num_buckets_; }
+  int64_t num_words() const { return num_words_; }
+  int num_filled() const { return num_filled_; }
+
+ private:
+  // The tables of all samples, one after the other. All are relative to the corner of the set's
+  // bounds, which the host need not ask the device for.
+  void Lay() {
+    tables_.assign(sizes_.size(), {});
+    free_bits_.assign(sizes_.size(), {});
+    num_slots_ = num_buckets_ = num_words_ = 0;
+    num_filled_ = 0;
+    const Box& bounds = voxels_.bounds();
     for (size_t b = 0; b < sizes_.size(); ++b) {
       if (!sizes_[b].has_value()) continue;
-      const Box& bounds = voxels_.bounds();
       const int64_t m_bar = sizes_[b]->m_bar(), r_bar = sizes_[b]->r_bar();
-      PshSample& sample = samples[b];
+      PshSample& sample = tables_[b];
       sample.lo = bounds.lo;
       for (int axis = 0; axis < 3; ++axis) {
         sample.span[axis] = static_cast<uint32_t>(bounds.hi[axis] - bounds.lo[axis]);
@@ -320,18 +289,20 @@ class Samples {
       sample.mod_r = FastMod(sample.r_bar);
       sample.first_slot = num_slots_;
       sample.first_phi = num_buckets_;
+      free_bits_[b] = {num_words_, PshFreeBits::WordsPerLine(sizes_[b]->m_bar())};
       num_slots_ += m_bar * m_bar * m_bar;
       num_buckets_ += r_bar * r_bar * r_bar;
+      num_words_ += m_bar * m_bar * free_bits_[b].words_per_line;
+      ++num_filled_;
     }
-    return samples;
   }
-  int64_t num_slots() const { return num_slots_; }
-  int64_t num_buckets() const { return num_buckets_; }
 
- private:
   const CoordinateSet& voxels_;
   std::vector<std::optional<PshSizes>> sizes_;  // of samples with voxels
-  int64_t num_slots_ = 0, num_buckets_ = 0;
+  std::vector<PshSample> tables_;
+  std::vector<PshFreeBits> free_bits_;
+  int64_t num_slots_ = 0, num_buckets_ = 0, num_words_ = 0;
+  int num_filled_ = 0;
 };
 
 bool FitsNarrowTags(const CoordinateSet& voxels) {
@@ -340,6 +311,128 @@ bool FitsNarrowTags(const CoordinateSet& voxels) {
     if (span / voxels.tensor_stride()[axis] > UINT16_MAX) return false;
   }
   return true;
+}
+
+template <typename Predicate>
+absl::StatusOr<Selected> Select(int64_t size, const Predicate& predicate,
+                                const ExecutionContext& context) {
+  Selected selected;
+  VOXCONV_ASSIGN_OR_RETURN(selected.numbers, AllocateArray<int32_t>(size + 1, context));
+  int32_t* const count = selected.numbers.data() + size;
+  selected.count = count;
+  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
+    return cub::DeviceSelect::If(temp, bytes, thrust::counting_iterator<int32_t>(0),
+                                 selected.numbers.data(), count, static_cast<int>(size), predicate,
+                                 CudaStreamOf(context));
+  }));
+  return selected;
+}
+
+absl::Status PlaceSingles(const PshBuckets& buckets, const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const Selected singles,
+                           Select(buckets.num_buckets, HasOneVoxel{buckets.size}, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Selected slots,
+                           Select(buckets.num_slots, IsFree{buckets.h}, context));
+  const int64_t most = std::min(buckets.num_voxels, int64_t{buckets.num_buckets});
+  VOXCONV_LAUNCH(PlaceSinglesKernel, GridFor(most, kThreads), kThreads, 0, context, buckets,
+                 singles.numbers.data(), singles.count, slots.numbers.data(), slots.count);
+  return absl::OkStatus();
+}
+
+// One try with sizes given by `samples`; which samples failed.
+absl::StatusOr<std::vector<int32_t>> TryPlace(const CoordinateSet& voxels, const Samples& samples,
+                                              PshCuda& psh, const ExecutionContext& context) {
+  const int64_t num_rows = voxels.size(), num_buckets = samples.num_buckets();
+  const auto fill = [&](auto& array, uint8_t value) {
+    return context.backend->FillBytes(array.data(), value, array.bytes(), *context.stream);
+  };
+  VOXCONV_ASSIGN_OR_RETURN(psh.samples, CopyToBackend<PshSample>(samples.tables(), context));
+  VOXCONV_ASSIGN_OR_RETURN(psh.h, AllocateArray<int32_t>(samples.num_slots(), context));
+  VOXCONV_ASSIGN_OR_RETURN(psh.phi, AllocateArray<uint32_t>(num_buckets, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<PshFreeBits> bits,
+                           CopyToBackend<PshFreeBits>(samples.free_bits(), context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> free_bits,
+                           AllocateArray<uint32_t>(samples.num_words(), context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> failed,
+                           AllocateArray<int32_t>(psh.samples.size(), context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<PshCounts> counts, AllocateArray<PshCounts>(1, context));
+  // bucket_of and rank; size and cursor
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> by_row, AllocateArray<uint32_t>(2 * num_rows, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> zeroed,
+                           AllocateArray<uint32_t>(2 * num_buckets, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> begin, AllocateArray<uint32_t>(num_buckets, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<PshMember> members, AllocateArray<PshMember>(num_rows, context));
+  // Three lists of buckets of two voxels and more.
+  const int64_t most = num_rows / 2;
+  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> lists, AllocateArray<uint32_t>(3 * most, context));
+  VOXCONV_RETURN_IF_ERROR(fill(psh.h, 0xff));
+  VOXCONV_RETURN_IF_ERROR(fill(psh.phi, 0));
+  VOXCONV_RETURN_IF_ERROR(fill(free_bits, 0xff));
+  VOXCONV_RETURN_IF_ERROR(fill(failed, 0));
+  VOXCONV_RETURN_IF_ERROR(fill(counts, 0));
+  VOXCONV_RETURN_IF_ERROR(fill(zeroed, 0));
+
+  const Sorting sorting{voxels.rows().data(),
+                        num_rows,
+                        voxels.tensor_stride(),
+                        psh.samples.data(),
+                        static_cast<uint32_t>(num_buckets),
+                        by_row.data(),
+                        by_row.data() + num_rows,
+                        zeroed.data(),
+                        begin.data(),
+                        members.data(),
+                        lists.data(),
+                        counts.data()};
+  const dim3 of_rows = GridFor(num_rows, kThreads), of_buckets = GridFor(num_buckets, kThreads);
+  VOXCONV_LAUNCH(AssignKernel, of_rows, kThreads, 0, context, sorting);
+  VOXCONV_LAUNCH(BeginKernel, of_buckets, kThreads, 0, context, sorting);
+  VOXCONV_LAUNCH(MembersKernel, of_rows, kThreads, 0, context, sorting);
+  VOXCONV_LAUNCH(OrderKernel, of_buckets, kThreads, 0, context, sorting);
+
+  PshBuckets buckets{};
+  buckets.samples = psh.samples.data();
+  buckets.bits = bits.data();
+  buckets.num_samples = static_cast<int>(psh.samples.size());
+  buckets.num_filled_samples = samples.num_filled();
+  buckets.num_slots = samples.num_slots();
+  buckets.num_voxels = num_rows;
+  buckets.num_buckets = sorting.num_buckets;
+  buckets.size = sorting.size;
+  buckets.begin = sorting.begin;
+  buckets.members = sorting.members;
+  buckets.batch_of_row = &voxels.rows().data()->b;
+  buckets.order = lists.data();
+  buckets.lists[0] = lists.data() + most;
+  buckets.lists[1] = lists.data() + 2 * most;
+  buckets.cursor = zeroed.data() + num_buckets;
+  buckets.counts = counts.data();
+  buckets.free_bits = free_bits.data();
+  buckets.h = psh.h.data();
+  buckets.phi = psh.phi.data();
+  buckets.failed = failed.data();
+  VOXCONV_RETURN_IF_ERROR(PlaceBuckets(buckets, context));
+  VOXCONV_RETURN_IF_ERROR(PlaceSingles(buckets, context));
+  // Queued before it is known whether the try failed, so that the device does not wait for the
+  // host.
+  if (FitsNarrowTags(voxels)) {
+    VOXCONV_ASSIGN_OR_RETURN(psh.tags, MakeTags<uint16_t>(voxels, psh, context));
+  } else {
+    VOXCONV_ASSIGN_OR_RETURN(psh.tags, MakeTags<uint32_t>(voxels, psh, context));
+  }
+  return CopyToHost(failed, context);
+}
+
+// The most slots and offsets of all samples: kernels number them with 31 bits.
+absl::Status CheckSizes(const CoordinateSet& voxels, const Samples& samples) {
+  for (const auto& [what, size] :
+       {std::pair{"slots", samples.num_slots()}, std::pair{"offsets", samples.num_buckets()}}) {
+    if (size <= INT32_MAX) continue;
+    return absl::ResourceExhaustedError(absl::StrCat("perfect hash of ", voxels.size(),
+                                                     " voxels on the device: ", size, " ", what,
+                                                     "; at most 2^31 - 1 are allowed"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -354,21 +447,9 @@ absl::StatusOr<PshCuda> BuildPshOnDevice(const CoordinateSet& voxels, const PshO
   std::vector<int32_t> failed;
   do {
     VOXCONV_RETURN_IF_ERROR(samples.Grow(failed));
-    const std::vector<PshSample> host = samples.Make();
-    if (samples.num_buckets() > UINT32_MAX) {
-      return absl::ResourceExhaustedError(absl::StrCat("perfect hash of ", voxels.size(),
-                                                       " voxels: ", samples.num_buckets(),
-                                                       " offsets; at most 2^32 are allowed"));
-    }
-    VOXCONV_ASSIGN_OR_RETURN(psh.samples, CopyToBackend<PshSample>(host, context));
-    VOXCONV_ASSIGN_OR_RETURN(
-        failed, TryPlace(voxels, samples.num_buckets(), samples.num_slots(), psh, context));
+    VOXCONV_RETURN_IF_ERROR(CheckSizes(voxels, samples));
+    VOXCONV_ASSIGN_OR_RETURN(failed, TryPlace(voxels, samples, psh, context));
   } while (std::any_of(failed.begin(), failed.end(), [](int32_t f) { return f != 0; }));
-  if (FitsNarrowTags(voxels)) {
-    VOXCONV_ASSIGN_OR_RETURN(psh.tags, MakeTags<uint16_t>(voxels, psh, context));
-  } else {
-    VOXCONV_ASSIGN_OR_RETURN(psh.tags, MakeTags<uint32_t>(voxels, psh, context));
-  }
   return psh;
 }
 

@@ -32,9 +32,11 @@ struct PshCuda {
 // Runs SuperPsh::Build on a host copy of the rows, on all cores. Synchronises the stream.
 absl::StatusOr<PshCuda> BuildPshOnHost(const CoordinateSet& voxels, const PshOptions& options,
                                        const ExecutionContext& context);
-// Places as many buckets at once as the device has room for. It tries the same sizes and returns
-// the same errors as on the host. The offsets it finds differ from run to run. The rows that
-// lookups find do not. Synchronises the stream.
+// Places many buckets at once. The offset table starts with an entry for two voxels, where the
+// host's has one for six, so that many buckets have one voxel, which fits in any slot that is left.
+// H and T are as large as on the host. Sizes grow as on the host where a try fails, and the errors
+// are the same. The tables are the same in every run. Waits for the device once for each try, and
+// once more if there are several batch samples.
 absl::StatusOr<PshCuda> BuildPshOnDevice(const CoordinateSet& voxels, const PshOptions& options,
                                          const ExecutionContext& context);
 

@@ -20,7 +20,7 @@ class HashMappingCaseTest : public testing::TestWithParam<MapCase> {};
 
 TEST_P(HashMappingCaseTest, EveryVariantFindsExactlyThePairs) {
   const Registry registry = HashRegistry();
-  ASSERT_GE(registry.mappings().Variants(BackendKind::kCpu).size(), 8u);
+  ASSERT_GE(registry.mappings().Variants(BackendKind::kCpu).size(), 10u);
   ExpectExactMaps(registry, GetParam());
 }
 
@@ -35,8 +35,8 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
   Pairs expected;
   for (const std::string spec :
        {"hash:variant=std", "hash", "hash:load_factor=0.95", "hash:load_factor=0.05",
-        "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:coords=planar",
-        "hash:symmetric=true"}) {
+        "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:variant=minkowski",
+        "hash:variant=minkowski,load_factor=0.95", "hash:coords=planar", "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef VOXCONV_MAPPING_HASH_KEY_MIX_H_
-#define VOXCONV_MAPPING_HASH_KEY_MIX_H_
+#ifndef VOXCONV_CORE_KEY_MIX_H_
+#define VOXCONV_CORE_KEY_MIX_H_
 
 #include <cstdint>
 
@@ -19,4 +19,4 @@ constexpr uint64_t MixKey(uint64_t key) {
 
 }  // namespace voxconv
 
-#endif  // VOXCONV_MAPPING_HASH_KEY_MIX_H_
+#endif  // VOXCONV_CORE_KEY_MIX_H_
