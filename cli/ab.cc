@@ -263,7 +263,7 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
 
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(values, request, *session));
   say << "A: " << values["a"].as<std::string>() << "\nB: " << values["b"].as<std::string>() << "\n"
-      << work.title << "\n"
+      << work.title << "\norder of rows: " << ToString(cloud.order) << "\n"
       << session->backend().DeviceName() << "\n";
   PrintCompiledFor("A", a.choice, say);
   PrintCompiledFor("B", b.choice, say);

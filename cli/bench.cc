@@ -25,6 +25,7 @@
 #include "voxconv/measure/bench/benchmarks.h"
 #include "voxconv/measure/bench/device_benchmarks.h"
 #include "voxconv/measure/bench/run_benchmarks.h"
+#include "voxconv/measure/bench/voxel_benchmarks.h"
 #include "voxconv/measure/build_info.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/network_frame.h"
@@ -47,8 +48,9 @@ po::options_description BenchOptions() {
                                            "scene:lidar64 scene:uniform"),
        "a point cloud's path or a scene; may be repeated")  //
       ("voxel-size", po::value<std::string>()->default_value("0.05"),
-       "edge of a voxel; one or three values")         //
-      ("range", po::value<std::string>(), kRangeHelp)  //
+       "edge of a voxel; one or three values")                                //
+      ("range", po::value<std::string>(), kRangeHelp)                         //
+      ("order", po::value<std::string>()->default_value("scan"), kOrderHelp)  //
       ("mapping", po::value<Strings>()->default_value({}, "all variants"),
        "spec of a mapping; may be repeated")  //
       ("dataflow", po::value<Strings>()->default_value({}, "all variants"),
@@ -75,6 +77,8 @@ po::options_description BenchOptions() {
        "streams")  //
       ("graph", po::bool_switch(),
        "CUDA: also replay frames with kept maps as a CUDA graph")  //
+      ("points", po::bool_switch(),
+       "also time voxelisation of the input's points, and frames of the networks from points")  //
       ("training", po::bool_switch(),
        "also time whole training steps of the networks, and on CUDA the gradients of layers")  //
       ("plugin", po::value<Strings>()->default_value({}, ""),
@@ -106,6 +110,16 @@ absl::Status CheckInput(const std::string& input, const LoadOptions& load) {
   std::error_code ignored;
   if (std::filesystem::exists(input, ignored)) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(input, ": no such file"));
+}
+
+// Whether --points means this input. A file counts as points here; its benchmark refuses it if it
+// holds voxels.
+bool HoldsPoints(const std::string& input) {
+  if (!IsSceneSpec(input)) return true;
+  const auto spec = ParseSceneSpec(input);
+  return spec.ok() && std::any_of(ListScenes().begin(), ListScenes().end(), [&](const auto& scene) {
+           return scene.name == spec->name && !scene.makes_voxels;
+         });
 }
 
 // A benchmark that is asked for twice would have two figures under one name.
@@ -140,6 +154,7 @@ struct Request {
   LoadOptions load;
   bench::Asked asked_mappings, asked_dataflows;
   bool training = false;
+  bool points = false;
 };
 
 absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry,
@@ -148,6 +163,7 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   request.asked_mappings = AskedOf(values, "mapping");
   request.asked_dataflows = AskedOf(values, "dataflow");
   request.training = values["training"].as<bool>();
+  request.points = values["points"].as<bool>();
   VOXCONV_ASSIGN_OR_RETURN(request.mappings,
                            Specs(values["mapping"].as<Strings>(), registry.mappings(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
@@ -165,6 +181,7 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.order, ParseOrderOption(values));
   if (values.count("range") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(request.load.range,
                              ParseRange("--range", values["range"].as<std::string>()));
@@ -172,6 +189,15 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   for (const std::string& input : values["input"].as<Strings>()) {
     VOXCONV_RETURN_IF_ERROR(CheckInput(input, request.load));
     AddOnce(request.inputs, input);
+  }
+  if (request.points && request.load.voxelize.order != RowOrder::kScan) {
+    return absl::InvalidArgumentError(absl::StrCat("--order ", values["order"].as<std::string>(),
+                                                   " has no meaning with --points, whose voxels "
+                                                   "come in scan order"));
+  }
+  if (request.points && std::none_of(request.inputs.begin(), request.inputs.end(), HoldsPoints)) {
+    return absl::InvalidArgumentError(absl::StrCat("--points: ", request.inputs.front(),
+                                                   " holds voxels; an input of points is needed"));
   }
   return request;
 }
@@ -199,6 +225,9 @@ absl::Status RegisterCpu(const Request& request, const Registry& registry,
   for (int count : request.threads) bench::AddCopyBenchmark(count);
   for (const std::string& input : request.inputs) {
     for (int count : request.threads) {
+      if (request.points && HoldsPoints(input)) {
+        bench::AddVoxelizeBenchmark(input, request.load, count, failures);
+      }
       const auto scenario = std::make_shared<bench::Scenario>(input, request.load, count, registry);
       for (const std::string& spec : mappings) {
         bench::AddMapBenchmark(spec, request.asked_mappings, scenario, failures);
@@ -254,6 +283,9 @@ absl::Status RegisterCuda(const Request& request, int device, const Registry& re
     const auto scenario =
         std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
     if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.precisions);
+    if (request.points && HoldsPoints(input)) {
+      bench::AddDeviceVoxelizeBenchmark(input, request.load, scenario, failures);
+    }
     for (const std::string& spec : request.mappings) {
       for (const bench::MapReader& reader : readers) {
         bench::AddDeviceMapBenchmark(spec, reader, scenario, failures);
@@ -327,6 +359,9 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
         std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
     for (const bench::NetworkSpec& spec : specs) {
       bench::AddNetworkBenchmark(spec, scenario, failures);
+      if (request.points && !spec.keep_maps && HoldsPoints(input)) {
+        bench::AddPointNetworkBenchmark(spec, input, request.load, choice, registry, failures);
+      }
       if (request.training && !spec.graph) bench::AddTrainingBenchmark(spec, scenario, failures);
     }
   }
@@ -443,6 +478,7 @@ absl::Status RunBench(const std::vector<std::string>& args) {
   benchmark::AddCustomContext("voxconv_program", measure::ProgramHash());
   benchmark::AddCustomContext("voxconv_product", absl::StrCat("voxconv's own, ", SgemmTarget()));
   benchmark::AddCustomContext("voxel_size", values["voxel-size"].as<std::string>());
+  benchmark::AddCustomContext("order", values["order"].as<std::string>());
   for (const LoadedPlugin& plugin : LoadedPlugins()) {
     benchmark::AddCustomContext(absl::StrCat("plugin_", plugin.name), plugin.hash);
   }

@@ -82,6 +82,7 @@ absl::StatusOr<measure::Json> PrintCloud(const VoxelizedCloud& cloud, const Mapp
       {"dropped", cloud.dropped},
       {"cropped", cloud.cropped},
       {"voxels", set->size()},
+      {"order", std::string(ToString(cloud.order))},
       {"batches", set->num_batches()},
       {"features", cloud.names},
       {"bounds", {bounds.lo.x, bounds.lo.y, bounds.lo.z, bounds.hi.x, bounds.hi.y, bounds.hi.z}},

@@ -48,6 +48,7 @@ po::options_description InputOptions() {
        "how points become voxels: f64, the quotient in double precision and the mean of the "
        "points' features; spconv, SpConv's quotient in float32 and the first point's features")  //
       ("range", po::value<std::string>(), kRangeHelp)                                            //
+      ("order", po::value<std::string>()->default_value("scan"), kOrderHelp)                     //
       ("fields", po::value<std::string>()->default_value(""),
        "columns of a raw file, such as x,y,z,intensity; _ skips a column")  //
       ("dtype-in", po::value<std::string>()->default_value(""),
@@ -59,7 +60,7 @@ po::options_description InputOptions() {
        "number of points that are drawn on a mesh")                                     //
       ("unit-sphere", po::bool_switch(), "scale the cloud into the unit sphere first")  //
       ("input-seed", po::value<uint64_t>()->default_value(0),
-       "seed of the points that are drawn on a mesh");
+       "seed of the points that are drawn on a mesh, and of --order shuffled");
   return options;
 }
 
@@ -77,6 +78,8 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
                            ParseDouble3("--origin", values["origin"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.rule,
                            ParseVoxelRule(values["voxel-rule"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(options.voxelize.order, ParseOrderOption(values));
+  options.voxelize.order_seed = values["input-seed"].as<uint64_t>();
   if (values.count("range") != 0) {
     VOXCONV_ASSIGN_OR_RETURN(options.range,
                              ParseRange("--range", values["range"].as<std::string>()));
@@ -90,6 +93,12 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values) {
   options.read.seed = values["input-seed"].as<uint64_t>();
   options.read.into_unit_sphere = values["unit-sphere"].as<bool>();
   return options;
+}
+
+absl::StatusOr<RowOrder> ParseOrderOption(const po::variables_map& values) {
+  const absl::StatusOr<RowOrder> order = ParseRowOrder(values["order"].as<std::string>());
+  if (order.ok()) return order;
+  return absl::InvalidArgumentError(absl::StrCat("--", order.status().message()));
 }
 
 absl::StatusOr<NpzOptions> ParseNpzLimit(const po::variables_map& values) {
@@ -108,8 +117,10 @@ void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& 
 void PrintCounts(const VoxelizedCloud& cloud) {
   std::cout << "points: " << cloud.points << ", dropped (NaN or Inf): " << cloud.dropped;
   if (cloud.cropped > 0) std::cout << ", outside the range: " << cloud.cropped;
-  const int32_t batches = cloud.coords.empty() ? 0 : cloud.coords.back().b + 1;
-  std::cout << "\nvoxels: " << cloud.size() << ", batch samples: " << batches << "\n";
+  int32_t batches = 0;
+  for (const Coordinate& coordinate : cloud.coords) batches = std::max(batches, coordinate.b + 1);
+  std::cout << "\nvoxels: " << cloud.size() << ", batch samples: " << batches
+            << ", order: " << ToString(cloud.order) << "\n";
 }
 
 absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {
@@ -131,7 +142,10 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const po::variables_map& values) {
   VOXCONV_RETURN_IF_ERROR(refuse(!cloud.from_voxels, {"voxel-size", "voxel-rule", "origin"},
                                  "which holds voxels already"));
   VOXCONV_RETURN_IF_ERROR(
-      refuse(cloud.from_mesh, {"samples", "input-seed"}, "which is no mesh to draw points on"));
+      refuse(cloud.from_mesh, {"samples"}, "which is no mesh to draw points on"));
+  VOXCONV_RETURN_IF_ERROR(
+      refuse(cloud.from_mesh || cloud.order == RowOrder::kShuffled, {"input-seed"},
+             "which is no mesh to draw points on, and whose rows are not shuffled"));
   return cloud;
 }
 

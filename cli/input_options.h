@@ -30,6 +30,12 @@ inline constexpr char kRangeHelp[] =
     "cut the input to this part before it is voxelised: xmin,ymin,zmin,xmax,ymax,zmax in the "
     "cloud's unit, the greatest values excluded; of voxels in voxels";
 
+// The help of --order, and its value. Commands with inputs of their own have it, too.
+inline constexpr char kOrderHelp[] =
+    "order of the rows: scan, in which a voxel's first point decides, or the order of a file or "
+    "scene of voxels; sorted by batch, x, y, z; shuffled; morton, along the Z-order curve";
+absl::StatusOr<RowOrder> ParseOrderOption(const po::variables_map& values);
+
 // "64,64" or "64x64": input and output channels of a layer, each 1 .. 65536.
 struct LayerChannels {
   int64_t in = 0, out = 0;
@@ -39,7 +45,7 @@ absl::StatusOr<LayerChannels> ParseLayerChannels(const std::string& text);
 // Says which features of the input a network leaves out, or how many it fills in.
 void PrintChannels(const VoxelizedCloud& cloud, int64_t channels, std::ostream& say = std::cout);
 
-// Two lines: how many points and voxels the input has.
+// Two lines: how many points and voxels the input has, and the order of its rows.
 void PrintCounts(const VoxelizedCloud& cloud);
 
 absl::StatusOr<LoadOptions> ParseLoadOptions(const po::variables_map& values);

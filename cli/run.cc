@@ -299,7 +299,8 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
   std::cout << values["network"].as<std::string>() << " on " << values["input"].as<std::string>()
             << ": " << cloud.size() << " voxels of " << cloud.points << " points (" << cloud.dropped
-            << " dropped); " << session.backend().DeviceName() << "\n";
+            << " dropped), order " << ToString(cloud.order) << "; "
+            << session.backend().DeviceName() << "\n";
   PrintChannels(cloud, in_channels);
   for (int i = 0; i < values["warmup"].as<int>(); ++i) {
     VOXCONV_RETURN_IF_ERROR(runner->Run(input).status());

@@ -133,6 +133,7 @@ measure::Json ResultJson(const po::variables_map& values, const measure::Configu
           {"seed", values["seed"].as<uint64_t>()},
           {"input", values["input"].as<std::string>()},
           {"input_hash", measure::HashInput(cloud.coords, cloud.features)},
+          {"order", std::string(ToString(cloud.order))},
           {"voxels", cloud.size()},
           {"configuration", measure::ToJson(config)},
           {"dtype", values["dtype"].as<std::string>()},

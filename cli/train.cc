@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/input_options.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/standard_output.h"
 #include "voxconv/measure/defaults.h"
@@ -46,6 +47,9 @@ po::options_description DataOptions(bool training) {
       ("centre", po::bool_switch(),
        "move the centre of every cloud's bounding box to the origin, about which the augmentation "
        "rotates, flips and scales; --unit-sphere does so too")  //
+      ("order", po::value<std::string>()->default_value("scan"),
+       "order of a cloud's rows: scan, in which a voxel's first point decides; sorted by x, y, z; "
+       "shuffled; morton, along the Z-order curve")  //
       ("in-channels", po::value<int64_t>()->default_value(4),
        "input channels: x, y, z and the features of the data; missing ones are 1")  //
       ("no-xyz", po::bool_switch(), "features do not begin with x, y and z")        //
@@ -186,6 +190,7 @@ absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
   }
   config.voxelize.size.fill(values["voxel-size"].as<double>());
   config.voxelize.xyz_features = !values["no-xyz"].as<bool>();
+  VOXCONV_ASSIGN_OR_RETURN(config.voxelize.order, ParseOrderOption(values));
   return config;
 }
 
@@ -249,7 +254,7 @@ absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
 std::string SettingsOf(const po::variables_map& values) {
   std::vector<std::string> settings;
   for (const char* name : {"network", "data", "test-data", "dtype", "mapping", "dataflow",
-                           "output-coords", "optimizer", "decay", "loss"}) {
+                           "output-coords", "optimizer", "decay", "loss", "order"}) {
     if (values.count(name) == 0) continue;
     settings.push_back(absl::StrCat(name, "=", values[name].as<std::string>()));
   }

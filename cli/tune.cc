@@ -298,6 +298,7 @@ void AddProvenance(const po::variables_map& values, const Job& job, Session& ses
   const measure::InputDensity density = measure::MeasureDensity(job.cloud.coords);
   plan.record["input"] = {{"name", values["input"].as<std::string>()},
                           {"voxel_size", values["voxel-size"].as<std::string>()},
+                          {"order", std::string(ToString(job.cloud.order))},
                           {"hash", measure::HashInput(job.cloud.coords, job.cloud.features)},
                           {"voxels", density.voxels},
                           {"neighbours", density.neighbours}};
@@ -348,8 +349,9 @@ absl::Status RunTune(const std::vector<std::string>& args) {
                                       .backend = session->backend()});
   std::cout << key.network << ", width " << key.width
             << (key.grid.empty() ? "" : absl::StrCat(", grid ", key.grid)) << ", "
-            << ToString(job.precision) << ", " << job.cloud.size() << " voxels ("
-            << measure::ToString(key.input) << "); " << key.device << "\n";
+            << ToString(job.precision) << ", " << job.cloud.size() << " voxels in order "
+            << ToString(job.cloud.order) << " (" << measure::ToString(key.input) << "); "
+            << key.device << "\n";
   PrintChannels(job.cloud, job.graph.in_channels());
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(measure::TunedPlan plan, search == "measured"

@@ -45,6 +45,7 @@ absl::StatusOr<VoxelizedCloud> LoadFile(const std::string& input, const LoadOpti
   }
   VOXCONV_RETURN_IF_ERROR(CheckVoxelize(options.voxelize));
   VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, *voxels));
+  PutInOrder(options.voxelize.order, options.voxelize.order_seed, *voxels);
   return *std::move(voxels);
 }
 
@@ -73,6 +74,7 @@ absl::StatusOr<VoxelizedCloud> LoadInput(const std::string& input, const LoadOpt
   voxels.from_voxels = true;
   for (Coordinate& coord : voxels.coords) coord.b = options.voxelize.batch;
   VOXCONV_RETURN_IF_ERROR(Crop(input, options.range, voxels));
+  PutInOrder(options.voxelize.order, options.voxelize.order_seed, voxels);
   return voxels;
 }
 

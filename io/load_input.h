@@ -14,7 +14,8 @@ namespace voxconv {
 
 struct LoadOptions {
   ReadOptions read;  // for files
-  // For files of points and point scenes. Of what is voxels already, only the batch index.
+  // For files of points and point scenes. Of what is voxels already, only the batch index and the
+  // order of rows.
   VoxelizeOptions voxelize;
   // The input is cut to this before it is voxelised. In voxels where the input is voxels already.
   std::optional<Range> range;

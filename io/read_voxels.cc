@@ -108,29 +108,35 @@ absl::StatusOr<std::vector<float>> ReadFeatures(const std::string& path, int64_t
   return ToFloat32(*array, name);
 }
 
-// Sorts the rows. Rows with NaN or Inf are left out and counted, as those of point clouds.
-absl::StatusOr<VoxelizedCloud> Sorted(const std::string& name, const std::vector<uint64_t>& keys,
-                                      const std::vector<float>& features) {
-  VoxelizedCloud cloud;
-  cloud.channels = static_cast<int>(features.size() / keys.size());
-  for (int c = 0; c < cloud.channels; ++c) cloud.names.push_back(absl::StrCat("f", c));
+absl::Status CheckDistinct(const std::string& name, const std::vector<uint64_t>& keys) {
   std::vector<std::pair<uint64_t, int64_t>> order(keys.size());
   for (size_t row = 0; row < keys.size(); ++row) order[row] = {keys[row], row};
   std::sort(order.begin(), order.end());
-  for (size_t i = 0; i < order.size(); ++i) {
+  for (size_t i = 1; i < order.size(); ++i) {
     const auto [key, row] = order[i];
-    if (i > 0 && order[i - 1].first == key) {
-      const Coordinate voxel = UnpackKey(key);
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": rows ", order[i - 1].second, " and ", row, " are the same voxel (", voxel.b,
-          ", ", voxel.x, ", ", voxel.y, ", ", voxel.z, "); a voxel may come once"));
-    }
-    const auto begin = features.begin() + row * cloud.channels;
+    if (order[i - 1].first != key) continue;
+    const Coordinate voxel = UnpackKey(key);
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": rows ", order[i - 1].second, " and ", row, " are the same voxel (", voxel.b, ", ",
+        voxel.x, ", ", voxel.y, ", ", voxel.z, "); a voxel may come once"));
+  }
+  return absl::OkStatus();
+}
+
+// Rows with NaN or Inf are left out and counted, as those of point clouds.
+absl::StatusOr<VoxelizedCloud> MakeCloud(const std::string& name, const std::vector<uint64_t>& keys,
+                                         const std::vector<float>& features) {
+  VOXCONV_RETURN_IF_ERROR(CheckDistinct(name, keys));
+  VoxelizedCloud cloud;
+  cloud.channels = static_cast<int>(features.size() / keys.size());
+  for (int c = 0; c < cloud.channels; ++c) cloud.names.push_back(absl::StrCat("f", c));
+  for (size_t row = 0; row < keys.size(); ++row) {
+    const auto begin = features.begin() + static_cast<int64_t>(row) * cloud.channels;
     if (!std::all_of(begin, begin + cloud.channels, [](float v) { return std::isfinite(v); })) {
       ++cloud.dropped;
       continue;
     }
-    cloud.coords.push_back(UnpackKey(key));
+    cloud.coords.push_back(UnpackKey(keys[row]));
     cloud.features.insert(cloud.features.end(), begin, begin + cloud.channels);
   }
   if (cloud.size() == 0) {
@@ -160,7 +166,7 @@ absl::StatusOr<std::optional<VoxelizedCloud>> ReadVoxels(const std::string& path
     VOXCONV_ASSIGN_OR_RETURN(features,
                              ReadFeatures(path, static_cast<int64_t>(keys.size()), options));
   }
-  VOXCONV_ASSIGN_OR_RETURN(VoxelizedCloud cloud, Sorted(coords->name, keys, features));
+  VOXCONV_ASSIGN_OR_RETURN(VoxelizedCloud cloud, MakeCloud(coords->name, keys, features));
   return cloud;
 }
 

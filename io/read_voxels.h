@@ -18,7 +18,7 @@ namespace voxconv {
 // file they are the array `options.array`, or else "points", or else "coords", or else the first.
 // They are [N, 3], x, y, z, or [N, 4] with the batch index in front. An .npz file may have their
 // features beside them: "features", float16, float32 or float64, [N, C]. `batch` is the index of
-// [N, 3]. The voxels are sorted, as VoxelizedCloud says.
+// [N, 3]. The rows have the order of the file.
 //
 // kInvalidArgument for other shapes, features that do not fit, options that have no meaning for
 // voxels, and a voxel that comes twice; the message names both rows. kOutOfRange for a coordinate

@@ -2,6 +2,7 @@
 // Scenes made of voxels: density and neighbour counts are set apart from each other.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,19 +20,29 @@ namespace {
 constexpr int64_t kMaxVoxels = 20'000'000;
 constexpr int64_t kMaxValues = int64_t{1} << 31;  // of features, 8 GiB: beyond it is a typing error
 
-// `count` distinct numbers below `bound`, ascending: Floyd's algorithm, one draw a number however
-// full the range gets. Needs count <= bound.
+// `count` distinct numbers below `bound`, in the order of their draws: Floyd's algorithm, one draw
+// a number however full the range gets. Needs count <= bound.
 std::vector<uint64_t> DistinctBelow(uint64_t bound, int64_t count, Random& random) {
   absl::flat_hash_set<uint64_t> chosen;
   chosen.reserve(static_cast<size_t>(count));
+  std::vector<uint64_t> out;
+  out.reserve(static_cast<size_t>(count));
   for (uint64_t last = bound - static_cast<uint64_t>(count); last < bound; ++last) {
-    if (const uint64_t draw = random.Below(last + 1); !chosen.insert(draw).second) {
-      chosen.insert(last);
-    }
+    const uint64_t draw = random.Below(last + 1);
+    out.push_back(chosen.insert(draw).second ? draw : last);
+    if (out.back() == last) chosen.insert(last);
   }
-  std::vector<uint64_t> out(chosen.begin(), chosen.end());
-  std::sort(out.begin(), out.end());
   return out;
+}
+
+// The places of `values` by ascending value.
+template <typename T>
+std::vector<size_t> Ascending(const std::vector<T>& values) {
+  std::vector<size_t> places(values.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  std::sort(places.begin(), places.end(),
+            [&](size_t a, size_t b) { return values[a] < values[b]; });
+  return places;
 }
 
 // The smallest edge of a cube with at least `cells` cells; pow's last digit does not matter.
@@ -63,19 +74,21 @@ absl::Status CheckSize(const SceneSpec& spec, int64_t voxels) {
   return absl::OkStatus();
 }
 
-// Orders the voxels and gives each its features.
+// Gives each voxel its features. They are drawn by ascending voxel, so that a change in the order
+// of the voxels changes none.
 Scene Finish(std::vector<Coordinate> coords, const SceneSpec& spec, Random& random) {
   const int64_t voxels = static_cast<int64_t>(coords.size());
   const int64_t channels = spec.Integer("channels");
   VoxelizedCloud cloud;
   cloud.coords = std::move(coords);
-  std::sort(cloud.coords.begin(), cloud.coords.end());
   cloud.points = voxels;
   cloud.channels = static_cast<int>(channels);
   for (int64_t i = 0; i < channels; ++i) cloud.names.push_back(absl::StrCat("f", i));
-  cloud.features.reserve(static_cast<size_t>(voxels * channels));
-  for (int64_t i = 0; i < voxels * channels; ++i) {
-    cloud.features.push_back(static_cast<float>(random.Uniform(-1, 1)));
+  cloud.features.resize(static_cast<size_t>(voxels * channels));
+  for (const size_t row : Ascending(cloud.coords)) {
+    for (int64_t i = 0; i < channels; ++i) {
+      cloud.features[row * channels + i] = static_cast<float>(random.Uniform(-1, 1));
+    }
   }
   return cloud;
 }
@@ -116,15 +129,14 @@ absl::StatusOr<Scene> MakeIsolated(const SceneSpec& spec) {
   const int64_t edge = CubeEdge(4 * count);
   if (absl::Status status = CheckExtent(spec, edge * kPitch); !status.ok()) return status;
   Random random(spec.Seed());
-  std::vector<Coordinate> coords;
-  coords.reserve(static_cast<size_t>(count));
-  for (const uint64_t cell :
-       DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random)) {
-    Coordinate voxel = CellCoordinates(cell, edge, kPitch);
-    for (int32_t* axis : {&voxel.x, &voxel.y, &voxel.z}) {
+  const std::vector<uint64_t> cells =
+      DistinctBelow(static_cast<uint64_t>(edge * edge * edge), count, random);
+  std::vector<Coordinate> coords(cells.size());
+  for (const size_t row : Ascending(cells)) {
+    coords[row] = CellCoordinates(cells[row], edge, kPitch);
+    for (int32_t* axis : {&coords[row].x, &coords[row].y, &coords[row].z}) {
       *axis += static_cast<int32_t>(random.Below(3));
     }
-    coords.push_back(voxel);
   }
   return Finish(std::move(coords), spec, random);
 }

@@ -15,7 +15,8 @@ namespace voxconv {
 
 // Seeded synthetic inputs, named by a spec "scene:NAME?key=value&key=value". The same spec gives
 // the same bits on every platform. The points of a point scene are voxelised like those of a file.
-// A voxel scene consists of voxels, and has no voxel size.
+// A voxel scene consists of voxels, and has no voxel size. Points and voxels come in the order in
+// which the scene makes them: returns of a LiDAR firing after firing, voxels as they are drawn.
 
 struct SceneParam {
   std::string name;

@@ -2,48 +2,31 @@
 #include "voxconv/io/voxelize.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/core/coordinate_key.h"
+#include "voxconv/core/voxel_ops.h"
 
 namespace voxconv {
 namespace {
 
-struct KeyedPoint {
-  uint64_t key;  // PackKey of the point's voxel
-  int64_t point;
-
-  bool operator<(const KeyedPoint& other) const {
-    return key != other.key ? key < other.key : point < other.point;
-  }
+// The voxels of a cloud in the order of their first points.
+struct FoundVoxels {
+  std::vector<Coordinate> coords;  // [V]
+  std::vector<int64_t> of_point;   // [N], rows of `coords`
 };
 
-absl::string_view AxisName(size_t axis) { return {&kAxisNames[axis], 1}; }
+VoxelQuotient QuotientOfRule(VoxelRule rule) {
+  return rule == VoxelRule::kSpconv ? VoxelQuotient::kF32 : VoxelQuotient::kF64;
+}
 
 absl::Status CheckOptions(const VoxelizeOptions& options) {
-  for (size_t axis = 0; axis < 3; ++axis) {
-    if (!(options.size[axis] > 0) || !std::isfinite(options.size[axis])) {
-      return absl::InvalidArgumentError(absl::StrCat("voxel size along ", AxisName(axis), " = ",
-                                                     options.size[axis],
-                                                     ": must be positive and finite"));
-    }
-    if (!std::isfinite(options.origin[axis])) {
-      return absl::InvalidArgumentError(absl::StrCat("origin along ", AxisName(axis), " = ",
-                                                     options.origin[axis], ": must be finite"));
-    }
-  }
-  if (options.rule == VoxelRule::kSpconv) {
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const float size = static_cast<float>(options.size[axis]);
-      if (size > 0 && std::isfinite(size)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("voxel size along ", AxisName(axis), " = ", options.size[axis],
-                       ": voxel rule spconv needs one within float32"));
-    }
-  }
+  VOXCONV_RETURN_IF_ERROR(
+      CheckVoxelSize(options.size, options.origin, QuotientOfRule(options.rule)));
   if (options.batch < 0 || options.batch > kMaxBatch) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch index = ", options.batch, ": allowed are 0 to ", kMaxBatch));
@@ -51,48 +34,58 @@ absl::Status CheckOptions(const VoxelizeOptions& options) {
   return absl::OkStatus();
 }
 
-// The number of the voxel along one axis, a whole number or NaN.
-double VoxelIndex(VoxelRule rule, double position, double origin, double size) {
-  if (rule == VoxelRule::kF64) return std::floor((position - origin) / size);
-  const float offset = static_cast<float>(position) - static_cast<float>(origin);
-  return std::floor(offset / static_cast<float>(size));
-}
-
-absl::StatusOr<std::vector<KeyedPoint>> SortedPoints(const PointCloud& cloud,
-                                                     const VoxelizeOptions& options) {
-  std::vector<KeyedPoint> keyed(static_cast<size_t>(cloud.size()));
-  for (size_t i = 0; i < keyed.size(); ++i) {
+absl::StatusOr<FoundVoxels> FindVoxels(const PointCloud& cloud, const VoxelizeOptions& options) {
+  const VoxelQuotient quotient = QuotientOfRule(options.rule);
+  FoundVoxels found;
+  found.of_point.resize(static_cast<size_t>(cloud.size()));
+  absl::flat_hash_map<uint64_t, int64_t> rows;  // by PackKey
+  constexpr size_t kFrame = size_t{1} << 20;    // larger clouds have fewer voxels than points
+  rows.reserve(std::min(found.of_point.size(), kFrame));
+  for (size_t i = 0; i < found.of_point.size(); ++i) {
     Coordinate voxel{.b = options.batch};
     int32_t* const axes[3] = {&voxel.x, &voxel.y, &voxel.z};
-    for (size_t axis = 0; axis < 3; ++axis) {
+    for (int axis = 0; axis < 3; ++axis) {
       const double position = cloud.xyz[3 * i + axis];
-      const double index =
-          VoxelIndex(options.rule, position, options.origin[axis], options.size[axis]);
-      if (!(index >= kMinCoordinate && index <= kMaxCoordinate)) {
-        return absl::OutOfRangeError(
-            absl::StrCat("point ", i, ": ", AxisName(axis), " = ", position, " falls into voxel ",
-                         index, " at size ", options.size[axis], "; allowed are ", kMinCoordinate,
-                         " to ", kMaxCoordinate, ": use a larger voxel size or another origin"));
+      const double place = QuotientOf(quotient, position, options.origin[axis], options.size[axis]);
+      if (!IsCoordinate(place)) {
+        return NoCoordinate(static_cast<int64_t>(i), axis, position, place, options.size[axis]);
       }
-      *axes[axis] = static_cast<int32_t>(index);
+      *axes[axis] = FloorOf(place);
     }
-    keyed[i] = {PackKey(voxel), static_cast<int64_t>(i)};
+    const auto [row, is_new] =
+        rows.try_emplace(PackKey(voxel), static_cast<int64_t>(found.coords.size()));
+    if (is_new) found.coords.push_back(voxel);
+    found.of_point[i] = row->second;
   }
-  std::sort(keyed.begin(), keyed.end());
-  return keyed;
+  return found;
 }
 
 // Adds one point's features (its position first, if asked for) to the voxel's sums.
-void Accumulate(const PointCloud& cloud, int64_t point, bool xyz_features,
-                std::vector<double>& sums) {
-  size_t channel = 0;
+void Accumulate(const PointCloud& cloud, size_t point, bool xyz_features, double* sums) {
   if (xyz_features) {
-    for (; channel < 3; ++channel) {
-      sums[channel] += cloud.xyz[static_cast<size_t>(3 * point) + channel];
-    }
+    for (size_t axis = 0; axis < 3; ++axis) *sums++ += cloud.xyz[3 * point + axis];
   }
-  const float* row = cloud.features.data() + point * cloud.channels();
-  for (int64_t i = 0; i < cloud.channels(); ++i) sums[channel++] += row[i];
+  const float* row = cloud.features.data() + static_cast<int64_t>(point) * cloud.channels();
+  for (int64_t i = 0; i < cloud.channels(); ++i) *sums++ += row[i];
+}
+
+// [V, channels]: the means of each voxel's points, or those of its first point.
+std::vector<float> FeaturesOf(const PointCloud& cloud, const VoxelizeOptions& options,
+                              const FoundVoxels& found, size_t channels) {
+  const bool first_alone = options.rule == VoxelRule::kSpconv;
+  std::vector<double> sums(found.coords.size() * channels);
+  std::vector<int64_t> counts(found.coords.size());
+  for (size_t i = 0; i < found.of_point.size(); ++i) {
+    const int64_t row = found.of_point[i];
+    if (first_alone && counts[row] == 1) continue;
+    ++counts[row];
+    Accumulate(cloud, i, options.xyz_features, sums.data() + row * channels);
+  }
+  std::vector<float> features(sums.size());
+  for (size_t i = 0; i < features.size(); ++i) {
+    features[i] = static_cast<float>(sums[i] / static_cast<double>(counts[i / channels]));
+  }
+  return features;
 }
 
 }  // namespace
@@ -112,8 +105,8 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
                                         std::vector<int64_t>* voxel_of_point) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (absl::Status status = ValidatePointCloud(cloud); !status.ok()) return status;
-  const absl::StatusOr<std::vector<KeyedPoint>> keyed = SortedPoints(cloud, options);
-  if (!keyed.ok()) return keyed.status();
+  absl::StatusOr<FoundVoxels> found = FindVoxels(cloud, options);
+  if (!found.ok()) return found.status();
   VoxelizedCloud out;
   out.points = cloud.size();
   out.dropped = cloud.dropped;
@@ -122,23 +115,33 @@ absl::StatusOr<VoxelizedCloud> Voxelize(const PointCloud& cloud, const VoxelizeO
   if (options.xyz_features) out.names = {"x", "y", "z"};
   out.names.insert(out.names.end(), cloud.feature_names.begin(), cloud.feature_names.end());
   out.channels = static_cast<int>(out.names.size());
-  if (voxel_of_point != nullptr) voxel_of_point->resize(cloud.size());
-  std::vector<double> sums(out.names.size());
-  for (auto begin = keyed->begin(); begin != keyed->end();) {
-    std::fill(sums.begin(), sums.end(), 0.0);
-    auto end = begin;
-    const bool first_alone = options.rule == VoxelRule::kSpconv;
-    for (; end != keyed->end() && end->key == begin->key; ++end) {
-      if (voxel_of_point != nullptr) (*voxel_of_point)[end->point] = out.size();
-      if (first_alone && end != begin) continue;
-      Accumulate(cloud, end->point, options.xyz_features, sums);
-    }
-    const double count = first_alone ? 1.0 : static_cast<double>(end - begin);
-    for (const double sum : sums) out.features.push_back(static_cast<float>(sum / count));
-    out.coords.push_back(UnpackKey(begin->key));
-    begin = end;
-  }
+  out.features = FeaturesOf(cloud, options, *found, out.names.size());
+  out.coords = std::move(found->coords);
+  PutInOrder(options.order, options.order_seed, out, &found->of_point);
+  if (voxel_of_point != nullptr) *voxel_of_point = std::move(found->of_point);
   return out;
+}
+
+void PutInOrder(RowOrder order, uint64_t seed, VoxelizedCloud& cloud,
+                std::vector<int64_t>* voxel_of_point) {
+  cloud.order = order;
+  if (order == RowOrder::kScan) return;
+  const std::vector<int64_t> rows = OrderRows(cloud.coords, order, seed);
+  std::vector<Coordinate> coords;
+  std::vector<float> features;
+  std::vector<int64_t> place(rows.size());  // of each former row
+  coords.reserve(rows.size());
+  features.reserve(cloud.features.size());
+  for (const int64_t row : rows) {
+    place[row] = static_cast<int64_t>(coords.size());
+    coords.push_back(cloud.coords[row]);
+    const auto begin = cloud.features.begin() + row * cloud.channels;
+    features.insert(features.end(), begin, begin + cloud.channels);
+  }
+  cloud.coords = std::move(coords);
+  cloud.features = std::move(features);
+  if (voxel_of_point == nullptr) return;
+  for (int64_t& row : *voxel_of_point) row = place[row];
 }
 
 absl::StatusOr<CoordinateSetPtr> MakeCoordinates(const VoxelizedCloud& cloud,

@@ -107,6 +107,7 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
   line["input"] = {{"name", input.name},
                    {"voxel_size", input.voxel_size},
                    {"voxels", request.cloud.size()},
+                   {"order", std::string(ToString(request.cloud.order))},
                    {"channels", request.cloud.channels},
                    {"hash", input.hash}};
   line["work"] = work.description;

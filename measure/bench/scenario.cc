@@ -25,6 +25,9 @@ std::string NameOfInput(const std::string& input, const LoadOptions& load) {
     absl::StrAppend(&name, "[", absl::StrJoin(load.range->low, ","), ",",
                     absl::StrJoin(load.range->high, ","), "]");
   }
+  if (load.voxelize.order != VoxelizeOptions{}.order) {
+    absl::StrAppend(&name, ",order=", ToString(load.voxelize.order));
+  }
   return name;
 }
 

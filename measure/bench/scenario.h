@@ -26,8 +26,8 @@ struct Channels {
   std::string name() const;  // "64x64"
 };
 
-// The input for names of benchmarks: as given, and the edges of a voxel where they are not the
-// usual ones, so that figures of one name are of one work.
+// The input for names of benchmarks: as given, and the edges of a voxel, the range and the order of
+// rows where they are not the usual ones, so that figures of one name are of one work.
 std::string NameOfInput(const std::string& input, const LoadOptions& load);
 
 // The submanifold convolution of kernel 3 on an input's voxels, on the CPU with one number of

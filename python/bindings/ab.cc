@@ -33,6 +33,7 @@ struct AbArguments {
   measure::PairedOptions paired;
   BackendKind backend = BackendKind::kCpu;
   std::string input_name, voxel_size;
+  std::string order;  // of the rows; "" for a SparseTensor, whose order nobody knows
 };
 
 // What the tensor holds, on the host.
@@ -52,17 +53,24 @@ VoxelizedCloud CloudOf(const PySparseTensor& x) {
   });
 }
 
-VoxelizedCloud ToCloud(nb::handle input, nb::handle voxel_size, std::string& name) {
+VoxelizedCloud ToCloud(nb::handle input, nb::handle voxel_size, const std::string& order,
+                       std::string& name) {
   if (nb::isinstance<PySparseTensor>(input)) {
     name = "SparseTensor";
     if (ToDouble3("voxel_size", voxel_size) != VoxelizeOptions().size) {
       ThrowValueError("voxel_size: has no meaning for a SparseTensor, which holds voxels already");
+    }
+    if (order != "scan") {
+      ThrowValueError(absl::StrCat("order '", order,
+                                   "': has no meaning for a SparseTensor, whose rows stay as they "
+                                   "are"));
     }
     return CloudOf(nb::cast<const PySparseTensor&>(input));
   }
   name = ToPath("input", input);
   LoadOptions options;
   options.voxelize.size = ToDouble3("voxel_size", voxel_size);
+  options.voxelize.order = ValueOf(ParseRowOrder(order));
   auto cloud = [&] {
     const nb::gil_scoped_release released;
     return LoadInputAsAsked(name, options);
@@ -112,6 +120,7 @@ nb::dict RecordOf(const std::string& stage, const measure::TimeComparison& time,
   record["b"] = arguments.b;
   record["work"] = result.title;
   record["input"] = arguments.input_name;
+  record["order"] = arguments.order.empty() ? nb::object(nb::none()) : nb::cast(arguments.order);
   record["stage"] = stage;
   record["a_ms"] = time.a.median;
   record["b_ms"] = time.b.median;
@@ -145,7 +154,7 @@ nb::list Ab(const std::string& a, const std::string& b, nb::handle input,
             nb::handle kernel, nb::handle stride, nb::handle dilation, nb::handle padding,
             nb::handle kind, nb::handle rule, const std::string& precision, nb::handle pairs,
             nb::handle warmup, bool rebuild_maps, nb::handle seed, nb::handle voxel_size,
-            const std::string& backend) {
+            const std::string& order, const std::string& backend) {
   constexpr int64_t kMaxChannels = 65536, kMaxRuns = 1000000;
   AbArguments arguments{.a = a, .b = b, .network = network, .width = width};
   const LayerArguments layer = {kind, rule, kernel, stride, dilation, padding};
@@ -175,7 +184,8 @@ nb::list Ab(const std::string& a, const std::string& b, nb::handle input,
     interrupted = interrupted || PyErr_CheckSignals() != 0;
     return interrupted;
   };
-  const VoxelizedCloud cloud = ToCloud(input, voxel_size, arguments.input_name);
+  const VoxelizedCloud cloud = ToCloud(input, voxel_size, order, arguments.input_name);
+  if (!nb::isinstance<PySparseTensor>(input)) arguments.order = std::string(ToString(cloud.order));
   const std::shared_ptr<const Registry> plugins = Plugins();
   absl::StatusOr<AbResult> result = [&] {
     const nb::gil_scoped_release released;
@@ -195,7 +205,8 @@ void DefineAb(nb::module_& module) {
       nb::arg("dilation") = nb::none(), nb::arg("padding") = nb::none(),
       nb::arg("kind") = nb::none(), nb::arg("rule") = nb::none(), nb::arg("precision") = "f32",
       nb::arg("pairs") = measure::kMinPairs, nb::arg("warmup") = 2, nb::arg("rebuild_maps") = true,
-      nb::arg("seed") = 1, nb::arg("voxel_size") = 0.05, nb::arg("backend") = "cpu",
+      nb::arg("seed") = 1, nb::arg("voxel_size") = 0.05, nb::arg("order") = "scan",
+      nb::arg("backend") = "cpu",
       nb::sig("def ab(a: str, b: str, input: SparseTensor | str | os.PathLike[str], *, "
               "network: str | None = None, width: float = 1.0, "
               "channels: tuple[int, int] | None = None, "
@@ -205,7 +216,8 @@ void DefineAb(nb::module_& module) {
               "padding: int | tuple[int, int, int] | None = None, kind: str | None = None, "
               "rule: str | None = None, precision: str = 'f32', pairs: int = 20, warmup: int = 2, "
               "rebuild_maps: bool = True, seed: int = 1, "
-              "voxel_size: float | tuple[float, float, float] = 0.05, backend: str = 'cpu') -> "
+              "voxel_size: float | tuple[float, float, float] = 0.05, order: str = 'scan', "
+              "backend: str = 'cpu') -> "
               "list[dict[str, typing.Any]]"),
       R"(Compares two configurations on the same work, as `voxconv ab` does.
 
@@ -223,13 +235,13 @@ Args:
     pairs, warmup: measured pairs, 20 or more, and runs of each side before them.
     rebuild_maps: each run makes coordinates and maps; otherwise they are made once.
     seed: of the weights and a layer's features.
-    voxel_size: for files and scenes.
+    voxel_size, order: for files and scenes (voxconv.load). A SparseTensor's rows stay as they are.
     backend: "cpu" or "cuda".
 
 Returns:
     One dict a stage that took time, and one with stage "wall", for pandas.DataFrame: a, b, work,
-    input, stage, a_ms and b_ms (medians), ratio (how many times faster A is, b_ms / a_ms) with
-    low .. high, its 95 % interval, pairs, verdict ("faster", "slower", "no difference" or "too few
+    input, order (None for a SparseTensor), stage, a_ms and b_ms (medians), ratio (how many times
+    faster A is, b_ms / a_ms) with low .. high, its 95 % interval, pairs, verdict ("faster", "slower", "no difference" or "too few
     pairs") and error, the worst against the reference.
 
 Raises:

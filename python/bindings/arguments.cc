@@ -165,11 +165,13 @@ ConvGeometry ToGeometry(const LayerArguments& layer, const Int3& tensor_stride) 
   return ValueOf(ConvGeometry::Create(params));
 }
 
-VoxelizeOptions ToVoxelizeOptions(nb::handle voxel_size, nb::handle origin, nb::handle batch) {
+VoxelizeOptions ToVoxelizeOptions(nb::handle voxel_size, nb::handle origin, nb::handle batch,
+                                  const std::string& order) {
   VoxelizeOptions options;
   options.size = ToDouble3("voxel_size", voxel_size);
   options.origin = ToDouble3("origin", origin);
   options.batch = static_cast<int32_t>(ToInteger("batch", batch, 0, kMaxBatch));
+  options.order = ValueOf(ParseRowOrder(order));
   return options;
 }
 

@@ -60,7 +60,8 @@ ConvGeometry ToGeometry(const LayerArguments& layer, const Int3& tensor_stride);
 GeometryParams ToGeometryParams(const LayerArguments& layer);
 
 // How voxels are made of points.
-VoxelizeOptions ToVoxelizeOptions(nb::handle voxel_size, nb::handle origin, nb::handle batch);
+VoxelizeOptions ToVoxelizeOptions(nb::handle voxel_size, nb::handle origin, nb::handle batch,
+                                  const std::string& order);
 
 Precision ToPrecision(const std::string& text);
 

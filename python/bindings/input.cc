@@ -52,11 +52,11 @@ PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle or
                           nb::handle batch, nb::handle range, nb::handle channels,
                           const std::string& fields, const std::string& dtype,
                           const std::string& array, nb::handle samples, nb::handle seed,
-                          bool unit_sphere, const std::string& device) {
+                          bool unit_sphere, const std::string& order, const std::string& device) {
   constexpr int64_t kMostSamples = int64_t{1} << 32;
   const std::string name = ToPath("input", input);
   LoadOptions options;
-  options.voxelize = ToVoxelizeOptions(voxel_size, origin, batch);
+  options.voxelize = ToVoxelizeOptions(voxel_size, origin, batch, order);
   options.range = ToRange("range", range);
   options.read = {.fields = fields,
                   .dtype_in = dtype,
@@ -64,6 +64,7 @@ PySparseTensor LoadVoxels(nb::handle input, nb::handle voxel_size, nb::handle or
                   .samples = ToInteger("samples", samples, 1, kMostSamples),
                   .seed = static_cast<uint64_t>(ToInteger("seed", seed, 0, INT64_MAX)),
                   .into_unit_sphere = unit_sphere};
+  options.voxelize.order_seed = options.read.seed;
   const EnginePtr engine = EngineNamed(device);
   const VoxelizedCloud cloud = WithoutGil([&] { return LoadInputAsAsked(name, options); });
   return Upload(engine, cloud, channels, {});
@@ -91,11 +92,13 @@ void ReadRows(const InArray& array, std::vector<T>& values) {
 
 PySparseTensor VoxelizePoints(nb::handle points_object, nb::handle features_object,
                               nb::handle voxel_size, nb::handle origin, nb::handle batch,
-                              nb::handle range_object, bool xyz_features) {
+                              nb::handle range_object, bool xyz_features, const std::string& order,
+                              nb::handle seed) {
   const InArray points("points", points_object);
   if (points.ndim() != 2 || points.shape(1) != 3) points.CheckRank(-1, "[N, 3]");
-  VoxelizeOptions options = ToVoxelizeOptions(voxel_size, origin, batch);
+  VoxelizeOptions options = ToVoxelizeOptions(voxel_size, origin, batch, order);
   options.xyz_features = xyz_features;
+  options.order_seed = static_cast<uint64_t>(ToInteger("seed", seed, 0, INT64_MAX));
   const std::optional<Range> range = ToRange("range", range_object);
   PointCloud cloud;
   ReadRows(points, cloud.xyz);
@@ -144,20 +147,21 @@ nb::list Scenes() {
 }  // namespace
 
 void DefineInput(nb::module_& module) {
-  module.def("load", &LoadVoxels, nb::arg("input").none(), nb::kw_only(),
-             nb::arg("voxel_size") = 0.05, nb::arg("origin") = 0.0, nb::arg("batch") = 0,
-             nb::arg("range") = nb::none(), nb::arg("channels") = nb::none(),
-             nb::arg("fields") = "", nb::arg("dtype") = "", nb::arg("array") = "",
-             nb::arg("samples") = 100000, nb::arg("seed") = 0, nb::arg("unit_sphere") = false,
-             nb::arg("device") = "cpu",
-             nb::sig("def load(input: str | os.PathLike[str], *, "
-                     "voxel_size: float | tuple[float, float, float] = 0.05, "
-                     "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
-                     "range: collections.abc.Sequence[float] | None = None, "
-                     "channels: int | None = None, fields: str = '', dtype: str = '', "
-                     "array: str = '', samples: int = 100000, seed: int = 0, "
-                     "unit_sphere: bool = False, device: str = 'cpu') -> SparseTensor"),
-             R"(Reads a point cloud or makes a synthetic scene, and voxelises it.
+  module.def(
+      "load", &LoadVoxels, nb::arg("input").none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
+      nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
+      nb::arg("channels") = nb::none(), nb::arg("fields") = "", nb::arg("dtype") = "",
+      nb::arg("array") = "", nb::arg("samples") = 100000, nb::arg("seed") = 0,
+      nb::arg("unit_sphere") = false, nb::arg("order") = "scan", nb::arg("device") = "cpu",
+      nb::sig(
+          "def load(input: str | os.PathLike[str], *, "
+          "voxel_size: float | tuple[float, float, float] = 0.05, "
+          "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
+          "range: collections.abc.Sequence[float] | None = None, "
+          "channels: int | None = None, fields: str = '', dtype: str = '', "
+          "array: str = '', samples: int = 100000, seed: int = 0, "
+          "unit_sphere: bool = False, order: str = 'scan', device: str = 'cpu') -> SparseTensor"),
+      R"(Reads a point cloud or makes a synthetic scene, and voxelises it.
 
 Args:
     input: a file (KITTI .bin, nuScenes .pcd.bin, .npy, .npz; with Open3D also .ply, .pcd, .xyz and
@@ -172,12 +176,15 @@ Args:
     fields, dtype: the columns and the number type of a raw file, such as "x,y,z,intensity" and
         "f32".
     array: the array of an .npz file.
-    samples, seed: the points that are drawn on a mesh.
+    samples, seed: the points that are drawn on a mesh. The seed is also that of order "shuffled".
     unit_sphere: scale the cloud into the unit sphere first.
+    order: the order of the rows. "scan": a voxel comes where its first point does; what is voxels
+        already keeps its order. "sorted": by batch, x, y, z. "shuffled": a permutation by the seed.
+        "morton": by batch, then along the Z-order curve.
     device: "cpu" or "cuda:INDEX".
 
 Returns:
-    Voxels of stride 1, sorted by batch, x, y, z. float32 features are the means of each voxel's
+    Voxels of stride 1 in that order. float32 features are the means of each voxel's
     points: x, y, z, then what the file has.
 
 Raises:
@@ -188,25 +195,27 @@ Raises:
 >>> voxconv.load("scene:sphere?n=1000", voxel_size=0.1).stride
 (1, 1, 1)
 )");
-  module.def("voxelize", &VoxelizePoints, nb::arg("points").none(),
-             nb::arg("features") = nb::none(), nb::kw_only(), nb::arg("voxel_size") = 0.05,
-             nb::arg("origin") = 0.0, nb::arg("batch") = 0, nb::arg("range") = nb::none(),
-             nb::arg("xyz_features") = true,
-             nb::sig("def voxelize(points: typing.Any, features: typing.Any | None = None, *, "
-                     "voxel_size: float | tuple[float, float, float] = 0.05, "
-                     "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
-                     "range: collections.abc.Sequence[float] | None = None, "
-                     "xyz_features: bool = True) -> SparseTensor"),
-             R"(Makes voxels of points, on the CPU.
+  module.def(
+      "voxelize", &VoxelizePoints, nb::arg("points").none(), nb::arg("features") = nb::none(),
+      nb::kw_only(), nb::arg("voxel_size") = 0.05, nb::arg("origin") = 0.0, nb::arg("batch") = 0,
+      nb::arg("range") = nb::none(), nb::arg("xyz_features") = true, nb::arg("order") = "scan",
+      nb::arg("seed") = 0,
+      nb::sig("def voxelize(points: typing.Any, features: typing.Any | None = None, *, "
+              "voxel_size: float | tuple[float, float, float] = 0.05, "
+              "origin: float | tuple[float, float, float] = 0.0, batch: int = 0, "
+              "range: collections.abc.Sequence[float] | None = None, "
+              "xyz_features: bool = True, order: str = 'scan', seed: int = 0) -> SparseTensor"),
+      R"(Makes voxels of points, on the CPU.
 
 Args:
     points: float32 or float64 [N, 3]: x, y, z.
     features: float32 or float64 [N, C].
-    voxel_size, origin, batch, range: as for load.
+    voxel_size, origin, batch, range, order: as for load.
     xyz_features: lead the features by the mean x, y, z of a voxel's points.
+    seed: of order "shuffled".
 
 Returns:
-    Voxels of stride 1, sorted. float32 features are the means of each voxel's points.
+    Voxels of stride 1 in that order. float32 features are the means of each voxel's points.
 
 Raises:
     ValueError: a shape, a dtype or a value does not fit; NaN is refused.

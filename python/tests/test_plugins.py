@@ -62,6 +62,10 @@ def test_ab_gives_records():
     for record in records:
         assert record["a_ms"] >= 0 and record["b_ms"] >= 0
         assert set(record) == set(records[0])
+        assert record["order"] is None  # of a SparseTensor nobody knows
+    of_scene = voxconv.ab("hash/implicit_gemm", "sorted_search/fetch_on_demand",
+                          "scene:sphere?n=500", channels=(8, 8), order="morton")
+    assert of_scene[-1]["order"] == "morton"
 
 
 @pytest.mark.unsanitized

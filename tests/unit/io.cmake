@@ -9,6 +9,7 @@ voxconv_add_test(io_test
     ${CMAKE_CURRENT_LIST_DIR}/io_point_file_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_output_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_raw_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io_row_order_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_safetensors_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_scenes_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/io_voxelize_test.cc

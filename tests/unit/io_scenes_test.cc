@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,11 @@
 namespace voxconv {
 namespace {
 
-VoxelizedCloud Load(const std::string& spec, double size = 0.05) {
+VoxelizedCloud Load(const std::string& spec, double size = 0.05,
+                    RowOrder order = RowOrder::kSorted) {
   LoadOptions options;
   options.voxelize.size = {size, size, size};
+  options.voxelize.order = order;
   absl::StatusOr<VoxelizedCloud> voxels = LoadInput(spec, options);
   EXPECT_TRUE(voxels.ok()) << voxels.status();
   return voxels.ok() ? *std::move(voxels) : VoxelizedCloud{};
@@ -23,19 +26,21 @@ struct Golden {
   const char* spec;
   double size;
   int64_t voxels;
-  uint64_t checksum;
+  uint64_t checksum;  // of sorted rows
+  uint64_t scan;      // of rows in scan order
 };
 
 // A change here changes every result measured on the scene: change it knowingly.
 constexpr Golden kGolden[] = {
-    {"scene:lidar64", 0.05, 89'664, 0xbeb629b4ff33404e},
-    {"scene:lidar64?beams=32&azimuths=540&sweeps=10&seed=7", 0.1, 86'587, 0x86977d746caaff58},
-    {"scene:room?spacing=0.03", 0.05, 38'595, 0x88451b7a4e179b56},
-    {"scene:sphere?n=5000", 0.05, 3'214, 0xd2f25bb5f2e2d44},
-    {"scene:torus?n=5000", 0.05, 2'689, 0xb81f9c9df8d2bc7d},
-    {"scene:uniform?n=1000&box=40", 1, 1'000, 0x169ed37e6f968a8b},
-    {"scene:isolated?n=1000", 1, 1'000, 0x2aba364590144742},
-    {"scene:blocks?n=10&edge=5", 1, 1'250, 0x9457da533a315ea5},
+    {"scene:lidar64", 0.05, 89'664, 0xbeb629b4ff33404e, 0x55974fa222a74162},
+    {"scene:lidar64?beams=32&azimuths=540&sweeps=10&seed=7", 0.1, 86'587, 0x86977d746caaff58,
+     0xd05559c27a0428ec},
+    {"scene:room?spacing=0.03", 0.05, 38'595, 0x88451b7a4e179b56, 0xd945793b5bd94592},
+    {"scene:sphere?n=5000", 0.05, 3'214, 0xd2f25bb5f2e2d44, 0x90eaedb6d1225ea8},
+    {"scene:torus?n=5000", 0.05, 2'689, 0xb81f9c9df8d2bc7d, 0x63dea7b1d3899b25},
+    {"scene:uniform?n=1000&box=40", 1, 1'000, 0x169ed37e6f968a8b, 0x316a976a1a47753},
+    {"scene:isolated?n=1000", 1, 1'000, 0x2aba364590144742, 0x371103f1cb1d26b2},
+    {"scene:blocks?n=10&edge=5", 1, 1'250, 0x9457da533a315ea5, 0xce06f864eaab5cd9},
 };
 
 TEST(Scenes, GoldenChecksums) {
@@ -44,6 +49,16 @@ TEST(Scenes, GoldenChecksums) {
     EXPECT_EQ(voxels.size(), golden.voxels) << golden.spec;
     EXPECT_EQ(Checksum(voxels), golden.checksum)
         << golden.spec << absl::StrCat(" 0x", absl::Hex(Checksum(voxels)));
+    const uint64_t scan = Checksum(Load(golden.spec, golden.size, RowOrder::kScan));
+    EXPECT_EQ(scan, golden.scan) << golden.spec << absl::StrCat(" 0x", absl::Hex(scan));
+  }
+}
+
+TEST(Scenes, NoneMakesItsVoxelsInSortedOrder) {
+  for (const SceneInfo& info : ListScenes()) {
+    const VoxelizedCloud voxels = Load("scene:" + info.name, 0.05, RowOrder::kScan);
+    EXPECT_FALSE(std::is_sorted(voxels.coords.begin(), voxels.coords.end())) << info.name;
+    EXPECT_EQ(voxels.order, RowOrder::kScan);
   }
 }
 

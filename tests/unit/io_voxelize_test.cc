@@ -51,6 +51,7 @@ TEST(Voxelize, FloorsSortsAndAverages) {
   cloud.feature_names = {"intensity"};
   VoxelizeOptions options = Size(1);
   options.batch = 3;
+  options.order = RowOrder::kSorted;
   const absl::StatusOr<VoxelizedCloud> voxels = Voxelize(cloud, options);
   ASSERT_TRUE(voxels.ok()) << voxels.status();
   EXPECT_THAT(voxels->coords, ElementsAre(Coordinate{3, -1, 0, 0}, Coordinate{3, 1, 0, 0}));
@@ -60,6 +61,9 @@ TEST(Voxelize, FloorsSortsAndAverages) {
   EXPECT_THAT(voxels->features, ElementsAre(-0.5, 0.5, 0.5, 20, 1.375, 0.375, 0.625, 20));
   options.xyz_features = false;
   EXPECT_THAT(Voxelize(cloud, options)->features, ElementsAre(20, 20));
+  options.order = RowOrder::kScan;
+  EXPECT_THAT(Voxelize(cloud, options)->coords,
+              ElementsAre(Coordinate{3, 1, 0, 0}, Coordinate{3, -1, 0, 0}));
 }
 
 TEST(Voxelize, SizesPerAxisAndOrigin) {
@@ -118,7 +122,9 @@ TEST(Voxelize, CoordinatesDoNotDependOnTheOrderOfPoints) {
   const auto voxelize = [&] {
     PointCloud cloud;
     for (const auto& row : rows) cloud.xyz.insert(cloud.xyz.end(), row.begin(), row.end());
-    return *Voxelize(cloud, Size(0.1));
+    VoxelizeOptions options = Size(0.1);
+    options.order = RowOrder::kSorted;
+    return *Voxelize(cloud, options);
   };
   const VoxelizedCloud first = voxelize();
   EXPECT_EQ(Checksum(voxelize()), Checksum(first));
@@ -127,11 +133,68 @@ TEST(Voxelize, CoordinatesDoNotDependOnTheOrderOfPoints) {
   EXPECT_EQ(voxelize().coords, first.coords);
 }
 
+// Points of which many share a voxel, on both sides of 0, with a feature that tells them apart.
+PointCloud ManyPoints() {
+  Random random(2);
+  PointCloud cloud;
+  cloud.feature_names = {"number"};
+  for (int i = 0; i < 3000; ++i) {
+    for (int axis = 0; axis < 3; ++axis) cloud.xyz.push_back(random.Uniform(-4, 4));
+    cloud.features.push_back(static_cast<float>(i));
+  }
+  return cloud;
+}
+
+TEST(Voxelize, RowsOfAScanComeAsTheirFirstPoints) {
+  const PointCloud cloud = ManyPoints();
+  std::vector<int64_t> voxel_of_point;
+  const auto voxels = Voxelize(cloud, Size(1), &voxel_of_point);
+  ASSERT_TRUE(voxels.ok()) << voxels.status();
+  EXPECT_EQ(voxels->order, RowOrder::kScan);
+  ASSERT_EQ(voxel_of_point.size(), 3000);
+  int64_t rows = 0;
+  for (const int64_t row : voxel_of_point) {
+    ASSERT_LE(row, rows);
+    if (row == rows) ++rows;
+  }
+  EXPECT_EQ(rows, voxels->size());
+  EXPECT_FALSE(std::is_sorted(voxels->coords.begin(), voxels->coords.end()));
+}
+
+TEST(Voxelize, EveryOrderHasTheSameVoxelsWithTheSameFeatures) {
+  const PointCloud cloud = ManyPoints();
+  std::map<Coordinate, std::vector<float>> expected;
+  for (const RowOrder order :
+       {RowOrder::kScan, RowOrder::kSorted, RowOrder::kShuffled, RowOrder::kMorton}) {
+    VoxelizeOptions options = Size(1);
+    options.order = order;
+    std::vector<int64_t> voxel_of_point;
+    const auto voxels = Voxelize(cloud, options, &voxel_of_point);
+    ASSERT_TRUE(voxels.ok()) << voxels.status();
+    EXPECT_EQ(voxels->order, order);
+    std::map<Coordinate, std::vector<float>> found;
+    for (size_t row = 0; row < voxels->coords.size(); ++row) {
+      const float* features = voxels->features.data() + 4 * row;
+      found[voxels->coords[row]] = {features, features + 4};
+    }
+    if (order == RowOrder::kScan) expected = found;
+    EXPECT_EQ(found, expected) << ToString(order);
+    for (size_t i = 0; i < voxel_of_point.size(); ++i) {
+      Coordinate voxel{};
+      voxel.x = static_cast<int32_t>(std::floor(cloud.xyz[3 * i]));
+      voxel.y = static_cast<int32_t>(std::floor(cloud.xyz[3 * i + 1]));
+      voxel.z = static_cast<int32_t>(std::floor(cloud.xyz[3 * i + 2]));
+      ASSERT_EQ(voxels->coords[voxel_of_point[i]], voxel) << ToString(order) << " point " << i;
+    }
+  }
+}
+
 // PointToVoxel as its documentation has it, one point after the other: float32 throughout, a
-// voxel's features are those of its first point.
+// voxel's features are those of its first point. Voxels come in the order of `order`.
 std::map<std::array<int, 3>, std::vector<float>> PointToVoxel(const std::vector<float>& xyz,
                                                               const std::vector<float>& features,
-                                                              float size, const float* low) {
+                                                              float size, const float* low,
+                                                              std::vector<Coordinate>& order) {
   std::map<std::array<int, 3>, std::vector<float>> voxels;
   for (size_t i = 0; i < features.size(); ++i) {
     std::array<int, 3> voxel;
@@ -140,8 +203,11 @@ std::map<std::array<int, 3>, std::vector<float>> PointToVoxel(const std::vector<
       volatile float quotient = offset / size;
       voxel[axis] = static_cast<int>(std::floor(quotient));
     }
-    voxels.try_emplace(voxel,
-                       std::vector<float>{xyz[3 * i], xyz[3 * i + 1], xyz[3 * i + 2], features[i]});
+    const bool is_new = voxels
+                            .try_emplace(voxel, std::vector<float>{xyz[3 * i], xyz[3 * i + 1],
+                                                                   xyz[3 * i + 2], features[i]})
+                            .second;
+    if (is_new) order.push_back({0, voxel[0], voxel[1], voxel[2]});
   }
   return voxels;
 }
@@ -167,14 +233,12 @@ TEST(Voxelize, SpconvsRuleIsExact) {
   options.rule = VoxelRule::kSpconv;
   const auto voxels = Voxelize(cloud, options);
   ASSERT_TRUE(voxels.ok()) << voxels.status();
-  const auto expected = PointToVoxel(xyz, features, 0.1f, low);
-  ASSERT_EQ(voxels->coords.size(), expected.size());
-  size_t at = 0;
-  for (const auto& [voxel, row] : expected) {  // sorted, as the rows are
-    const Coordinate wanted{0, voxel[0], voxel[1], voxel[2]};
-    ASSERT_EQ(voxels->coords[at], wanted);
+  std::vector<Coordinate> order;
+  const auto expected = PointToVoxel(xyz, features, 0.1f, low, order);
+  ASSERT_EQ(voxels->coords, order);
+  for (size_t at = 0; at < order.size(); ++at) {
+    const std::vector<float>& row = expected.at({order[at].x, order[at].y, order[at].z});
     for (size_t c = 0; c < 4; ++c) ASSERT_EQ(voxels->features[4 * at + c], row[c]);
-    ++at;
   }
   options.rule = VoxelRule::kF64;
   EXPECT_NE(Voxelize(cloud, options)->coords, voxels->coords);

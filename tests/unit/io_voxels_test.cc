@@ -34,6 +34,7 @@ class LoadVoxels : public ::testing::Test {
 };
 
 TEST_F(LoadVoxels, IntegersAreVoxelsInAnyOrder) {
+  options_.voxelize.order = RowOrder::kSorted;
   const auto three = LoadInput(Npy(Ints({2, 3}, {5, -6, 7, 1, 2, 3})), options_);
   ASSERT_TRUE(three.ok()) << three.status();
   EXPECT_THAT(three->coords, ElementsAre(Coordinate{0, 1, 2, 3}, Coordinate{0, 5, -6, 7}));
@@ -49,6 +50,23 @@ TEST_F(LoadVoxels, IntegersAreVoxelsInAnyOrder) {
   EXPECT_THAT(four->features, ElementsAre(3, 4, 1, 2));
   EXPECT_THAT(four->names, ElementsAre("f0", "f1"));
   EXPECT_EQ(four->points, 2);
+}
+
+TEST_F(LoadVoxels, RowsKeepTheOrderOfTheFile) {
+  const std::vector<int32_t> coords = {1, 0, 0, 0, 0, 9, 9, 9, 1, -1, 0, 0};
+  const std::string file = Npz({{"coords", MakeNpyArray({3, 4}, absl::MakeConstSpan(coords))},
+                                {"features", Floats({3, 1}, {1, 2, 3})}});
+  const auto scan = LoadInput(file, options_);
+  ASSERT_TRUE(scan.ok()) << scan.status();
+  EXPECT_THAT(scan->coords,
+              ElementsAre(Coordinate{1, 0, 0, 0}, Coordinate{0, 9, 9, 9}, Coordinate{1, -1, 0, 0}));
+  EXPECT_THAT(scan->features, ElementsAre(1, 2, 3));
+  EXPECT_EQ(scan->order, RowOrder::kScan);
+  options_.voxelize.order = RowOrder::kMorton;
+  const auto morton = LoadInput(file, options_);
+  ASSERT_TRUE(morton.ok()) << morton.status();
+  EXPECT_THAT(morton->features, ElementsAre(2, 3, 1));
+  EXPECT_EQ(morton->order, RowOrder::kMorton);
 }
 
 TEST_F(LoadVoxels, TheArrayMayBeNamed) {

@@ -240,6 +240,7 @@ TEST(LargeSizesCudaTest, DataflowsOverLargeMaps) {
   }
   expect_sums("implicit_gemm:mask_sort=rarest", Precision::kF16, 128);
   expect_sums("implicit_gemm", Precision::kTf32, 64);
+  expect_sums("implicit_gemm:mma=3xtf32", Precision::kF32, 64);
   expect_sums("direct", Precision::kF16, 16);
   RecordPeak(*cuda);
 }

@@ -24,7 +24,8 @@ struct LabelledCloud {
   std::vector<int32_t> labels;
 };
 
-// Voxels of one or more clouds, ready for a network. Rows are sorted by (b, x, y, z).
+// Voxels of one or more clouds, ready for a network. Rows are sorted by b. Those of one cloud have
+// the order of VoxelizeOptions::order.
 struct LabelledVoxels {
   std::vector<Coordinate> coordinates;  // [N]; b is the place of the cloud in the batch
   std::vector<float> features;          // [N, channels]
