@@ -96,18 +96,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    options = arguments()
-    world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-    if options.scenes % world:
-        raise SystemExit(f"--scenes {options.scenes}: a multiple of the {world} processes is needed")
-    device = torch.device(options.device)
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(device)
-    if world > 1:
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-
+def train(options: argparse.Namespace, device: torch.device, world: int, rank: int) -> None:
     torch.manual_seed(0)
     network = vt.convert_sync_batchnorm(UNet(4, options.width)).to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=options.rate)
@@ -139,6 +128,22 @@ def main() -> None:
             last = step == options.steps
             if options.checkpoint is not None and (last or step % options.every == 0):
                 save(options.checkpoint, step, network, optimizer)
+
+
+def main() -> None:
+    options = arguments()
+    world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    if options.scenes % world:
+        raise SystemExit(f"--scenes {options.scenes}: a multiple of the {world} processes is needed")
+    device = torch.device(options.device)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    if world > 1:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    train(options, device, world, rank)
+    # train() has freed DistributedDataParallel by now. A reducer that outlives this call waits for the
+    # threads of Gloo while it holds the GIL, and these may wait for the GIL.
     if world > 1:
         distributed.destroy_process_group()
 
