@@ -6,11 +6,12 @@ import math
 import statistics
 from typing import NamedTuple
 
+import results as lines
 import rounds
 import rule
 
 HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "opposite verdict",
-          "intervals meet", "median change of the ratio", "published figures", "same verdict"]
+          "intervals meet", "median change of the ratio", "claims", "same verdict"]
 
 
 class Agreement(NamedTuple):
@@ -24,13 +25,13 @@ class Agreement(NamedTuple):
     opposite_verdicts: int  # faster against slower
     meeting: int            # intervals of the ratio that have a point in common
     change: float           # the median over cells of |log ratio|, as a factor
-    figures: int
-    same_figures: int
+    claims: int
+    same_claims: int
 
     def row(self):
         return [self.name, self.device, self.commits, self.cells, self.same_verdicts,
-                self.opposite_verdicts, self.meeting, f"{self.change:.2f}x", self.figures or "",
-                self.same_figures if self.figures else ""]
+                self.opposite_verdicts, self.meeting, f"{self.change:.2f}x", self.claims or "",
+                self.same_claims if self.claims else ""]
 
 
 def _key(cell):
@@ -50,19 +51,17 @@ def _meet(a, b):
 def _commits(*experiments):
     found = []
     for experiment in experiments:
-        commits = {cell["provenance"]["commit"][:7] for cell in experiment.measured()}
-        found.append(" ".join(sorted(commits)))
+        found.append(" ".join(lines.commits_of(experiment.measured())))
     return " / ".join(found)
 
 
 def _verdicts(experiment, keys):
-    """Of the published figures, from the cells of these keys alone: figures over other cells would be
+    """Of the claims, from the cells of these keys alone: figures over other cells would be
     other claims."""
     shared = copy.copy(experiment)
     shared.asked = None
     shared.cells = [cell for cell in experiment.cells if _key(cell) in keys]
-    return [rule.judge(figure, shared).verdict
-            for figure in experiment.definition.get("published", [])]
+    return [claim.verdict for claim in rule.claims(shared)]
 
 
 def compare(first, second):

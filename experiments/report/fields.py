@@ -21,7 +21,7 @@ _LAYER = {"name": str, "map": str, "geometry": str, "map_sizes": list, "n_in": N
           "n_out": NUMBER, "c_in": NUMBER, "c_out": NUMBER, "pairs": NUMBER, "counters": _COUNTERS}
 _LINE = {"status": str, "quick": bool, "cell": _CELL, "provenance": _PROVENANCE}
 _OPTIONAL = {"round": int, "hardware": dict, "cell.against": str, "cell.like": str,
-             "cell.x": NUMBER, "cell.resolution": NUMBER}
+             "cell.x": NUMBER, "cell.resolution": NUMBER, "cell.order": str}
 _STATUSES = ("measured", "refused", "failed")
 
 

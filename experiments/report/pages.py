@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML page without outside parts, and as Markdown."""
+"""The report as one HTML page without outside parts, and what it shares with the Markdown."""
 
 import base64
 import dataclasses
 import html as escape_html
-import os
 import re
-import urllib.parse
 
 import again
 import notes
@@ -15,9 +13,14 @@ import rule
 
 RULE = re.sub(r"^.*?\n\n", "", rule.__doc__, count=1, flags=re.DOTALL).strip()
 
-AGAIN = ("Cells that were measured a second time, in another process. The interval of a cell that ran one "
-         "round is of its pairs alone: what differs from process to process, such as the host's speed "
-         "in work bound by launches, is not in it. Of several rounds (--rounds) it is.")
+AGAIN = ("Cells that were measured a second time, in another process. The interval of a cell with one round "
+         "covers its pairs alone. It leaves out what differs between processes, such as the host's speed "
+         "where launches bound the work. The interval of several rounds (--rounds) covers that too.")
+
+# Analyses that say which part of an engine carries what it gains.
+_ANSWERS = ("parts", "variance")
+ANSWERS_TITLE = "Which part carries an engine's gain"
+
 
 STYLE = """
 body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -35,6 +38,21 @@ summary { cursor: pointer; }
 """
 
 SCRIPT = """
+const search = document.querySelector("input[type=search]");
+if (search) search.addEventListener("input", () => {
+  const words = search.value.toLowerCase().split(" ").filter((word) => word);
+  for (const section of document.querySelectorAll("section")) {
+    const title = section.querySelector("h2").textContent;
+    let found = 0;
+    for (const row of section.querySelectorAll("tbody tr")) {
+      const text = (title + " " + row.textContent).toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      if (!row.hidden) found += 1;
+    }
+    section.hidden = words.length > 0 && found === 0;
+    for (const details of section.querySelectorAll("details")) details.open = words.length > 0;
+  }
+});
 for (const th of document.querySelectorAll("th")) {
   th.addEventListener("click", () => {
     const table = th.closest("table"), body = table.tBodies[0];
@@ -56,7 +74,7 @@ for (const th of document.querySelectorAll("th")) {
 @dataclasses.dataclass
 class Section:
     experiment: lines.Results
-    figures: list  # (published, Outcome)
+    claims: list  # rule.Claim
     images: list   # (title, path)
     tables: list   # (title, header, rows)
     text: list
@@ -64,16 +82,22 @@ class Section:
 
 
 class Link(str):
-    """A text in a table that leads to a section of the same page."""
+    """A text in a table that leads to a section."""
 
-    def __new__(cls, text, anchor):
+    def __new__(cls, text, section):
         link = super().__new__(cls, text)
-        link.anchor = anchor
+        link.section = section
         return link
 
 
 def _number(value):
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _quantity(figure, value):
+    if figure.get("metric") in rule.SHARES:
+        return f"{100 * value:.3g} %"
+    return _number(value)
 
 
 def _published(figure):
@@ -83,7 +107,7 @@ def _published(figure):
         return f"{_number(figure['ratio'])}x"
     for key, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most ")):
         if key in figure:
-            return words + _number(figure[key])
+            return words + _quantity(figure, figure[key])
     return ""
 
 
@@ -92,23 +116,68 @@ def _ours(figure, outcome):
         return ""
     value, low, high = outcome.ours
     if "ratio" not in figure and not figure.get("faster"):
-        return _number(value)
+        return _quantity(figure, value)
     return f"{value:.2f}x ({low:.2f}..{high:.2f})"
 
 
-FIGURES_HEADER = ["claim", "metric", "published", "ours (interval)", "verdict", "cells",
-                  "source", "GPU of the paper"]
+# Which of its cells a figure is about, where a claim has several figures.
+_OVER = {"mean": "mean ", "max": "at most ", "min": "at least "}
 
 
-def _figure_row(figure, outcome):
-    verdict = outcome.verdict + (f": {outcome.reason}" if outcome.reason else "")
-    cells = str(outcome.cells) + (f" ({outcome.combined})" if outcome.cells > 1 else "")
-    return [figure["what"], lines.METRIC_NAMES[figure.get("metric", "time")], _published(figure),
-            _ours(figure, outcome), verdict, cells, figure["source"], figure["gpu"]]
+def _joined(claim, text_of):
+    """The texts of a claim's parts, which say what they are where there are several."""
+    several = len(claim.parts) > 1
+    texts = [((_OVER[figure.get("over", "mean")] if several else "") + text)
+             for figure, outcome in claim.parts if (text := text_of(figure, outcome))]
+    return ", ".join(texts)
+
+
+def verdict_text(claim):
+    """The verdict, and what there is to say of it."""
+    weakest = next(outcome for _, outcome in claim.parts if outcome.verdict == claim.verdict)
+    text = claim.verdict + (f": {weakest.reason}" if weakest.reason else "")
+    if len(weakest.commits) > 1:
+        text += f" (cells of several commits: {', '.join(weakest.commits)})"
+    return text
+
+
+def claim_row(claim):
+    """What is claimed, as published, ours, and the verdict."""
+    what = claim.parts[0][0]["what"]
+    if len(claim.parts) > 1:
+        what = re.sub("[,:] at (most|least)$", "", what)
+    return [what, _joined(claim, lambda figure, _: _published(figure)),
+            _joined(claim, _ours), verdict_text(claim)]
+
+
+CLAIMS_HEADER = ["claim", "metric", "published", "ours (interval)", "verdict", "cells",
+                 "source", "GPU of the paper"]
+
+
+def full_claim_row(claim):
+    figure, outcome = claim.parts[0]
+    what, published, ours, verdict = claim_row(claim)
+    cells = str(outcome.cells)
+    if outcome.cells > 1 and len(claim.parts) == 1:
+        cells += f" ({outcome.combined})"
+    return [what, lines.METRIC_NAMES[figure.get("metric", "time")], published, ours, verdict, cells,
+            figure["source"], figure["gpu"]]
 
 
 CELLS_HEADER = ["configuration", "against", "input", "voxels", "neighbours", "work", "dtype",
                 "maps", "A ms", "B ms", "B / A", "interval", "pairs", "verdict"]
+
+
+def cells_header(experiment):
+    """With the commit, where the cells are of several."""
+    several = len(lines.commits_of(experiment.cells)) > 1
+    return CELLS_HEADER + (["commit"] if several else [])
+
+
+def cell_rows(experiment):
+    several = len(lines.commits_of(experiment.cells)) > 1
+    return [_cell_row(cell) + ([lines.commit_of(cell)] if several else [])
+            for cell in experiment.cells]
 
 
 def _cell_row(cell):
@@ -142,7 +211,7 @@ def _spec(specs):
                     if part in specs)
 
 
-def _old_row(cell):
+def old_row(cell):
     """What may differ from the cell that took its place."""
     about = cell["cell"]
     specs = about.get("specs", {})
@@ -167,12 +236,13 @@ def _stage_rows(cell):
     return rows
 
 
-def _provenance(experiment):
+def provenance(experiment):
     seen = {}
     for cell in experiment.cells:
         p = cell["provenance"]
         text = (f"{p['device']}, commit {p['commit'][:12]}{' (changed)' if p['dirty'] else ''}, "
-                f"{p['compiler']} {p['build_type']}, {p['time_utc'][:10]}")
+                f"{p['compiler']} {p['build_type']}, {p['time_utc'][:10]}, "
+                f"order of rows {lines.order_of(cell['cell'])}")
         seen[text] = seen.get(text, 0) + 1
     return [f"{text}: {count} cells" for text, count in seen.items()]
 
@@ -197,22 +267,34 @@ def _table(header, rows, verdict_column=None):
                 kind = f' class="{verdict.replace(" ", "-")}"'
             text = _e(text)
             if isinstance(cell, Link):
-                text = f'<a href="#{cell.anchor}">{text}</a>'
+                text = f'<a href="#{cell.section.anchor}">{text}</a>'
             parts.append(f"<td{kind}>{text}</td>")
         parts.append("</tr>")
     return "".join(parts) + "</tbody></table>"
 
 
 def _counts(section):
-    return [str(sum(outcome.verdict == verdict for _, outcome in section.figures))
+    return [str(sum(claim.verdict == verdict for claim in section.claims))
             for verdict in rule.VERDICTS]
 
 
-def _overview(sections):
+def overview(sections):
     header = ["experiment", "device", "about", "cells", *rule.VERDICTS]
-    rows = [[Link(s.experiment.name, s.anchor), s.experiment.device, s.experiment.definition["title"],
+    rows = [[Link(s.experiment.name, s), s.experiment.device, s.experiment.definition["title"],
              str(len(s.experiment.measured())), *_counts(s)] for s in sections]
     return header, rows
+
+
+def answers(sections):
+    """The sections that say which part of an engine carries its gain."""
+    return [section for kind in _ANSWERS for section in sections
+            if section.experiment.definition.get("analysis") == kind and section.text]
+
+
+def _html_answers(sections):
+    parts = [f"<p>{_e(sentence)}</p>" for section in answers(sections)
+             for sentence in section.text]
+    return [f"<h3>{_e(ANSWERS_TITLE)}</h3>", *parts] if parts else []
 
 
 def _html_pictures(section):
@@ -239,36 +321,38 @@ def _html_training(training):
 def _html_experiments(sections):
     if not sections:
         return []
-    header, rows = _overview(sections)
-    return [_table(header, rows), "<details><summary>The rule</summary>", f"<pre>{_e(RULE)}</pre>",
-            "</details>"]
+    header, rows = overview(sections)
+    return [*_html_answers(sections), _table(header, rows), "<details><summary>The rule</summary>", f"<pre>{_e(RULE)}</pre>",
+            "</details>",
+            '<p><input type="search" placeholder="words of cells, claims and titles" size="40"></p>']
 
 
 def _html_section(section):
     experiment = section.experiment
     definition = experiment.definition
-    parts = [f'<h2 id="{section.anchor}">{_e(experiment.name)}: {_e(definition["title"])}</h2>',
+    parts = [f'<section><h2 id="{section.anchor}">{_e(experiment.name)}: {_e(definition["title"])}</h2>',
              f"<p>{_e(experiment.device)}. {_e(definition.get('source', ''))}</p>"]
     if definition.get("about"):
         parts.append(f"<p>{_e(definition['about'])}</p>")
     parts += [f'<p class="problem">{_e(problem)}</p>' for problem in experiment.problems]
-    if section.figures:
-        parts.append(_table(FIGURES_HEADER, [_figure_row(*pair) for pair in section.figures],
+    if section.claims:
+        parts.append(_table(CLAIMS_HEADER, [full_claim_row(claim) for claim in section.claims],
                             verdict_column=4))
     parts += [f"<p>{_e(sentence)}</p>" for sentence in section.text]
     if experiment.notes():
         parts.append(f"<h3>Notes</h3><div>{notes.html(experiment.notes())}</div>")
     parts += _html_pictures(section) + _html_tables(section)
     parts.append("<details><summary>All cells</summary>"
-                 + _table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells]))
+                 + _table(cells_header(experiment), cell_rows(experiment)))
     if experiment.superseded:
         parts += [f"<p>{_e(SUPERSEDED)}</p>",
-                  _table(OLD_HEADER, [_old_row(cell) for cell in experiment.superseded])]
+                  _table(OLD_HEADER, [old_row(cell) for cell in experiment.superseded])]
     stages = [row for cell in experiment.measured() for row in _stage_rows(cell)]
     if stages:
         parts.append("<h3>Stages and counters</h3>" + _table(STAGES_HEADER, stages))
     parts.append("</details>")
-    parts.append("<p><small>" + "<br>".join(map(_e, _provenance(experiment))) + "</small></p>")
+    parts.append("<p><small>" + "<br>".join(map(_e, provenance(experiment)))
+                 + "</small></p></section>")
     return "\n".join(parts)
 
 
@@ -285,98 +369,3 @@ def html(title, sections, agreements, trainings):
         *_html_experiments(sections), *map(_html_training, trainings), *repeated,
         *map(_html_section, sections),
         f"<script>{SCRIPT}</script>", "</body></html>\n"])
-
-
-# What ends a line to somebody.
-_LINE_ENDS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-
-
-def _m(text):
-    """Text within a line of Markdown, which shows it as it is: names and labels are no Markdown."""
-    text = _LINE_ENDS.sub(" ", str(text)).replace("\\", "\\\\")
-    text = re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
-    text = re.sub(r"([`*\[\]|~$])", r"\\\1", text)
-    # Between letters and digits it is no emphasis.
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
-
-
-def _paragraph(text):
-    """The same where the text begins a line, which must not become a heading, a list or a quote."""
-    text = re.sub(r"^(\s*)([#>+=-])", r"\1\\\2", _m(text))
-    return re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", text)
-
-
-def _md_cell(cell):
-    return f"[{_m(cell)}](#{cell.anchor})" if isinstance(cell, Link) else _m(cell)
-
-
-def _md_table(header, rows):
-    def line(cells):
-        return "| " + " | ".join(map(_md_cell, cells)) + " |"
-    return [line(header), "|" + " --- |" * len(header), *map(line, rows), ""]
-
-
-def _md_image(title, path, out):
-    # A path may have blanks and brackets in it.
-    return f"![{_m(title)}]({urllib.parse.quote(os.path.relpath(path, out))})"
-
-
-def _md_pictures(section, out):
-    return [part for title, path in section.images for part in (_md_image(title, path, out), "")]
-
-
-def _md_tables(section):
-    parts = []
-    for name, header, rows in section.tables:
-        parts += [f"### {_m(name)}", ""] + _md_table(header, rows)
-    return parts
-
-
-def _md_training(training, out):
-    parts = [f"## {_m(training.title)}", ""]
-    for problem in training.problems:
-        parts += [f"**{_m(problem)}**", ""]
-    for sentence in training.text:
-        parts += [_paragraph(sentence), ""]
-    return parts + _md_pictures(training, out) + _md_tables(training)
-
-
-def _md_section(section, out):
-    experiment = section.experiment
-    definition = experiment.definition
-    parts = [f'<a id="{section.anchor}"></a>', "",
-             f"## {_m(experiment.name)}: {_m(definition['title'])}", "",
-             _paragraph(f"{experiment.device}. {definition.get('source', '')}"), ""]
-    if definition.get("about"):
-        parts += [_paragraph(definition["about"]), ""]
-    for problem in experiment.problems:
-        parts += [f"**{_m(problem)}**", ""]
-    if section.figures:
-        parts += _md_table(FIGURES_HEADER, [_figure_row(*pair) for pair in section.figures])
-    for sentence in section.text:
-        parts += [_paragraph(sentence), ""]
-    if experiment.notes():
-        parts += [notes.markdown(experiment.notes()), ""]
-    parts += _md_pictures(section, out) + _md_tables(section)
-    parts += ["<details><summary>All cells</summary>", ""]
-    parts += _md_table(CELLS_HEADER, [_cell_row(cell) for cell in experiment.cells])
-    if experiment.superseded:
-        parts += [SUPERSEDED, ""]
-        parts += _md_table(OLD_HEADER, [_old_row(cell) for cell in experiment.superseded])
-    parts += ["</details>", ""]
-    return parts + [f"{_paragraph(text)}  " for text in _provenance(experiment)] + [""]
-
-
-def markdown(title, sections, agreements, trainings, out):
-    parts = [f"# {_m(title)}", ""]
-    if sections:
-        header, rows = _overview(sections)
-        parts += _md_table(header, rows) + ["```", RULE, "```", ""]
-    for training in trainings:
-        parts += _md_training(training, out)
-    if agreements:
-        parts += ["## Measured again", "", AGAIN, ""]
-        parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])
-    for section in sections:
-        parts += _md_section(section, out)
-    return "\n".join(parts)

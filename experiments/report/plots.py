@@ -34,6 +34,8 @@ def close_all():
 def _field(cell, name):
     about = cell["cell"]
     value = about.get("params", {}).get(name, about.get(name))
+    if name == "order" and value is None:
+        return lines.order_of(about)
     if name == "x" and value is None:
         return about["voxels"]
     return value

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes report.html, report.md and plots/*.png from the result files of a directory, which may also
-be the folder of a training run.
+"""Writes report.html, report.md, experiments/*.md and plots/*.png from the result files of a directory,
+which may also be the folder of a training run.
 
     report.py DIR [--again DIR] [--out DIR] [--title TEXT]
 
@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import again
 import analysis
+import markdown_pages
 import pages
 import plots
 import results
@@ -52,8 +53,6 @@ def drawn(experiment, what, draw):
 
 def build(experiment, stem, anchor, out):
     """One experiment's part of the report."""
-    figures = [(figure, rule.judge(figure, experiment))
-               for figure in experiment.definition.get("published", [])]
     images = []
     for i, plot in enumerate(experiment.definition.get("plots", [])):
         path = out / "plots" / f"{stem}-{i + 1}.png"
@@ -66,19 +65,21 @@ def build(experiment, stem, anchor, out):
         extra = drawn(experiment, kind,
                       lambda: analysis.run(kind, experiment, out / "plots", stem))
     extra = extra or analysis.Extra()
-    return pages.Section(experiment, figures, images + extra.images, extra.tables, extra.text, anchor)
+    return pages.Section(experiment, rule.claims(experiment), images + extra.images, extra.tables, extra.text, anchor)
 
 
 def anchors(names):
     """For each stem a name that both pages can link to, each another one."""
     found = {}
+    taken = {pathlib.PurePath(markdown_pages.RULE_PAGE).stem}
     for name in names:
         plain = re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-") or "experiment"
         anchor, number = plain, 1
-        while anchor in found.values():
+        while anchor in taken:
             number += 1
             anchor = f"{plain}-{number}"
         found[name] = anchor
+        taken.add(anchor)
     return found
 
 
@@ -114,12 +115,19 @@ def main():
     run = training.load(arguments.directory, out / "plots")
     trainings = [] if run is None else [run]
     write(out / "report.html", pages.html(arguments.title, sections, agreements, trainings))
-    write(out / "report.md", pages.markdown(arguments.title, sections, agreements, trainings, out))
+    write(out / "report.md",
+          markdown_pages.front_page(arguments.title, sections, agreements, trainings, out))
+    if sections:
+        (out / markdown_pages.RULE_PAGE).parent.mkdir(exist_ok=True)
+        write(out / markdown_pages.RULE_PAGE, markdown_pages.rule_page())
+    for section in sections:
+        page = out / markdown_pages.page_of(section)
+        write(page, markdown_pages.experiment_page(section, page.parent))
 
     counts = {verdict: 0 for verdict in rule.VERDICTS}
     for section in sections:
-        for _, outcome in section.figures:
-            counts[outcome.verdict] += 1
+        for claim in section.claims:
+            counts[claim.verdict] += 1
     problems = 0
     for experiment in experiments + repeats:
         for problem in experiment.problems:
@@ -131,7 +139,7 @@ def main():
     for run in trainings:
         print(f"{run.title}: {run.text[0]}")
     if sections:
-        print(f"{len(sections)} experiments; published figures: "
+        print(f"{len(sections)} experiments; claims: "
               + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     print(f"{out / 'report.html'}\n{out / 'report.md'}")
     return 1 if problems else 0

@@ -74,6 +74,21 @@ class Results:
         return fields.text_of(path) if path.exists() else ""
 
 
+def order_of(about):
+    """The order of rows of a line's "cell". Older lines have none: their rows were sorted."""
+    return about.get("order", "sorted")
+
+
+def commit_of(cell):
+    """Seven letters of the commit, with a mark where the tree had changes."""
+    provenance = cell["provenance"]
+    return provenance["commit"][:7] + ("+" if provenance["dirty"] else "")
+
+
+def commits_of(cells):
+    return tuple(sorted({commit_of(cell) for cell in cells}))
+
+
 def disagreement(line):
     """What of a line's claims its own figures do not bear out, or None."""
     result = line["result"]

@@ -16,8 +16,9 @@ SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of measure/statistics.h
 
 
 # Of a cell, what says on what and with what it ran, and not which cell of the experiment it is. Lines
-# of format 1 have fewer of these.
-_RAN = ("input_hash", "voxels", "neighbours", "occupied", "input_class", "specs", "program",
+# of format 1 have fewer of these. Where a cell runs in several orders of rows, the name of its input
+# tells them apart; older lines have no order, and are of sorted rows.
+_RAN = ("order", "input_hash", "voxels", "neighbours", "occupied", "input_class", "specs", "program",
         "plugins", "limits")
 
 

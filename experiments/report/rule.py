@@ -4,21 +4,26 @@
 A published ratio p (below 1: both sides are exchanged) against ours r with the interval low..high:
   reproduced               the direction holds and the interval meets 1 + (p - 1) / 2 .. 1 + 2 (p - 1):
                            half to twice the published gain
-  reproduced in direction  low > 1 and r > 1.01, whatever the size
+  reproduced in direction  low > 1 and r > 1.01, and the interval meets p / 3 .. 3 p
   not reproduced           otherwise
 A paper that says "faster" without a number: reproduced where the direction holds, else not.
 A p within 5 % of 1 says that there is no difference: reproduced where the interval meets
-1/1.1 .. 1.1, else in direction where low > 1.
+1/1.1 .. 1.1, else in direction where low > 1 and the interval meets p / 3 .. 3 p.
 
-A published quantity v: reproduced within 25 %, in direction within a factor of 2. A bound ("at
-least", "at most"): reproduced where it holds, in direction within a factor of 2.
+A published quantity v: reproduced within 25 %, in direction within a factor of 2. A share, such as a
+hit ratio: reproduced within 5 percentage points, in direction within 10. A bound ("at least", "at
+most"): reproduced where it holds, in direction as above.
+
+The mean, the greatest and the least of the same cells are one claim: it has the weakest of their
+verdicts.
 
 Not measurable here: the file says why; or the claim is about a GPU and the lines are of another kind
 of device; or a cell of the claim was not measured, was refused, is of a quick run or has fewer than
-20 pairs.
+20 pairs. A claim whose cells are of several commits names them.
 """
 
 import dataclasses
+import json
 import math
 
 import results as lines
@@ -28,13 +33,17 @@ REPRODUCED = "reproduced"
 IN_DIRECTION = "reproduced in direction"
 NOT_REPRODUCED = "not reproduced"
 NOT_MEASURABLE = "not measurable here"
-VERDICTS = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED, NOT_MEASURABLE)
+VERDICTS = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED, NOT_MEASURABLE)  # from strong to weak
 
 MIN_PAIRS = 20
 NO_DIFFERENCE = 0.05
 NO_DIFFERENCE_BAND = 1.1
+FARTHEST = 3  # times the published ratio
 VALUE_TOLERANCE = 0.25
 VALUE_FACTOR = 2
+SHARES = ("padding", "l2_hit", "empty", "redundancy")
+SHARE_TOLERANCE = 0.05
+SHARE_DISTANCE = 0.10
 
 
 @dataclasses.dataclass
@@ -44,39 +53,54 @@ class Outcome:
     cells: int = 0
     reason: str = ""
     combined: str = ""  # how several cells became one figure
+    commits: tuple = ()  # those of its cells
+
+
+@dataclasses.dataclass
+class Claim:
+    """One figure; or the mean, the greatest and the least that a paper gives of the same cells."""
+    parts: list  # (published, Outcome)
+
+    @property
+    def verdict(self):
+        return max((outcome.verdict for _, outcome in self.parts), key=VERDICTS.index)
 
 
 def judge_ratio(published, ours):
     value, low, high = ours
     if published < 1:
         published, value, low, high = 1 / published, 1 / value, 1 / high, 1 / low
+    near = low <= FARTHEST * published and high >= published / FARTHEST
     if published - 1 <= NO_DIFFERENCE:
         if low <= NO_DIFFERENCE_BAND and high >= 1 / NO_DIFFERENCE_BAND:
             return REPRODUCED
-        return IN_DIRECTION if low > 1 else NOT_REPRODUCED
+        return IN_DIRECTION if low > 1 and near else NOT_REPRODUCED
     if not (low > 1 and value > 1 + SMALLEST_DIFFERENCE):
         return NOT_REPRODUCED
     gain = published - 1
     if high >= 1 + gain / 2 and low <= 1 + 2 * gain:
         return REPRODUCED
-    return IN_DIRECTION
+    return IN_DIRECTION if near else NOT_REPRODUCED
 
 
 def judge_value(figure, value):
-    if "value" in figure:
-        published = figure["value"]
-        if abs(value / published - 1) <= VALUE_TOLERANCE:
-            return REPRODUCED
-        within = published / VALUE_FACTOR <= value <= published * VALUE_FACTOR
-    elif "at_least" in figure:
-        if value >= figure["at_least"]:
-            return REPRODUCED
-        within = value * VALUE_FACTOR >= figure["at_least"]
+    published = next(figure[key] for key in ("value", "at_least", "at_most") if key in figure)
+    if figure.get("metric") in SHARES:
+        distance, close, far = abs(value - published), SHARE_TOLERANCE, SHARE_DISTANCE
+    elif "value" in figure and abs(value / published - 1) <= VALUE_TOLERANCE:
+        return REPRODUCED
     else:
-        if value <= figure["at_most"]:
-            return REPRODUCED
-        within = value <= VALUE_FACTOR * figure["at_most"]
-    return IN_DIRECTION if within else NOT_REPRODUCED
+        factor = max(value, published) / min(value, published) if value > 0 else math.inf
+        distance, close, far = factor, 1, VALUE_FACTOR
+    if "at_least" in figure:
+        holds = value >= published
+    elif "at_most" in figure:
+        holds = value <= published
+    else:
+        holds = distance <= close
+    if holds:
+        return REPRODUCED
+    return IN_DIRECTION if distance <= far else NOT_REPRODUCED
 
 
 def _holds(condition, actual):
@@ -234,4 +258,31 @@ def judge(figure, experiment):
     if not values or len(values) < asked:
         reason = _not_measured(figure, [cell for cell, _ in found], len(values), asked)
         return Outcome(NOT_MEASURABLE, reason=reason)
-    return _verdict(figure, values)
+    outcome = _verdict(figure, values)
+    outcome.commits = lines.commits_of(cell for cell, _ in found)
+    return outcome
+
+
+def _cells_of(figure):
+    """What two figures of one claim have in common; None for a figure that stands alone."""
+    if "ratio" not in figure or figure.get("unmeasurable"):
+        return None
+    about = ("metric", "configuration", "against", "where", "gpu")
+    return json.dumps([figure.get(key) for key in about], sort_keys=True)
+
+
+def claims(experiment):
+    """The published figures of an experiment as Claims, in the order in which they are defined."""
+    found, by_cells = [], {}
+    for figure in experiment.definition.get("published", []):
+        part = figure, judge(figure, experiment)
+        cells = _cells_of(figure)
+        claim = by_cells.get(cells) if cells else None
+        over = figure.get("over", "mean")
+        if claim is None or over in {other.get("over", "mean") for other, _ in claim.parts}:
+            claim = Claim([])
+            found.append(claim)
+            if cells:
+                by_cells[cells] = claim
+        claim.parts.append(part)
+    return found

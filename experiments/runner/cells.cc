@@ -66,6 +66,23 @@ InputSource AtResolution(InputSource input, int64_t resolution) {
   return input;
 }
 
+// The inputs in every order. Their names tell those that are not in scan order.
+std::vector<InputSource> InOrders(const std::vector<InputSource>& inputs,
+                                  std::vector<RowOrder> orders, bool quick) {
+  if (quick) KeepFirst(orders);
+  if (orders.empty()) orders = {RowOrder::kScan};
+  std::vector<InputSource> ordered;
+  for (const InputSource& input : inputs) {
+    for (const RowOrder order : input.order ? std::vector{*input.order} : orders) {
+      ordered.push_back(input);
+      ordered.back().order = order;
+      if (order == RowOrder::kScan) continue;
+      absl::StrAppend(&ordered.back().name, " ", ToString(order));
+    }
+  }
+  return ordered;
+}
+
 Precision PrecisionFor(const ConfigurationItem& item, Precision cells, BackendKind backend) {
   const auto own = item.precision.find(backend);
   return own == item.precision.end() ? cells : own->second;
@@ -112,6 +129,7 @@ Json AskedJson(const Cell& cell) {
   Json json = {{"input", cell.input.name},
                {"like", cell.input.like},
                {"voxel_size", cell.input.voxel_size},
+               {"order", std::string(ToString(OrderOf(cell.input)))},
                {"work", cell.work.label},
                {"geometry", WorkJson(cell.work)},
                {"dtype", std::string(ToString(cell.precision_a))},
@@ -154,7 +172,8 @@ std::vector<Cell> ExpandCells(const Definition& definition, const CellOptions& o
   }
   const auto works = Works(definition, options.quick);
   const auto sides = Sides(definition, options.backend);
-  for (const InputSource& input : Inputs(definition, options)) {
+  for (const InputSource& input :
+       InOrders(Inputs(definition, options), definition.orders, options.quick)) {
     for (int64_t resolution : Resolutions(definition, options.quick)) {
       const InputSource placed = AtResolution(input, resolution);
       for (const WorkItem& work : works) {

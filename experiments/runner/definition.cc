@@ -43,6 +43,12 @@ Names ReadBackends(JsonReader& reader) {
   return backends;
 }
 
+RowOrder ReadOrder(JsonReader& reader, const char* key, const std::string& text) {
+  const absl::StatusOr<RowOrder> order = ParseRowOrder(text);
+  if (!order.ok()) reader.Refuse(key, "are scan, sorted, shuffled and morton");
+  return order.value_or(RowOrder::kScan);
+}
+
 InputSource ReadInput(const Json& json, const std::string& path, absl::Status& error) {
   InputSource source;
   if (json.is_string()) {
@@ -50,8 +56,8 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
     return source;
   }
   JsonReader reader(json, path,
-                    {"input", "name", "like", "voxel_size", "range", "x", "fields", "dtype_in",
-                     "array", "samples", "unit_sphere", "backends"},
+                    {"input", "name", "like", "voxel_size", "range", "order", "x", "fields",
+                     "dtype_in", "array", "samples", "unit_sphere", "backends"},
                     error);
   source.input = reader.Text("input");
   source.name = reader.Text("name", source.input);
@@ -64,6 +70,7 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
   if (!source.range.empty() && !ParseRange("range", source.range).ok()) {
     reader.Refuse("range", "are texts such as \"-50,-50,-3,50,50,1\"");
   }
+  if (reader.Has("order")) source.order = ReadOrder(reader, "order", reader.Text("order"));
   source.x = reader.Number("x");
   source.read.fields = reader.Text("fields", "");
   source.read.dtype_in = reader.Text("dtype_in", "");
@@ -379,6 +386,17 @@ CellKind ReadKind(JsonReader& reader) {
   return kind == "info" ? CellKind::kInfo : CellKind::kLayer;
 }
 
+void ReadOrders(JsonReader& reader, Definition& definition) {
+  for (const std::string& text : reader.Texts("orders")) {
+    const RowOrder order = ReadOrder(reader, "orders", text);
+    const auto& known = definition.orders;
+    if (std::find(known.begin(), known.end(), order) != known.end()) {
+      reader.Refuse("orders", "are orders that differ");
+    }
+    definition.orders.push_back(order);
+  }
+}
+
 void ReadFactors(JsonReader& reader, Definition& definition) {
   definition.precisions = ReadPrecisions(reader, "dtypes");
   for (const BackendKind backend : {BackendKind::kCpu, BackendKind::kCuda}) {
@@ -460,6 +478,7 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
                      "quick_layers",
                      "dtypes",
                      "maps",
+                     "orders",
                      "stage_times",
                      "counters_stage",
                      "configurations",
@@ -473,8 +492,9 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   reader.Text("source", "");
   reader.Text("about", "");
   definition.kind = ReadKind(reader);
-  RefuseEmpty(reader, {"inputs", "quick_inputs", "resolutions", "quick_resolutions",
-                       "quick_networks", "quick_layers", "dtypes", "maps", "published", "plots"});
+  RefuseEmpty(reader,
+              {"inputs", "quick_inputs", "resolutions", "quick_resolutions", "quick_networks",
+               "quick_layers", "dtypes", "maps", "orders", "published", "plots"});
   definition.backends = ReadBackends(reader);
   definition.inputs = ReadInputs(reader, "inputs");
   definition.quick_inputs = ReadInputs(reader, "quick_inputs");
@@ -486,6 +506,7 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   definition.works = ReadWorks(reader, definition.kind, "networks", "layers");
   definition.quick_works = ReadWorks(reader, definition.kind, "quick_networks", "quick_layers");
   ReadFactors(reader, definition);
+  ReadOrders(reader, definition);
   definition.configurations = ReadConfigurations(reader);
   const bool whole = definition.kind == CellKind::kNetwork || definition.kind == CellKind::kInfo;
   if (definition.works.empty()) {

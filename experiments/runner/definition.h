@@ -27,11 +27,14 @@ struct InputSource {
   std::string like;   // the kind of data, such as "outdoor-64"; may be empty
   std::string input;  // a path or scene:...
   std::string voxel_size = "0.05";
-  std::string range;  // as `--range`; empty: none
+  std::string range;              // as `--range`; empty: none
+  std::optional<RowOrder> order;  // none: those of Definition::orders, or else kScan
   ReadOptions read;
   std::optional<double> x;            // its place on a plot's axis
   std::vector<std::string> backends;  // only on these; empty: on all
 };
+
+inline RowOrder OrderOf(const InputSource& input) { return input.order.value_or(RowOrder::kScan); }
 
 struct WorkItem {
   std::string label;  // "minkunet42", "submanifold k3 32->64"
@@ -60,6 +63,7 @@ struct Definition {
   std::vector<WorkItem> works, quick_works;
   std::map<BackendKind, std::vector<Precision>> precisions;
   std::vector<bool> rebuild_maps;
+  std::vector<RowOrder> orders;  // of inputs without an own one; not empty: each in each of them
   bool stage_times = false;
   std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run
   std::vector<ConfigurationItem> configurations;

@@ -102,8 +102,8 @@ void CheckPublished(JsonReader& reader, const Definition& definition) {
 }
 
 void CheckPlots(JsonReader& reader, const Definition& definition) {
-  const Names axes = With({"input", "work", "configuration", "dtype", "maps", "voxels", "x",
-                           "neighbours", "resolution"},
+  const Names axes = With({"input", "work", "configuration", "dtype", "maps", "order", "voxels",
+                           "x", "neighbours", "resolution"},
                           ParameterNames(definition));
   reader.Each("plots", [&](const Json& element, const std::string& path) {
     JsonReader plot(element, path, {"title", "type", "x", "y", "of", "series", "log"},

@@ -55,6 +55,7 @@ absl::StatusOr<LoadedInput> Load(const InputSource& source) {
   LoadOptions options;
   options.read = source.read;
   VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size, ParseDouble3("voxel size", source.voxel_size));
+  options.voxelize.order = OrderOf(source);
   if (!source.range.empty()) {
     VOXCONV_ASSIGN_OR_RETURN(options.range, ParseRange("range", source.range));
   }
@@ -137,7 +138,7 @@ absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
 absl::Status Runner::LoadFor(const Cell& cell) {
   const std::string wanted =
       absl::StrCat(cell.input.name, "\n", cell.input.input, "\n", cell.input.voxel_size, "\n",
-                   cell.input.range, "\n", cell.resolution);
+                   cell.input.range, "\n", ToString(OrderOf(cell.input)), "\n", cell.resolution);
   if (loaded_ == wanted) return absl::OkStatus();
   loaded_.clear();
   VOXCONV_ASSIGN_OR_RETURN(input_, Load(cell.input));

@@ -24,7 +24,8 @@ class ClaimsTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name)
         file = support.write(cls.path / "small.json", support.definition(published=[CLAIM]))
-        result = support.run(VOXCONV, "experiment", file, "--threads", 1, "--out", cls.path / "run")
+        result = support.run(VOXCONV, "experiment", file, "--threads", 1, "--rounds", 1,
+                             "--out", cls.path / "run")
         assert result.returncode == 0, result.stderr
         cls.lines = support.read_lines(cls.path / "run" / "small.jsonl")
 
@@ -37,7 +38,7 @@ class ClaimsTest(unittest.TestCase):
         folder.mkdir(exist_ok=True)
         support.write_lines(folder / "small.jsonl", lines)
         result = support.run(VOXCONV, "report", folder)
-        page = (folder / "report.md").read_text()
+        page = support.markdown_of(folder)
         return result, page
 
     def doctored(self, factor, consistent):
@@ -97,8 +98,36 @@ class ClaimsTest(unittest.TestCase):
         self.assertIn("1 not reproduced", result.stdout)
 
     def test_another_size_is_reproduced_in_direction(self):
-        result, _ = self.report(self.doctored(30, consistent=True))
+        result, _ = self.report(self.doctored(8, consistent=True))
         self.assertIn("1 reproduced in direction", result.stdout)
+
+    def test_a_size_beyond_three_times_is_not_reproduced(self):
+        result, _ = self.report(self.doctored(30, consistent=True))
+        self.assertIn("1 not reproduced", result.stdout)
+
+    def test_a_mean_and_a_maximum_of_the_same_cells_are_one_claim(self):
+        lines = self.doctored(3, consistent=True)
+        claims = lines[0]["definition"]["published"]
+        claims.append({**CLAIM, "what": "three times faster, at most", "ratio": 8, "over": "max"})
+        result, page = self.report(lines)
+        self.assertIn("0 reproduced, 1 reproduced in direction, 0 not reproduced", result.stdout)
+        self.assertIn("| three times faster | mean 3x, at most 8x | mean ", page)
+        claims[1]["where"] = {"work": lines[1]["cell"]["work"]}  # of other cells
+        result, _ = self.report(lines)
+        self.assertIn("1 reproduced, 1 reproduced in direction, 0 not reproduced", result.stdout)
+
+    def test_cells_of_several_commits_are_marked(self):
+        lines = self.doctored(3, consistent=True)
+        _, page = self.report(lines)
+        self.assertNotIn("| commit |", page)
+        second = copy.deepcopy(lines[1])
+        second["cell"]["input"] = "another"
+        second["provenance"].update(commit="0123456789", dirty=True)
+        lines[0]["asked"]["cells"].append({**lines[0]["asked"]["cells"][0], "input": "another"})
+        _, page = self.report([*lines, second])
+        self.assertIn("| commit |", page)
+        self.assertIn("| 0123456+ |", page)
+        self.assertRegex(page, r"\| reproduced \(cells of several commits: 0123456\+, \w+\+?\) \|")
 
     def test_a_claim_about_a_gpu_is_not_judged_by_a_cpu(self):
         lines = self.doctored(3, consistent=True)

@@ -78,6 +78,35 @@ TEST(DefinitionTest, CellsAreAllCombinations) {
   EXPECT_EQ(ExpandCells(*definition, {.quick = true}).size(), 2u);
 }
 
+TEST(DefinitionTest, OrdersOfRowsAreAnAxisAndTellCellsApart) {
+  Json json = Valid();
+  json["orders"] = {"scan", "sorted"};
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  const std::vector<Cell> cells = ExpandCells(*definition, {});
+  EXPECT_EQ(cells.size(), 2u * 2u * 2u * 2u);
+  EXPECT_EQ(CheckDistinct(cells), absl::OkStatus());
+  EXPECT_EQ(AskedJson(cells.front())["order"], "scan");
+  EXPECT_EQ(cells.front().input.name, "scene:uniform?n=100&box=8");
+  EXPECT_EQ(AskedJson(cells.back())["order"], "sorted");
+  EXPECT_EQ(cells.back().input.name, "scene:uniform?n=200&box=8 sorted");
+  EXPECT_EQ(ExpandCells(*definition, {.quick = true}).size(), 2u);
+}
+
+TEST(DefinitionTest, AnInputMayHaveItsOwnOrder) {
+  Json json = Valid();
+  EXPECT_EQ(AskedJson(ExpandCells(*ParseDefinition(json.dump()), {})[0])["order"], "scan");
+  json["inputs"] = Json::parse(R"([{"input": "a.bin"}, {"input": "a.bin", "order": "morton"}])");
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  const std::vector<Cell> cells = ExpandCells(*definition, {});
+  EXPECT_EQ(CheckDistinct(cells), absl::OkStatus());
+  EXPECT_EQ(AskedJson(cells.back())["order"], "morton");
+  EXPECT_EQ(cells.back().input.name, "a.bin morton");
+  json["orders"] = {"sorted", "shuffled"};  // of the other input
+  EXPECT_EQ(ExpandCells(*ParseDefinition(json.dump()), {}).size(), 3u * 2u * 2u);
+}
+
 TEST(DefinitionTest, LabelsSayAllThatIsNotAsUsual) {
   Json json = Valid();
   const auto label = [&](const char* layer) {
@@ -147,6 +176,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"/inputs", "[]", "key 'inputs' is []", "not empty"},
         WrongFile{"/dtypes", "[]", "key 'dtypes' is []", "not empty"},
         WrongFile{"/maps", "[]", "key 'maps' is []", "not empty"},
+        WrongFile{"/orders", "[]", "key 'orders' is []", "not empty"},
+        WrongFile{"/orders", R"(["scan", "z"])", "key 'orders' is [\"scan\",\"z\"]", "morton"},
+        WrongFile{"/orders", R"(["scan", "scan"])", "key 'orders'", "differ"},
+        WrongFile{"/inputs/0", R"({"input": "a", "order": "z"})", "inputs[0].order' is \"z\"",
+                  "scan, sorted, shuffled and morton"},
         WrongFile{"/resolutions", "[]", "key 'resolutions' is []", "not empty"},
         WrongFile{"/backends", "[]", "key 'backends' is []", "not empty"},
         WrongFile{"/configurations/0/backends", "[]", "backends' is []", "not empty"},

@@ -32,7 +32,8 @@ class IdentityTest(unittest.TestCase):
         return support.write(file, support.definition(name=name, **changes))
 
     def experiment(self, file, *more):
-        return support.run(VOXCONV, "experiment", file, "--threads", 1, "--out", self.out, *more)
+        return support.run(VOXCONV, "experiment", file, "--threads", 1, "--rounds", 1,
+                           "--out", self.out, *more)
 
     def cells(self, name="small"):
         return [line for line in support.read_lines(self.out / f"{name}.jsonl")
@@ -40,8 +41,7 @@ class IdentityTest(unittest.TestCase):
 
     def report(self, folder=None):
         result = support.run(VOXCONV, "report", folder or self.out)
-        page = pathlib.Path(folder or self.out) / "report.md"
-        return result, page.read_text(encoding="utf-8") if page.exists() else ""
+        return result, support.markdown_of(folder or self.out)
 
 
 class KeyTest(IdentityTest):
@@ -62,6 +62,44 @@ class KeyTest(IdentityTest):
         _, page = self.report()
         self.assertIn("submanifold k3x1x1 4->4", page)
         self.assertIn("| submanifold k3 4->4", page)
+
+    def test_rows_in_another_order_are_another_cell(self):
+        def ordered(order):
+            return self.define(inputs=[{"input": LARGE, "order": order}], kind="map",
+                               layers=[{"kernel": 3}], configurations=[
+                                   {"name": "one", "spec": "sorted_search"},
+                                   {"name": "same", "spec": "hash"}])
+        self.assertIn("1 cells measured", self.experiment(ordered("scan")).stdout)
+        self.assertIn("0 cells measured, 0 refused, 0 failed, 1 finished",
+                      self.experiment(ordered("scan")).stdout)
+        self.assertIn("1 cells measured, 0 refused, 0 failed, 0 finished",
+                      self.experiment(ordered("sorted")).stdout)
+        scan, row_sorted = self.cells()
+        self.assertEqual((scan["cell"]["order"], row_sorted["cell"]["order"]), ("scan", "sorted"))
+        self.assertEqual(scan["input"]["order"], "scan")
+        self.assertNotEqual(scan["cell"]["input_hash"], row_sorted["cell"]["input_hash"])
+        self.assertEqual(row_sorted["cell"]["input"], LARGE + " sorted")
+        _, page = self.report()
+        self.assertIn("order of rows sorted: 1 cells", page)
+
+    def test_a_line_of_before_there_were_orders_gives_way(self):
+        file = self.define()
+        self.experiment(file)
+        path = self.out / "small.jsonl"
+        old = support.read_lines(path)
+        for cell in (old[0]["asked"]["cells"][0], old[1]["cell"]):
+            del cell["order"]
+        old[1]["key"] = "0" * 16
+        old[1]["provenance"]["time_utc"] = "2020-01-01T00:00:00Z"
+        support.write_lines(path, old)
+        _, page = self.report()
+        self.assertIn("order of rows sorted: 1 cells", page)
+        self.assertIn("1 cells measured, 0 refused, 0 failed, 0 finished",
+                      self.experiment(file).stdout)
+        _, page = self.report()
+        self.assertIn("order of rows scan: 1 cells", page)
+        self.assertNotIn("order of rows sorted", page)
+        self.assertIn("Cells that were measured again later", page)
 
     def test_the_cell_says_what_ran(self):
         self.experiment(self.define())
@@ -152,7 +190,7 @@ class KeyTest(IdentityTest):
         files = sorted(path.name for path in self.out.glob("*.jsonl"))
         self.assertEqual(files, ["a%2Db.jsonl", "a-b.jsonl"])
         _, page = self.report()
-        for name in ("## a/b: ", "## a-b: "):
+        for name in ("# a/b: ", "# a-b: "):
             self.assertIn(name, page)
 
     def test_a_changed_spec_under_one_name_is_another_row(self):
@@ -247,7 +285,7 @@ class StrangerTest(IdentityTest):
         look = support.write(self.path / "look.json", info)
         for file in (maps, layers, look):
             for plugin, says in self.wrong():
-                self.check(plugin, "experiment", file, "--out", self.out, says=says)
+                self.check(plugin, "experiment", file, "--rounds", 1, "--out", self.out, says=says)
 
     def test_conv_and_saved_maps(self):
         try:

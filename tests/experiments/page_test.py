@@ -28,10 +28,22 @@ window.addEventListener("load", () => {
   th.click();
   const down = first();
   const sorted = [...up].sort((a, b) => a.localeCompare(b));
+  const shown = () => Array.from(document.querySelectorAll("section")).filter((s) => !s.hidden).length;
+  const search = document.querySelector("input[type=search]");
+  const all = shown();
+  search.value = "no such words";
+  search.dispatchEvent(new Event("input"));
+  const none = shown();
+  search.value = "MINUET/fig16 cuckoo";
+  search.dispatchEvent(new Event("input"));
+  const some = shown();
+  search.value = "";
+  search.dispatchEvent(new Event("input"));
   const images = Array.from(document.images);
   document.title = JSON.stringify({
     up: JSON.stringify(up) === JSON.stringify(sorted),
     down: JSON.stringify(down) === JSON.stringify([...up].reverse()),
+    searched: none === 0 && some === 1 && all > 1 && shown() === all,
     links: Array.from(table.querySelectorAll("td a")).filter(
         (link) => document.getElementById(link.getAttribute("href").slice(1))).length,
     images: images.length, drawn: images.filter((image) => image.naturalWidth > 0).length,
@@ -68,9 +80,11 @@ class PageTest(unittest.TestCase):
         notes = cls.out / "results"
         shutil.copytree(RESULTS, notes)
         (notes / "minuet-fig16.notes.md").write_text(NOTES)
+        (notes / "minuet.notes.md").write_text("The paper's *own* words")
         cls.result = support.run(VOXCONV, "report", notes, "--out", cls.out, "--title", "T & T")
         cls.page = (cls.out / "report.html").read_text()
-        cls.markdown = (cls.out / "report.md").read_text()
+        cls.front = (cls.out / "report.md").read_text()
+        cls.markdown = support.markdown_of(cls.out)
 
     @classmethod
     def tearDownClass(cls):
@@ -81,7 +95,7 @@ class PageTest(unittest.TestCase):
         for path in RESULTS.glob("*.jsonl"):
             name = support.read_lines(path)[0]["definition"]["name"]
             self.assertRegex(self.page, f'<h2 id="[A-Za-z0-9_.-]+">{re.escape(name)}: ')
-            self.assertIn(f"## {name}: ", self.markdown)
+            self.assertIn(f"# {name}: ", self.markdown)
 
     def test_quick_results_are_no_verdicts(self):
         self.assertIn("0 reproduced, 0 reproduced in direction, 0 not reproduced",
@@ -92,9 +106,15 @@ class PageTest(unittest.TestCase):
         self.assertEqual(len(anchors), len(set(anchors)))
         overview = self.page[self.page.index("<table"):self.page.index("</table>")]
         self.assertEqual(re.findall(r'<td><a href="#([^"]*)">', overview), anchors)
-        for anchor in anchors:
-            self.assertIn(f'<a id="{anchor}"></a>\n\n## ', self.markdown)
-            self.assertIn(f"](#{anchor}) |", self.markdown)
+        pages = set(re.findall(r"\]\((experiments/[^)]*)\)", self.front))
+        self.assertEqual(pages, {f"experiments/{anchor}.md" for anchor in [*anchors, "rule"]})
+        for page in pages:
+            self.assertIn("](../report.md)", (self.out / page).read_text())
+
+    def test_the_front_page_can_be_read(self):
+        self.assertLessEqual(self.front.count("\n"), 200)
+        self.assertIn("\n## Minuet (EuroSys 2024)\n", self.front)
+        self.assertIn("\nThe paper's *own* words\n", self.front)  # minuet.notes.md
 
     def test_notes_are_rendered(self):
         try:
@@ -113,10 +133,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("```\nopen <code>\n```\n", self.markdown)
 
     def test_images_of_the_markdown_exist(self):
-        images = re.findall(r"!\[.*?\]\((?!https:)(.*?)\)", self.markdown)  # a note has another
-        self.assertGreater(len(images), 10)
-        for image in images:
-            self.assertTrue((self.out / image).exists(), image)
+        count = 0
+        for page in [self.out / "report.md", *self.out.glob("experiments/*.md")]:
+            # A note has another.
+            for image in re.findall(r"!\[.*?\]\((?!https:)(.*?)\)", page.read_text()):
+                self.assertTrue((page.parent / image).exists(), image)
+                count += 1
+        self.assertGreater(count, 10)
 
     def test_nothing_outside_is_asked_for(self):
         for address in re.findall(r'src="([^"]*)"', self.page):
@@ -134,7 +157,7 @@ class PageTest(unittest.TestCase):
         title = re.search(r"<title>(.*?)</title>", page)
         self.assertIsNotNone(title, page[:1000])
         seen = title.group(1).replace("&quot;", '"')
-        self.assertRegex(seen, r'"up":true,"down":true')
+        self.assertRegex(seen, r'"up":true,"down":true,"searched":true')
         images, drawn = re.search(r'"images":(\d+),"drawn":(\d+)', seen).groups()
         self.assertEqual(images, drawn)
         self.assertGreater(int(images), 10)

@@ -11,6 +11,8 @@ import support
 
 support.need_matplotlib()
 
+import matplotlib.colors  # noqa: E402
+
 import analysis  # noqa: E402
 import notes  # noqa: E402
 import plots  # noqa: E402
@@ -56,7 +58,7 @@ class PlotsTest(unittest.TestCase):
         (label, line), = self.dashed(axes).items()
         self.assertEqual(label, "published: 3x (over b)")
         self.assertEqual(set(line.get_ydata()), {3})
-        self.assertEqual(line.get_color(), "#1f77b4")
+        self.assertEqual(matplotlib.colors.to_hex(line.get_color()), "#1f77b4")
         texts = [text.get_text() for text in axes.get_legend().get_texts()]
         self.assertIn(label, texts)
 

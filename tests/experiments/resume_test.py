@@ -32,16 +32,17 @@ class ResumeTest(unittest.TestCase):
         self.out = path / "run"
         self.results = self.out / "small.jsonl"
 
-    def command(self, pairs=400):
-        return [VOXCONV, "experiment", self.file, "--threads", "1", "--pairs", str(pairs), "--out",
-                str(self.out)]
+    def command(self, pairs=400, rounds=1):
+        command = [VOXCONV, "experiment", self.file, "--threads", "1", "--pairs", str(pairs), "--out",
+                   str(self.out)]
+        return command if rounds is None else [*command, "--rounds", str(rounds)]
 
     def keys(self):
         lines = support.read_lines(self.results)
         return [line["key"] for line in lines if line["kind"] == "cell"]
 
-    def stop_after(self, cells, how, *more):
-        process = subprocess.Popen([*self.command(), *more], stdout=subprocess.PIPE,
+    def stop_after(self, cells, how, rounds=1):
+        process = subprocess.Popen(self.command(rounds=rounds), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
@@ -75,7 +76,7 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(self.keys()[:len(before)], before)
 
     def test_an_interrupt_of_several_rounds_ends_the_round_that_runs(self):
-        status, error = self.stop_after(1, signal.SIGINT, "--rounds", "2")
+        status, error = self.stop_after(1, signal.SIGINT, rounds=2)
         self.assertLess(len(self.keys()), 2 * len(TILES), "it was done before the interrupt")
         self.assertEqual(status, 1)
         self.assertIn("interrupted", error)
@@ -111,24 +112,37 @@ class ResumeTest(unittest.TestCase):
         self.assertIn(f"{len(TILES)} cells measured", more.stdout)
 
     def test_rounds_are_lines_of_their_own_and_one_cell_to_the_report(self):
-        output = support.run(*self.command(pairs=20), "--rounds", "2")
+        output = support.run(*self.command(pairs=20, rounds=2))
         self.assertEqual(output.returncode, 0, output.stderr)
         self.assertIn("round 2 of 2", output.stdout)
         cells = [line for line in support.read_lines(self.results) if line["kind"] == "cell"]
         self.assertEqual([cell["round"] for cell in cells], [1] * len(TILES) + [2] * len(TILES))
         self.assertEqual(len(set(self.keys())), 2 * len(TILES))
-        again = support.run(*self.command(pairs=20), "--rounds", "2")
+        again = support.run(*self.command(pairs=20, rounds=2))
         self.assertEqual(again.stdout.count(f"0 failed, {len(TILES)} finished"), 2)
         self.assertEqual(len(self.keys()), 2 * len(TILES))
 
+    def test_five_rounds_unless_told_otherwise(self):
+        output = support.run(*self.command(pairs=20, rounds=None))
+        self.assertEqual(output.returncode, 0, output.stderr)
+        self.assertIn("round 5 of 5", output.stdout)
+        self.assertEqual(len(self.keys()), 5 * len(TILES))
+
+    def test_a_round_that_fails_is_the_last(self):
+        support.write(self.file, support.definition(inputs=["nowhere.bin"]))
+        output = support.run(*self.command(pairs=20, rounds=None))
+        self.assertEqual(output.returncode, 1)
+        self.assertIn("round 1 failed; its last line gives the reason", output.stderr)
+        self.assertNotIn("round 2", output.stdout)
+
     def test_a_number_of_rounds_that_is_none(self):
         for option in ("--rounds", "--round"):
-            refused = support.run(*self.command(pairs=20), option, "0")
+            refused = support.run(*self.command(pairs=20, rounds=None), option, "0")
             self.assertEqual(refused.returncode, 1)
             self.assertIn(f"{option[2:]} 0: allowed are 1 and more", refused.stderr)
 
     def test_rounds_and_a_round_of_them_exclude_each_other(self):
-        refused = support.run(*self.command(pairs=20), "--rounds", "2", "--round", "1")
+        refused = support.run(*self.command(pairs=20, rounds=2), "--round", "1")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("--rounds 2: has no meaning together with --round", refused.stderr)
 
@@ -136,7 +150,8 @@ class ResumeTest(unittest.TestCase):
         refused = support.run(*self.command(pairs=5))
         self.assertEqual(refused.returncode, 1)
         self.assertIn("pairs 5: allowed are 20 .. 1000000", refused.stderr)
-        quick = support.run(*self.command(pairs=5), "--quick")
+        quick = support.run(*self.command(pairs=5, rounds=None), "--quick")
+        self.assertNotIn("round 1 of", quick.stdout)
         self.assertEqual(quick.returncode, 0, quick.stderr)
         cells = [line for line in support.read_lines(self.results) if line["kind"] == "cell"]
         self.assertTrue(all(cell["quick"] and cell["result"]["pairs"] == 5 for cell in cells))

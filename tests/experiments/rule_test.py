@@ -2,7 +2,10 @@
 """The rule of verdicts and the decomposition of variance, on figures made up for them."""
 
 import math
+import random
+import statistics
 import sys
+import types
 import unittest
 
 import support
@@ -26,6 +29,14 @@ class RatioTest(unittest.TestCase):
     def test_other_sizes_are_reproduced_in_direction(self):
         self.check(1.5, (1.1, 1.05, 1.15), rule.IN_DIRECTION)
         self.check(1.5, (3.0, 2.9, 3.1), rule.IN_DIRECTION)
+        self.check(1.5, (4.6, 4.4, 4.8), rule.IN_DIRECTION)  # the interval reaches three times
+        self.check(6.0, (2.1, 2.05, 2.15), rule.IN_DIRECTION)
+
+    def test_more_than_three_times_off_is_not_reproduced(self):
+        self.check(1.5, (4.7, 4.6, 4.8), rule.NOT_REPRODUCED)
+        self.check(6.0, (1.5, 1.4, 1.6), rule.NOT_REPRODUCED)
+        self.check(0.5, (0.15, 0.14, 0.16), rule.NOT_REPRODUCED)
+        self.check(1.02, (4.0, 3.9, 4.1), rule.NOT_REPRODUCED)
 
     def test_no_gain_is_not_reproduced(self):
         self.check(1.5, (1.0, 0.97, 1.03), rule.NOT_REPRODUCED)
@@ -58,6 +69,43 @@ class ValueTest(unittest.TestCase):
         self.assertEqual(rule.judge_value({"at_least": 0.9}, 0.2), rule.NOT_REPRODUCED)
         self.assertEqual(rule.judge_value({"at_most": 1.2}, 1.1), rule.REPRODUCED)
         self.assertEqual(rule.judge_value({"at_most": 1.2}, 3.0), rule.NOT_REPRODUCED)
+
+
+    def test_shares_are_judged_in_percentage_points(self):
+        def check(figure, value, verdict):
+            self.assertEqual(rule.judge_value({"metric": "l2_hit", **figure}, value), verdict)
+        check({"value": 0.9}, 0.86, rule.REPRODUCED)
+        check({"value": 0.9}, 0.81, rule.IN_DIRECTION)
+        check({"value": 0.9}, 0.75, rule.NOT_REPRODUCED)  # within 25 %
+        check({"value": 0.02}, 0.05, rule.REPRODUCED)     # 2.5 times
+        check({"value": 0.02}, 0.0, rule.REPRODUCED)
+        check({"at_least": 0.9}, 0.99, rule.REPRODUCED)
+        check({"at_least": 0.9}, 0.85, rule.IN_DIRECTION)
+        check({"at_most": 0.1}, 0.21, rule.NOT_REPRODUCED)
+        self.assertEqual(rule.judge_value({"value": 4}, 0), rule.NOT_REPRODUCED)
+
+
+class ClaimsTest(unittest.TestCase):
+    def test_the_weakest_verdict_counts(self):
+        def verdict(*verdicts):
+            return rule.Claim([({}, rule.Outcome(one)) for one in verdicts]).verdict
+        self.assertEqual(verdict(rule.REPRODUCED, rule.NOT_REPRODUCED), rule.NOT_REPRODUCED)
+        self.assertEqual(verdict(rule.IN_DIRECTION, rule.REPRODUCED), rule.IN_DIRECTION)
+        self.assertEqual(verdict(rule.NOT_REPRODUCED, rule.NOT_MEASURABLE), rule.NOT_MEASURABLE)
+
+    def test_figures_of_the_same_cells(self):
+        def count(*figures):
+            common = {"what": "w", "source": "s", "gpu": "none"}
+            experiment = types.SimpleNamespace(
+                definition={"published": [{**common, **figure} for figure in figures]}, cells=[],
+                asked=None, backend="cpu")
+            return [len(claim.parts) for claim in rule.claims(experiment)]
+        mean, most = {"ratio": 2}, {"ratio": 3, "over": "max"}
+        self.assertEqual(count(mean, most, {"ratio": 1, "over": "min"}), [3])
+        self.assertEqual(count(mean, {**most, "metric": "gather"}), [1, 1])
+        self.assertEqual(count(mean, {"faster": True, "over": "max"}), [1, 1])
+        self.assertEqual(count(mean, most, mean, most), [2, 2])
+        self.assertEqual(count({**mean, "unmeasurable": "why"}, most), [1, 1])
 
 
 class CombineTest(unittest.TestCase):
@@ -151,6 +199,33 @@ class RoundsTest(unittest.TestCase):
         merged, = rounds.merge(old + [self.line(1, 1.5, "new", hour=2)])
         self.assertEqual(merged["result"]["speedup"]["ratio"], 1.5)
         self.assertNotIn("rounds", merged["result"])
+
+
+class IdenticalPairsTest(unittest.TestCase):
+    """Both sides are the same; each process has a speed of its own for each of them."""
+
+    ROUNDS, PAIRS = 5, 20
+    OF_PROCESS, OF_RUN = 0.1, 0.02  # standard deviations of log time
+
+    def cell(self, draw):
+        made = []
+        for number in range(1, self.ROUNDS + 1):
+            speeds = [draw.gauss(0, self.OF_PROCESS) for _ in "ab"]
+            a, b = ([math.exp(draw.gauss(speed, self.OF_RUN)) for _ in range(self.PAIRS)]
+                    for speed in speeds)
+            ratio = statistics.median(b) / statistics.median(a)
+            # As of measure/statistics.h: what runs differ by, and not what processes do.
+            width = 1.25 * 2 * self.OF_RUN * math.sqrt(2 / self.PAIRS)
+            line = RoundsTest.line(number, ratio)
+            line["result"]["speedup"].update(low=ratio / math.exp(width), high=ratio * math.exp(width))
+            made.append(line)
+        return rounds.merge(made)[0]["result"]["speedup"]
+
+    def test_the_interval_holds_what_processes_differ_by(self):
+        draw = random.Random(1)
+        cells = [self.cell(draw) for _ in range(2000)]
+        inside = sum(cell["low"] <= 1 <= cell["high"] for cell in cells)
+        self.assertGreaterEqual(inside / len(cells), 0.93)
 
 
 class EffectsTest(unittest.TestCase):

@@ -51,3 +51,10 @@ def read_json_lines(path):
 
 def write_lines(path, lines):
     pathlib.Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def markdown_of(folder):
+    """All Markdown of a report: the front page, then each experiment's page."""
+    folder = pathlib.Path(folder)
+    pages = [folder / "report.md", *sorted(folder.glob("experiments/*.md"))]
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages if page.exists())
