@@ -73,6 +73,60 @@ TEST_F(ArrayCommandsTest, VoxelizeWritesWhatEveryCommandReads) {
   ExpectRefused("voxelize scene:room out.bin", {"out.bin", ".npz"});
 }
 
+TEST_F(ArrayCommandsTest, RowsComeInTheOrderThatIsAskedFor) {
+  const std::string cloud = Write("a.xyz", "3.5 0 0\n0.1 0.1 0.1\n3.6 0 0\n-2 0 0\n0.2 1 0\n");
+  const auto coords = [&](const std::string& input, const std::string& options) {
+    ExpectDone(absl::StrCat("voxelize '", input, "' '", Path("v.npz"), "' ", options));
+    return *ToInt32(*FindArray(Read("v.npz"), "coords"), "coords");
+  };
+  const auto scan = ElementsAre(0, 3, 0, 0, 0, 0, 0, 0, 0, -2, 0, 0, 0, 0, 1, 0);
+  EXPECT_THAT(coords(cloud, "--voxel-size 1"), scan);
+  EXPECT_THAT(Printed(), HasSubstr("order: scan"));
+  EXPECT_THAT(coords(cloud, "--voxel-size 1 --order sorted"),
+              ElementsAre(0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0));
+  EXPECT_THAT(Printed(), HasSubstr("order: sorted"));
+  EXPECT_THAT(coords(cloud, "--voxel-size 1 --order morton"),
+              ElementsAre(0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0));
+  const auto shuffled = coords(cloud, "--voxel-size 1 --order shuffled");
+  EXPECT_EQ(coords(cloud, "--voxel-size 1 --order shuffled --input-seed 0"), shuffled);
+  // A file of voxels keeps its rows.
+  coords(cloud, "--voxel-size 1");
+  std::filesystem::rename(Path("v.npz"), Path("scan.npz"));
+  EXPECT_THAT(coords(Path("scan.npz"), ""), scan);
+}
+
+TEST_F(ArrayCommandsTest, SamplesAreCountedInAnyOrder) {
+  Arrays in;
+  in.coords = {2, 0, 0, 0, 0, 1, 1, 1, 1, 4, 4, 4};
+  in.coords_shape = {3, 4};
+  in.features = {1, 2, 3};
+  in.features_shape = {3, 1};
+  ExpectDone(absl::StrCat("info '", WriteArrays(in), "'"));
+  EXPECT_THAT(Printed(), HasSubstr("voxels: 3, batch samples: 3, order: scan"));
+}
+
+TEST_F(ArrayCommandsTest, EveryFigureSaysItsOrder) {
+  const std::string input = " --input 'scene:uniform?n=300&box=9' ";
+  for (const char* order : {"scan", "sorted"}) {
+    const std::string option = absl::StrCat(" --order ", order, input);
+    ExpectDone("info --json" + option);
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("\"order\":\"", order)));
+    ExpectDone("run --json" + std::string(kSmallNetwork) + option);
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("\"order\":\"", order)));
+    ExpectDone("run" + std::string(kSmallNetwork) + option);
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("order ", order)));
+    ExpectDone("ab --json --a minuet --b torchsparse --pairs 20 --channels 4x4" + option);
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("\"order\":\"", order)));
+    ExpectDone(
+        "bench --benchmark_filter=map/hash --benchmark_min_time=0.001 --mapping hash "
+        "--benchmark_format=json" +
+        option);
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("\"order\": \"", order)));
+    const bool named = Printed().find(",order=sorted/") != std::string::npos;
+    EXPECT_EQ(named, std::string(order) == "sorted");
+  }
+}
+
 TEST_F(ArrayCommandsTest, PoolGivesTheMaximumSumAndMeans) {
   Arrays in;
   in.coords = {0, 0, 0, 0, 0, 1, 1, 1, 0, 4, 4, 4};

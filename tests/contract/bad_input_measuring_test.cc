@@ -73,6 +73,23 @@ TEST_F(BadInputTest, Bench) {
                 {"--benchmark_out", "--input"});
 }
 
+// With --points, voxelisation is checked against the host's and timed, and so are frames.
+TEST_F(BadInputTest, BenchFromPoints) {
+  ExpectRefused("bench --points --input 'scene:uniform?n=10&box=8'",
+                {"--points", "scene:uniform", "voxels"});
+  ExpectRefused("bench --points --order sorted --input scene:lidar64",
+                {"--order sorted has no meaning with --points"});
+  const Outcome done = Voxconv(
+      "bench --points --input 'scene:lidar64?azimuths=20' --input 'scene:uniform?n=10&box=8' "
+      "--network minkunet42 --benchmark_filter=points/ --benchmark_min_time=0.001 --threads 1");
+  EXPECT_EQ(done.exit_code, 0) << done.errors;
+  std::ifstream file(Path("stdout"));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, HasSubstr("points/scene:lidar64?azimuths=20/voxels/threads=1"));
+  EXPECT_THAT(text, HasSubstr("points/scene:lidar64?azimuths=20/minkunet42/"));
+  EXPECT_THAT(text, Not(HasSubstr("points/scene:uniform")));
+}
+
 // Without names, all variants run: what a plugin refuses is left out, and is no error.
 TEST_F(BadInputTest, BenchOfAllVariants) {
   const std::string bench =

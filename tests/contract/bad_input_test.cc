@@ -85,6 +85,13 @@ TEST_F(BadInputTest, OptionsWithoutMeaning) {
   for (const std::string option : {"--filter map", "--shard 1/2", "--quick", "--threads 1"}) {
     ExpectRefused("verify --support " + option, {option.substr(0, option.find(' ')), "--support"});
   }
+  for (const char* command : {"info", "run", "bench", "tune --out plan.json",
+                              "ab --a minuet --b hcnn", "voxelize --out v.npz", "view --out v.html",
+                              "train --network hcnn_classifier --data d.npz --out run"}) {
+    const std::string input = std::string(command).substr(0, 5) == "train" ? "" : scene;
+    ExpectRefused(absl::StrCat(command, " --order zorder ", input),
+                  {"--order 'zorder'", "scan, sorted, shuffled and morton"});
+  }
   ExpectRefused("info --voxel-rule f32 " + scene, {"voxel rule", "f32", "spconv"});
   ExpectRefused("info --npz-limit-mib 0 " + scene, {"--npz-limit-mib 0", "1 .. "});
   ExpectRefused("verify --mapping quadtree", {"quadtree", "sorted_search"});
