@@ -284,10 +284,11 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
     if (interrupt.interrupted()) {
       return absl::AbortedError("interrupted; the same command continues where this one stopped");
     }
-    if (result.exit_status != 0) {
-      return absl::InternalError(
-          absl::StrCat("round ", round, " failed; its last line gives the reason"));
+    constexpr int kNotItsOwnEnd = 127;  // not started, or ended by a signal: it printed no reason
+    if (result.exit_status >= kNotItsOwnEnd) {
+      return absl::InternalError(absl::StrCat("round ", round, " did not end by itself"));
     }
+    if (result.exit_status != 0) return FailureAlreadyPrinted();
   }
   return absl::OkStatus();
 }

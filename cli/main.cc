@@ -25,6 +25,7 @@
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/command_child.h"
 #include "voxconv/cli/exit_guard.h"
+#include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/suggest.h"
 #include "voxconv/cli/terminal.h"
@@ -114,6 +115,7 @@ int Finish(const std::string& name, absl::Status status) {
   const absl::Status output = FlushOutput();
   if (status.ok() || IsAnswered(status)) status = output;
   if (status.ok()) return 0;
+  if (IsAlreadyPrinted(status)) return 1;
   std::cerr << Styled(Style::kRed, "voxconv " + name + ":", STDERR_FILENO) << " " << OneLine(status)
             << "\n";
   return 1;

@@ -8,6 +8,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace voxconv::cli {
+namespace {
+
+constexpr char kAlreadyPrinted[] = "voxconv/already-printed";
+
+}  // namespace
 
 std::vector<std::string> SelfCommand(const std::string& name,
                                      const std::vector<std::string>& args) {
@@ -30,6 +35,16 @@ std::vector<std::string> WithoutOption(const std::string& name,
     }
   }
   return rest;
+}
+
+absl::Status FailureAlreadyPrinted() {
+  absl::Status status = absl::InternalError("see above");
+  status.SetPayload(kAlreadyPrinted, absl::Cord());
+  return status;
+}
+
+bool IsAlreadyPrinted(const absl::Status& status) {
+  return status.GetPayload(kAlreadyPrinted).has_value();
 }
 
 }  // namespace voxconv::cli

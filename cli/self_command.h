@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace voxconv::cli {
 
 // This program with the command `name` and these arguments.
@@ -14,6 +16,11 @@ std::vector<std::string> SelfCommand(const std::string& name, const std::vector<
 // `args` without the option "--NAME VALUE" and "--NAME=VALUE".
 std::vector<std::string> WithoutOption(const std::string& name,
                                        const std::vector<std::string>& args);
+
+// The failure of a command whose other process has printed the reason. main() prints no second
+// line for it.
+absl::Status FailureAlreadyPrinted();
+bool IsAlreadyPrinted(const absl::Status& status);
 
 }  // namespace voxconv::cli
 
