@@ -49,6 +49,22 @@ __device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
   } while (done == 0);
 }
 
+// A slot of a ring, and the parity of the slot's phase.
+template <int kSlots>
+struct RingSlot {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void Advance() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+  __device__ void Advance(int slots) {
+    for (slot += slots; slot >= kSlots; slot -= kSlots) parity ^= 1;
+  }
+};
+
 // Copies the box of `map` at element (x, y, z) to shared memory. x runs fastest. The barrier counts
 // the bytes.
 __device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap& map, int x, int y, int z,

@@ -53,9 +53,9 @@ __device__ __forceinline__ void ShowToProducts() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-// Computes d[64, kN] += a[64, 16] * b[16, kN] for the tiles `a` and `b`. The depth is contiguous in
-// a, and kN is contiguous in b.
-template <typename Element, int kN>
+// Computes d[64, kN] += a[64, 16] * b[16, kN] for the tiles `a` and `b`. kN is contiguous in b. The
+// depth is contiguous in a, or the 64 rows are contiguous if kRowsFirst.
+template <typename Element, int kN, bool kRowsFirst = false>
 __device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b);
 
 // Computes d[64, kN] += a[64, 8] * b[8, kN] in tf32. Each warp holds its 16 rows of `a` in the
@@ -66,12 +66,15 @@ __device__ __forceinline__ void WarpgroupMmaTf32(float (&d)[kN / 2], const uint3
                                                  uint32_t b);
 
 // The instruction for one width and both element types; `name` is PTX's for the type.
-#define VOXCONV_WARPGROUP_MMA_OF(N, Type, name, registers, a, b, ...)                           \
+#define VOXCONV_WARPGROUP_MMA_OF(N, Type, ...)             \
+  VOXCONV_WARPGROUP_MMA_16(N, Type, false, 0, __VA_ARGS__) \
+  VOXCONV_WARPGROUP_MMA_16(N, Type, true, 1, __VA_ARGS__)
+#define VOXCONV_WARPGROUP_MMA_16(N, Type, kRowsFirst, rows_first, name, registers, a, b, ...)   \
   template <>                                                                                   \
-  __device__ __forceinline__ void WarpgroupMma<Type, N>(float(&d)[N / 2], uint32_t tile_a,      \
-                                                        uint32_t tile_b) {                      \
+  __device__ __forceinline__ void WarpgroupMma<Type, N, kRowsFirst>(                            \
+      float(&d)[N / 2], uint32_t tile_a, uint32_t tile_b) {                                     \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." name "." name " {" registers \
-                 "}, %" #a ", %" #b ", 1, 1, 1, 0, 1;\n"                                        \
+                 "}, %" #a ", %" #b ", 1, 1, 1, " #rows_first ", 1;\n"                          \
                  : __VA_ARGS__                                                                  \
                  : "l"(TileDescriptor(tile_a)), "l"(TileDescriptor(tile_b)));                   \
   }
@@ -137,6 +140,7 @@ VOXCONV_WARPGROUP_MMA_TF32_OF(256, VOXCONV_REGISTERS_128, 128, 129, 130, 131, 13
                               VOXCONV_SUMS_32(0), VOXCONV_SUMS_32(32), VOXCONV_SUMS_32(64),
                               VOXCONV_SUMS_32(96))
 #undef VOXCONV_WARPGROUP_MMA_OF
+#undef VOXCONV_WARPGROUP_MMA_16
 #undef VOXCONV_WARPGROUP_MMA_TF32_OF
 #undef VOXCONV_WARPGROUP_MMA_TF32
 #undef VOXCONV_SUMS_8

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/backends/cuda/weight_gradient_kernel.cuh"
+#include "voxconv/backends/cuda/weight_gradient_warpgroup.cuh"
 
 namespace voxconv {
 
-std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool vector) {
+std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool vector,
+                                              bool warpgroups) {
+  if (vector && warpgroups && range_sums::FillsWarpgroups(c_in, c_out)) {
+    return range_sums::MakeWarpgroupRangeSums<__half>(c_in, c_out);
+  }
   return range_sums::MakeRangeSums<__half>(c_in, c_out, vector);
 }
 

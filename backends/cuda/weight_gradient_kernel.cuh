@@ -15,6 +15,7 @@
 #include "voxconv/backends/cuda/grid_dependency.cuh"
 #include "voxconv/backends/cuda/tensor_core.cuh"
 #include "voxconv/backends/cuda/weight_gradient_mma.h"
+#include "voxconv/backends/cuda/weight_gradient_steps.cuh"
 
 // What only the kernel uses, which is empty for older devices.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -126,24 +127,6 @@ struct Fragments<float> {
       b[n][0] = Load<kChannels>(first, block, depth, n == 1, false);
       b[n][1] = Load<kChannels>(first, block, depth, n == 1, true);
     }
-  }
-};
-
-// The steps of an offset that a range has. Time counts the steps of a range. The range is at the
-// offset in the times [begin, end).
-struct OffsetSteps {
-  int range;        // among those of the offset
-  int ranges;       // of the offset
-  int begin, end;   // of this range
-  int first, last;  // the begin of the offset's first range, and the end of its last one
-
-  // The offset's step that the range takes at time t. The ranges of an offset take turns: at each
-  // time, each of them takes one step. The first range starts at time `first`, and the last one
-  // ends at time `last`.
-  __device__ int StepAt(int t) const {
-    if (ranges == 1) return t - first;
-    const int before = (ranges - 2) * t + max(0, t - first) + min(t, last);
-    return before + range - (t < first ? 1 : 0);
   }
 };
 
@@ -371,31 +354,6 @@ struct Tile {
     }
   }
 };
-
-// The offset that has step `step`. O(log offsets).
-__device__ __forceinline__ int OffsetOf(const StepRanges& ranges, int step) {
-  int low = 0, high = ranges.num_offsets;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (ranges.step_ptr[middle] <= step ? low : high) = middle;
-  }
-  return low;
-}
-
-// The steps of offset k in range `range`, which meet.
-__device__ __forceinline__ OffsetSteps StepsOf(const StepRanges& ranges, int k, int range) {
-  const int size = ranges.range_steps;
-  const int begin = ranges.step_ptr[k], end = ranges.step_ptr[k + 1];
-  const int first_range = begin / size, last_range = (end - 1) / size;
-  OffsetSteps steps;
-  steps.range = range - first_range;
-  steps.ranges = last_range - first_range + 1;
-  steps.first = begin - first_range * size;
-  steps.last = end - last_range * size;
-  steps.begin = range == first_range ? steps.first : 0;
-  steps.end = range == last_range ? steps.last : size;
-  return steps;
-}
 
 // Block i: tile i % tiles of range i / tiles, so that the tiles of a range, which gather the same
 // rows, run side by side.

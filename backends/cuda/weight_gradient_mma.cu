@@ -9,6 +9,7 @@
 #include "voxconv/backends/cuda/grid_dependency.cuh"
 #include "voxconv/backends/cuda/weight_gradient_mma.h"
 #include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/version.h"
 
 namespace voxconv {
 namespace {
@@ -18,49 +19,52 @@ constexpr int64_t kLeastRangePairs = 256;
 // Steps of a launch, so that sums of their numbers fit 32 bits. An offset alone has fewer.
 constexpr int64_t kMaxSteps = int64_t{1} << 30;
 constexpr int kThreads = 128;
-// Threads that add the partial sums of one element: each takes every kParts-th.
-constexpr int kParts = 8;
+constexpr int kThreadsAtOnce = 2048;  // of a multiprocessor, on most devices
+// Most threads that add the partial sums of one element. With P of them, each takes every P-th.
+constexpr int kMostParts = 8;
 
 int64_t SlotBytes(int64_t c_in, int64_t c_out) {
   return c_in * c_out * static_cast<int64_t>(sizeof(float));
 }
 
-// to[k * size + i] = the sum of element i of the slots of offset k.
+// to[k * size + i] = the sum of element i of the slots of offset k. blockDim.x columns of V
+// elements each, blockDim.y parts.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
     AddSlots(const __grid_constant__ StepRanges ranges, const float* sums, int64_t size, T* to) {
   constexpr int kAhead = 4;  // loads in flight
-  __shared__ Pack<float, V> parts[kParts][kThreads / kParts];
+  __shared__ Pack<float, V> totals[kThreads];
   LetNextKernelIn();
-  const int k = blockIdx.y, column = threadIdx.x % (kThreads / kParts),
-            part = threadIdx.x / (kThreads / kParts);
-  const int64_t i = (int64_t{blockIdx.x} * (kThreads / kParts) + column) * V;
+  const int k = blockIdx.y, columns = blockDim.x, parts = blockDim.y;
+  const int column = threadIdx.x, part = threadIdx.y;
+  const int64_t i = (int64_t{blockIdx.x} * columns + column) * V;
   const int first = ranges.step_ptr[k], last = ranges.step_ptr[k + 1] - 1;
   const int begin = first / ranges.range_steps + k;
   const int end = last < first ? begin : last / ranges.range_steps + k + 1;
   AwaitEarlierKernels();
   Pack<float, V> total = {};
-  for (int slot = begin + part; i < size && slot < end; slot += kAhead * kParts) {
+  for (int slot = begin + part; i < size && slot < end; slot += kAhead * parts) {
     Pack<float, V> term[kAhead];
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      const int64_t at = slot + a * kParts;
+      const int64_t at = slot + a * parts;
       if (at < end) term[a] = *reinterpret_cast<const Pack<float, V>*>(sums + at * size + i);
     }
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      if (slot + a * kParts >= end) continue;
+      if (slot + a * parts >= end) continue;
 #pragma unroll
       for (int v = 0; v < V; ++v) total.v[v] += term[a].v[v];
     }
   }
-  parts[part][column] = total;
-  __syncthreads();
+  if (parts > 1) {
+    totals[part * columns + column] = total;
+    __syncthreads();
+  }
   if (part > 0 || i >= size) return;
+  for (int p = 1; p < parts; ++p) {
 #pragma unroll
-  for (int p = 1; p < kParts; ++p) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) total.v[v] += parts[p][column].v[v];
+    for (int v = 0; v < V; ++v) total.v[v] += totals[p * columns + column].v[v];
   }
   Pack<T, V> result;
 #pragma unroll
@@ -68,6 +72,7 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<Pack<T, V>*>(to + k * size + i) = result;
 }
 
+// Queues AddSlots with as many parts as the GPU has room for at once.
 absl::Status LaunchAddSlots(const StepRanges& ranges, const float* sums, int64_t size,
                             const TensorView& gradient, int first_offset,
                             const ExecutionContext& context) {
@@ -75,9 +80,13 @@ absl::Status LaunchAddSlots(const StepRanges& ranges, const float* sums, int64_t
     T* const to = static_cast<T*>(gradient.data) + first_offset * size;
     const auto launch = [&](auto vector) -> absl::Status {
       constexpr int kVector = decltype(vector)::value;
-      const dim3 grid(GridFor(CeilDiv(size, kVector), kThreads / kParts).x, ranges.num_offsets);
-      VOXCONV_LAUNCH_EARLY((AddSlots<T, kVector>), grid, kThreads, 0, context, ranges, sums, size,
-                           to);
+      const int64_t packs = CeilDiv(size, kVector);
+      const int64_t room = int64_t{AsCuda(context).num_multiprocessors()} * kThreadsAtOnce;
+      int parts = kMostParts;
+      while (parts > 1 && packs * ranges.num_offsets * parts > room) parts /= 2;
+      const dim3 block(kThreads / parts, parts);
+      const dim3 grid(GridFor(packs, kThreads / parts).x, ranges.num_offsets);
+      VOXCONV_LAUNCH_EARLY((AddSlots<T, kVector>), grid, block, 0, context, ranges, sums, size, to);
       return absl::OkStatus();
     };
     if (size % 4 == 0 && Aligned({to, sums}, 16)) return launch(std::integral_constant<int, 4>());
@@ -86,14 +95,15 @@ absl::Status LaunchAddSlots(const StepRanges& ranges, const float* sums, int64_t
 }
 
 std::unique_ptr<const RangeSums> ChooseKernel(const ConstTensorView& x, const ConstTensorView& dy,
-                                              Precision precision) {
+                                              Precision precision, CudaBackend& cuda) {
   const bool vector = x.channels * SizeOf(x.dtype) % 16 == 0 &&
                       dy.channels * SizeOf(dy.dtype) % 16 == 0 && Aligned({x.data, dy.data}, 16);
+  const bool warpgroups = VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90;
   switch (precision) {
     case Precision::kF16:
-      return RangeSumsF16(x.channels, dy.channels, vector);
+      return RangeSumsF16(x.channels, dy.channels, vector, warpgroups);
     case Precision::kBF16:
-      return RangeSumsBf16(x.channels, dy.channels, vector);
+      return RangeSumsBf16(x.channels, dy.channels, vector, warpgroups);
     default:
       return RangeSumsTf32(x.channels, dy.channels, vector);
   }
@@ -112,7 +122,7 @@ absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,
                                const ConstTensorView& dy, Precision precision,
                                const TensorView& gradient, const ExecutionContext& context) {
   const int64_t size = x.channels * dy.channels;
-  const std::unique_ptr<const RangeSums> kernel = ChooseKernel(x, dy, precision);
+  const std::unique_ptr<const RangeSums> kernel = ChooseKernel(x, dy, precision, AsCuda(context));
   VOXCONV_ASSIGN_OR_RETURN(const int64_t ranges_at_once, kernel->NumRanges(context));
   const std::vector<int64_t>& ptr = map.offset_ptr();
   const auto steps = [&](int k) { return CeilDiv(ptr[k + 1] - ptr[k], kernel->step_pairs()); };

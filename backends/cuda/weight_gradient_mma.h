@@ -38,7 +38,7 @@ absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,
 //
 // Steps are numbered from offset to offset. Range r has the numbers [r * range_steps, (r + 1) *
 // range_steps). The ranges of an offset take turns at its pairs (OffsetSteps in
-// weight_gradient_kernel.cuh). So all ranges pass the same output rows at about the same time.
+// weight_gradient_steps.cuh). So all ranges pass the same output rows at about the same time.
 struct StepRanges {
   static constexpr int kMaxOffsets = 256;
 
@@ -77,9 +77,12 @@ class RangeSums {
 };
 
 // One of these for each precision, so that they compile side by side. `vector`: rows of x and dy
-// are aligned to 16 bytes and have a multiple of that.
-std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool vector);
-std::unique_ptr<const RangeSums> RangeSumsBf16(int64_t c_in, int64_t c_out, bool vector);
+// are aligned to 16 bytes and have a multiple of that. `warpgroups`: the device multiplies by
+// warpgroups, and this program has code for that.
+std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool vector,
+                                              bool warpgroups);
+std::unique_ptr<const RangeSums> RangeSumsBf16(int64_t c_in, int64_t c_out, bool vector,
+                                               bool warpgroups);
 std::unique_ptr<const RangeSums> RangeSumsTf32(int64_t c_in, int64_t c_out, bool vector);
 
 }  // namespace voxconv

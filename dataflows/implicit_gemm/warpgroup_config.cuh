@@ -114,19 +114,6 @@ struct TilePiece {
 
 #if VOXCONV_WARPGROUP_MMA
 
-// A slot of a ring, and the parity of the slot's phase.
-template <int kSlots>
-struct RingSlot {
-  int slot = 0;
-  uint32_t parity = 0;
-
-  __device__ void Advance() {
-    if (++slot < kSlots) return;
-    slot = 0;
-    parity ^= 1;
-  }
-};
-
 // Shared-memory addresses of the ring and its barriers.
 template <typename Config>
 struct WarpgroupRing {
