@@ -42,6 +42,9 @@ struct NpzOptions {
   int64_t max_bytes = int64_t{256} << 20;
   // The arrays to read. Others may be of any kind. Empty: all.
   std::vector<std::string> only = {};
+  // Leaves out arrays of another dtype or order, such as texts. If no array is left, the error of
+  // the first of them is returned.
+  bool supported_only = false;
 };
 
 // Reading. Messages call the input `name`. kInvalidArgument for a file of another kind, and for a
@@ -55,6 +58,7 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& options = {});
 // The names of an archive's arrays, in its order. Reads none of them.
 absl::StatusOr<std::vector<std::string>> ListNpz(const std::string& path);
+absl::StatusOr<std::vector<std::string>> ListNpzOf(absl::string_view bytes, absl::string_view name);
 // The texts of a one-dimensional array of NumPy's type for text ("<U"), as UTF-8. No texts if the
 // archive has no array called `array`. kInvalidArgument for an array of another kind.
 absl::StatusOr<std::vector<std::string>> ReadNpzText(const std::string& path,

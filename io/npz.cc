@@ -187,11 +187,18 @@ absl::StatusOr<NpzArrays> ParseNpz(absl::string_view bytes, absl::string_view na
                                    const NpzOptions& options) {
   VOXCONV_ASSIGN_OR_RETURN(Members members, ReadMembers(bytes, name, options));
   NpzArrays arrays;
+  absl::Status left_out;
   for (auto& [array_name, member] : members) {
-    VOXCONV_ASSIGN_OR_RETURN(NpyArray array, ParseNpy(member, MemberName(name, array_name)));
-    arrays.emplace_back(array_name, std::move(array));
+    absl::StatusOr<NpyArray> array = ParseNpy(member, MemberName(name, array_name));
+    if (options.supported_only && absl::IsInvalidArgument(array.status())) {
+      left_out.Update(array.status());
+      continue;
+    }
+    if (!array.ok()) return array.status();
+    arrays.emplace_back(array_name, *std::move(array));
     member = std::string();
   }
+  if (arrays.empty() && !left_out.ok()) return left_out;
   return arrays;
 }
 
@@ -203,8 +210,13 @@ absl::StatusOr<NpzArrays> ReadNpz(const std::string& path, const NpzOptions& opt
 
 absl::StatusOr<std::vector<std::string>> ListNpz(const std::string& path) {
   VOXCONV_ASSIGN_OR_RETURN(const std::string bytes, ReadFileBytes(path));
+  return ListNpzOf(bytes, path);
+}
+
+absl::StatusOr<std::vector<std::string>> ListNpzOf(absl::string_view bytes,
+                                                   absl::string_view name) {
   VOXCONV_ASSIGN_OR_RETURN(const Members members,
-                           ReadMembers(bytes, path, {}, /*names_alone=*/true));
+                           ReadMembers(bytes, name, {}, /*names_alone=*/true));
   std::vector<std::string> names;
   for (const auto& [array_name, member] : members) names.push_back(array_name);
   return names;

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "voxconv/core/status_macros.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/mesh_file.h"
 #include "voxconv/io/npy.h"
@@ -150,40 +151,38 @@ absl::StatusOr<PointCloud> FromArray(const NpyArray& array, const std::string& n
   return ParseRawPoints(bytes, *format, name);
 }
 
-// Which of two tables of numbers are the points cannot be told.
-absl::Status CheckOneTable(const NpzArrays& arrays, const std::string& name) {
+// The array with the points where the caller names none and none is called "points": the only
+// table of numbers. Which of two tables are the points cannot be told. Without one, the first array
+// is taken, which FromArray refuses.
+absl::StatusOr<std::string> NameOfTable(const NpzArrays& arrays, const std::string& name) {
   std::vector<std::string> tables;
   for (const auto& [key, array] : arrays) {
     const bool floats = array.dtype == NpyDtype::kFloat16 || array.dtype == NpyDtype::kFloat32 ||
                         array.dtype == NpyDtype::kFloat64;
     if (floats && array.shape.size() == 2 && array.shape[1] >= 3) tables.push_back(key);
   }
-  if (tables.size() < 2) return absl::OkStatus();
+  if (tables.empty()) return arrays.front().first;
+  if (tables.size() == 1) return tables.front();
   return absl::InvalidArgumentError(absl::StrCat(name, ": ", absl::StrJoin(tables, " and "),
                                                  " could all be the points; give array"));
 }
 
 absl::StatusOr<PointCloud> FromArchive(absl::string_view bytes, const std::string& name,
                                        const ReadOptions& options) {
-  const absl::StatusOr<NpzArrays> arrays =
-      ParseNpz(bytes, name, {.max_bytes = options.npz_limit_mib << 20});
-  if (!arrays.ok()) return arrays.status();
-  if (arrays->empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no arrays"));
-  const std::string array_name = options.array.empty() ? "points" : options.array;
-  if (const NpyArray* array = FindArray(*arrays, array_name); array != nullptr) {
-    return FromArray(*array, absl::StrCat(name, "[", array_name, "]"), options);
+  NpzOptions npz{.max_bytes = options.npz_limit_mib << 20, .supported_only = true};
+  if (!options.array.empty()) npz.only = {options.array};
+  VOXCONV_ASSIGN_OR_RETURN(const NpzArrays arrays, ParseNpz(bytes, name, npz));
+  if (arrays.empty() && !options.array.empty()) {
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNpzOf(bytes, name));
+    return absl::NotFoundError(absl::StrCat(
+        name, ": array ", options.array, ": no such array; it holds ", absl::StrJoin(names, ", ")));
   }
-  if (options.array.empty()) {
-    if (const absl::Status status = CheckOneTable(*arrays, name); !status.ok()) return status;
-    const auto& [first, array] = arrays->front();
-    return FromArray(array, absl::StrCat(name, "[", first, "]"), options);
+  if (arrays.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no arrays"));
+  std::string array = options.array.empty() ? "points" : options.array;
+  if (FindArray(arrays, array) == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(array, NameOfTable(arrays, name));
   }
-  const std::string names =
-      absl::StrJoin(*arrays, ", ", [](std::string* out, const NpzArrays::value_type& array) {
-        absl::StrAppend(out, array.first);
-      });
-  return absl::NotFoundError(
-      absl::StrCat(name, ": array ", options.array, ": no such array; it holds ", names));
+  return FromArray(*FindArray(arrays, array), absl::StrCat(name, "[", array, "]"), options);
 }
 
 absl::StatusOr<PointCloud> SampleSurface(absl::StatusOr<Mesh> mesh, const std::string& name,

@@ -144,6 +144,12 @@ TEST(ReadNpzPoints, ChoosesTheArray) {
   EXPECT_THAT(ReadPointCloud(path, options), FailsWith(kNotFound, "it holds first, points"));
   ASSERT_TRUE(WriteNpz(path, {{"only", points(3)}}).ok());
   EXPECT_EQ(ReadPointCloud(path, {})->xyz[0], 3);
+  // The only table is the points, wherever it is.
+  ASSERT_TRUE(WriteNpz(path, {{"label", MakeNpyArray({1}, std::vector<int32_t>(1))},
+                              {"intensity", MakeNpyArray({1}, std::vector<float>(1))},
+                              {"xyz", points(4)}})
+                  .ok());
+  EXPECT_EQ(ReadPointCloud(path, {})->xyz[0], 4);
 }
 
 TEST(PointCloud, MovesTheBoxsCentreToTheOrigin) {
