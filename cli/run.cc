@@ -108,8 +108,10 @@ absl::StatusOr<po::options_description> ConfigurationOptions(const measure::Defa
        "CUDA: also replay the frames as a CUDA graph and compare; needs --keep-maps")  //
       ("frames", po::value<int>(),
        "number of frames that are timed as a whole, without stage times; default on the CPU 0, on "
-       "CUDA 20")                                                                                 //
-      ("warmup", po::value<int>()->default_value(1), "runs before the reported run")              //
+       "CUDA 20")                                                                     //
+      ("warmup", po::value<int>()->default_value(1), "runs before the reported run")  //
+      ("verbose", po::bool_switch(),
+       "also print each layer's dataflow and the kernel that multiplied")                         //
       ("map-sizes", po::bool_switch(), "also print the pairs per kernel offset of each new map")  //
       ("features-out", po::value<std::string>(),
        "write coordinates and features of --layer to this .npz file, from one more run; - is "
@@ -316,7 +318,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
     VOXCONV_RETURN_IF_ERROR(TimeReplays(*runner, input, context, frames));
   }
 
-  PrintLayerTable(result.report);
+  PrintLayerTable(result.report, values["verbose"].as<bool>());
   if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
   PrintTotals(result.report, frames, session.backend());
   return output.WriteResult(

@@ -33,9 +33,10 @@ std::vector<Stage> VisitedStages(const Profile& total) {
 
 }  // namespace
 
-void PrintLayerTable(const RunReport& report) {
+void PrintLayerTable(const RunReport& report, bool verbose) {
   const std::vector<Stage> stages = VisitedStages(report.total);
   Table table = {{"layer", "op", "geometry", "channels", "voxels", "pairs", "map"}};
+  if (verbose) table[0].insert(table[0].end(), {"dataflow", "kernel"});
   for (Stage stage : stages) table[0].push_back(absl::StrCat(ToString(stage), " ms"));
   for (const LayerReport& layer : report.layers) {
     const bool fused = !layer.fused_into.empty();
@@ -47,10 +48,12 @@ void PrintLayerTable(const RunReport& report) {
         absl::StrCat(layer.n_in, "->", layer.n_out),
         layer.pairs > 0 ? absl::StrCat(layer.pairs) : "",
         layer.map_origin == MapOrigin::kNone ? "" : ToString(layer.map_origin)};
+    if (verbose) row.insert(row.end(), {layer.dataflow, layer.kernel});
     for (Stage stage : stages) row.push_back(Ms(layer.profile.Time(stage)));
     table.push_back(std::move(row));
   }
-  std::vector<std::string> sum = {"sum", "", "", "", "", "", ""};
+  std::vector<std::string> sum = {"sum"};
+  sum.resize(verbose ? 9 : 7);
   for (Stage stage : stages) sum.push_back(Ms(report.total.Time(stage)));
   table.push_back(std::move(sum));
   std::cout << FormatTable(table);

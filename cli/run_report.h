@@ -34,7 +34,8 @@ struct Frames {
   }
 };
 
-void PrintLayerTable(const RunReport& report);
+// `verbose`: with each layer's dataflow and the kernel that ran.
+void PrintLayerTable(const RunReport& report, bool verbose);
 void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend);
 void PrintMapSizes(const RunReport& report);
 

@@ -15,6 +15,7 @@ class ForwardAsInputGrad final : public DataflowPlan {
   ForwardAsInputGrad(std::unique_ptr<DataflowPlan> forward, const ConvShape& shape)
       : forward_(std::move(forward)) {
     booking_ = forward_->booking();
+    kernel_ = forward_->kernel();
     const int64_t elements = int64_t{shape.num_offsets} * shape.c_in * shape.c_out;
     weights_slot_ = booking_.Book(elements * SizeOf(shape.types.weights));
   }

@@ -125,6 +125,10 @@ class DataflowPlan {
   // What each run adds to the profile's counters: pairs, launches and bytes, as far as the plan
   // knows them. A run adds by itself what only the run knows.
   const Counters& work() const { return work_; }
+  // The kernel that computes the products, in a few words for people, such as "wgmma 128 x 96".
+  // Names what the plan does besides, such as copies of operands that the kernel cannot read as
+  // they are. Empty: the plugin does not say.
+  const std::string& kernel() const { return kernel_; }
 
   // What the plan was made for. Dataflow::Plan sets these.
   Pass pass() const { return pass_; }
@@ -134,6 +138,7 @@ class DataflowPlan {
  protected:
   WorkspaceBooking booking_;
   Counters work_;
+  std::string kernel_;
 
  private:
   friend class Dataflow;

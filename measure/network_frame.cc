@@ -71,6 +71,7 @@ Json LayerJson(const LayerReport& layer) {
           {"map_sizes", layer.map_sizes},
           {"mapping", layer.mapping},
           {"dataflow", layer.dataflow},
+          {"kernel", layer.kernel},
           {"map", ToString(layer.map_origin)},
           {"counters", measure::ToJson(layer.profile.counters)}};
 }

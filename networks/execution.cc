@@ -241,6 +241,7 @@ class Execution {
     VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id));
     VOXCONV_ASSIGN_OR_RETURN(const DataflowPlan* plan,
                              maps_.Plan(id, Pass::kForward, *map, context_));
+    if (profiled_) Report(id).kernel = plan->kernel();
     const LayerParameters& parameters = network_.parameters[id];
     const Tail& tail = schedule_.tails[id];
     Epilogue epilogue{

@@ -49,6 +49,7 @@ struct LayerReport {
   std::string mapping;  // canonical specs; empty where no plugin ran
   std::string dataflow;
   std::string output_coords;
+  std::string kernel;  // DataflowPlan::kernel of the forward pass
   MapOrigin map_origin = MapOrigin::kNone;
   Profile profile;  // stage times and counters of this layer alone
 };

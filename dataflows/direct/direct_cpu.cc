@@ -29,6 +29,7 @@ class CpuPlan final : public DataflowPlan {
       : channel_blocks_(CeilDiv(shape.c_out, kBlockChannels)),
         block_offsets_(
             std::max<int64_t>(kBlockBytes / (shape.c_in * kBlockChannels * kFloatBytes), 1)) {
+    kernel_ = weights == DirectWeights::kNaive ? "naive" : "cached weights";
     if (weights == DirectWeights::kCached) {
       const int64_t packed_size = channel_blocks_ * map.num_offsets() * shape.c_in * kBlockChannels;
       packed_slot_ = booking_.Book<float>(packed_size);

@@ -48,6 +48,7 @@ bool IsNarrow(const ConvShape& shape) { return shape.c_out <= CachedTile<16>::kC
 class CudaPlan final : public DataflowPlan {
  public:
   CudaPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape) {
+    kernel_ = weights == DirectWeights::kNaive ? "naive" : "cached weights";
     if (map.counts_known()) Count(weights, map, shape);  // counting would wait for the device
   }
 

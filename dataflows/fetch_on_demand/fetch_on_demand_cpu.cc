@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
 #include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
@@ -34,6 +35,7 @@ class CpuPlan final : public DataflowPlan {
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
     const bool pads = work_.padded_pairs > work_.true_pairs;
     padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
+    kernel_ = absl::StrCat("products of ", tile, " rows, ", SgemmTarget());
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/core/backend_support.h"
@@ -55,6 +56,8 @@ class CudaPlan final : public DataflowPlan {
       sum_slot_ = booking_.Book<float>(map.num_outputs() * shape.c_out);
     }
     Count(map, shape);
+    kernel_ = absl::StrCat(tile_.tensor_cores ? "mma " : "fma ", tile_.pairs, " pairs x ",
+                           tile_.channels);
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }

@@ -229,7 +229,8 @@ class GatherGemmScatterCpu final : public GatherGemmScatter {
                                                        const ConvShape& shape,
                                                        const ExecutionContext&) const override {
     VOXCONV_ASSIGN_OR_RETURN(Schedule schedule, ScheduleOf(map, shape));
-    return std::make_unique<GatherGemmScatterPlan>(std::move(schedule), map.map(), shape, move());
+    return std::make_unique<GatherGemmScatterPlan>(std::move(schedule), map.map(), shape, move(),
+                                                   absl::StrCat("products, ", SgemmTarget()));
   }
 
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& map,

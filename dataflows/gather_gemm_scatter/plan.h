@@ -4,6 +4,7 @@
 #define VOXCONV_DATAFLOWS_GATHER_GEMM_SCATTER_PLAN_H_
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "voxconv/core/dataflow.h"
@@ -47,10 +48,11 @@ Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvSha
 class GatherGemmScatterPlan : public DataflowPlan {
  public:
   // Books the gather buffer [schedule.buffer_rows, C_in] and the scatter buffer
-  // [schedule.buffer_rows, C_out].
+  // [schedule.buffer_rows, C_out]. `kernel`: DataflowPlan::kernel.
   GatherGemmScatterPlan(Schedule schedule, const KernelMap& map, const ConvShape& shape,
-                        const MoveRule& rule)
+                        const MoveRule& rule, std::string kernel)
       : schedule_(std::move(schedule)), rule_(rule) {
+    kernel_ = std::move(kernel);
     const int64_t element = SizeOf(shape.types.input);
     work_ = CountWork(schedule_, map, shape, rule);
     gather_slot_ = booking_.Book(schedule_.buffer_rows * shape.c_in * element);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_backend.h"
 #include "voxconv/backends/cuda/cuda_vector.h"
 
@@ -56,13 +58,28 @@ bool IsProgression(const std::vector<int>& offsets) {
   return true;
 }
 
+// The widest access that rows of this many bytes allow, if they are aligned to it.
+int64_t WidestAccess(int64_t row_bytes, int most) {
+  int64_t bytes = most;
+  while (row_bytes % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+std::string KernelName(const ConvShape& shape, const CudaMoveRule& cuda) {
+  const int64_t element = SizeOf(shape.types.input);
+  return absl::StrCat("cublasLt, gathers ", WidestAccess(shape.c_in * element, cuda.vector_bytes),
+                      " bytes at a time, scatters ",
+                      WidestAccess(shape.c_out * element, cuda.vector_bytes));
+}
+
 }  // namespace
 
 GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const KernelMap& map,
                                                      const ConvShape& shape, const MoveRule& rule,
                                                      const CudaMoveRule& cuda,
                                                      const ExecutionContext& context)
-    : GatherGemmScatterPlan(std::move(schedule), map, shape, ReadingOnce(rule)),
+    : GatherGemmScatterPlan(std::move(schedule), map, shape, ReadingOnce(rule),
+                            KernelName(shape, cuda)),
       cuda_(cuda),
       gather_tile_(rule.gather_tile),
       scatter_tile_(rule.scatter_tile),

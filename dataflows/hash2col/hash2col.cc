@@ -73,6 +73,8 @@ Hash2colPlan::Hash2colPlan(Pass pass, Lowering lowering, const KernelMap& map,
     if (lowering == Lowering::kCol2hash) step_ = std::clamp<int64_t>(found, 1, step_);
     neighbours_slot_ = booking_.Book<int32_t>(step_ * map.num_offsets());
   }
+  kernel_ =
+      lowering == Lowering::kHash2col ? "hash2col, dense products" : "dense products, col2hash";
   const int64_t element = SizeOf(columns.dtype);
   columns_slot_ = booking_.Book(block_rows * column_size_ * element);
   work_.true_pairs = map.counts_known() ? map.num_pairs() : 0;

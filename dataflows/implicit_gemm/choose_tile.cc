@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "absl/strings/string_view.h"
 #include "voxconv/core/integer.h"
 #include "voxconv/dataflows/implicit_gemm/block_shape.h"
 #include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
@@ -158,6 +159,20 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, Precision precision, int6
 }
 
 }  // namespace
+
+absl::string_view ToString(ImplicitGemmKernel kernel) {
+  switch (kernel) {
+    case ImplicitGemmKernel::kWarp:
+      return "mma of a warp";
+    case ImplicitGemmKernel::kBlock:
+      return "mma of a block";
+    case ImplicitGemmKernel::kWarpgroup:
+      return "wgmma";
+    case ImplicitGemmKernel::kFma:
+      return "fma";
+  }
+  return "?";
+}
 
 ImplicitGemmTile ChooseImplicitGemmTile(const ImplicitGemmChoice& choice, Precision precision,
                                         int64_t c_in, int64_t c_out,

@@ -42,6 +42,7 @@ class CpuPlan final : public DataflowPlan {
         booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
     partial_slot_ = booking_.Book<float>((splits_ - 1) * map.num_outputs() * shape.c_out);
+    kernel_ = absl::StrCat("products of ", tile, " rows, ", SgemmTarget());
   }
 
   int64_t tile() const { return tile_; }

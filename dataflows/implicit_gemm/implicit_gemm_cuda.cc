@@ -3,6 +3,7 @@
 // waits for the device, unless counters are asked for of a map whose pairs are counted.
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,7 @@ class CudaPlan final : public DataflowPlan {
         booking_.Book<float>(int64_t{tile.shared_tiles} * tile.shares * tile.rows * tile.channels);
     partial_slot_ = booking_.Book<float>(parts_ > 1 ? parts_ * map.num_outputs() * shape.c_out : 0);
     if (counts_pairs_) Count(map, splits, shape);
+    kernel_ = KernelName();
   }
 
   const ImplicitGemmTile& tile() const { return tile_; }
@@ -75,6 +77,17 @@ class CudaPlan final : public DataflowPlan {
   int partial_slot() const { return partial_slot_; }  // [parts, N_out, c_out]
 
  private:
+  std::string KernelName() const {
+    std::string name = absl::StrCat(ToString(tile_.kernel), " ", tile_.rows, " x ", tile_.channels);
+    if (splits_f32()) absl::StrAppend(&name, ", 3 tf32 products");
+    if (parts_ > 1) absl::StrAppend(&name, ", sums of ", parts_, " parts");
+    if (pads_input_) absl::StrAppend(&name, ", padded inputs");
+    if (pads_weights_) {
+      absl::StrAppend(&name, transposes_weights_ ? ", transposed weights" : ", padded weights");
+    }
+    return name;
+  }
+
   // A block of channels reads the table and the inputs anew; weights are left out: how often they
   // are read depends on what the tiles skip. Partial sums are written once and read once.
   void Count(const KernelMap& map, int64_t splits, const ConvShape& shape) {

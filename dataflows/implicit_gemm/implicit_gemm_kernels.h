@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/types.h"
 
@@ -72,6 +73,8 @@ struct ImplicitGemmArgs {
 };
 
 enum class ImplicitGemmKernel { kWarp, kBlock, kWarpgroup, kFma };
+// By the instruction that multiplies: "mma of a warp", "mma of a block", "wgmma", "fma".
+absl::string_view ToString(ImplicitGemmKernel kernel);
 
 // How a plan runs one shape.
 struct ImplicitGemmTile {

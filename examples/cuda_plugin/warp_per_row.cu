@@ -60,6 +60,7 @@ constexpr char kName[] = "warp_per_row";
 class WarpPerRowPlan final : public voxconv::DataflowPlan {
  public:
   WarpPerRowPlan(const voxconv::KernelMap& map, const voxconv::ConvShape& shape) {
+    kernel_ = "one warp for 32 channels of a row";
     if (!map.counts_known()) return;  // counting would make the host wait for the device
     const int64_t size = voxconv::SizeOf(shape.types.input);
     const int64_t warps_a_row = voxconv::CeilDiv(shape.c_out, kWarp);

@@ -47,6 +47,23 @@ class ArrayCommandsTest : public BadInputTest {
   }
 };
 
+TEST_F(ArrayCommandsTest, RunNamesTheKernelOfEachLayer) {
+  const std::string run = absl::StrCat("run", kSmallNetwork, kSmallInput, " --dataflow ");
+  for (const auto& [dataflow, kernel] :
+       {std::pair("direct:weights=naive", "naive"),
+        std::pair("fetch_on_demand:tile=64", "products of 64 rows"),
+        std::pair("gather_gemm_scatter", "products, "),
+        std::pair("hash2col", "hash2col, dense products"),
+        std::pair("implicit_gemm:tile=32", "products of 32 rows")}) {
+    ExpectDone(run + dataflow);
+    EXPECT_THAT(Printed(), ::testing::Not(HasSubstr("kernel"))) << dataflow;
+    ExpectDone(run + dataflow + " --verbose");
+    EXPECT_THAT(Printed(), AllOf(HasSubstr("kernel"), HasSubstr(kernel))) << dataflow;
+    ExpectDone(run + dataflow + " --json");
+    EXPECT_THAT(Printed(), HasSubstr(absl::StrCat("\"kernel\":\"", kernel))) << dataflow;
+  }
+}
+
 TEST_F(ArrayCommandsTest, VoxelizeWritesWhatEveryCommandReads) {
   const std::string cloud = Write("a.xyz", "0.1 0.1 0.1\n0.2 0.2 0.2\n3.5 0 0\n-9 0 0\n");
   ExpectDone(absl::StrCat("voxelize '", cloud, "' '", Path("v.npz"),
