@@ -77,6 +77,8 @@ po::options_description BenchOptions() {
        "streams")  //
       ("graph", po::bool_switch(),
        "CUDA: also replay frames with kept maps as a CUDA graph")  //
+      ("in-flight", po::value<int>()->default_value(1),
+       "CUDA: also time so many frames of the networks at a time, each on a stream of its own")  //
       ("points", po::bool_switch(),
        "also time voxelisation of the input's points, and frames of the networks from points")  //
       ("training", po::bool_switch(),
@@ -339,6 +341,9 @@ absl::StatusOr<std::vector<bench::NetworkSpec>> ParseNetworks(const po::variable
         bench::NetworkSpec spec{network, model.grid, name, configuration, precision};
         spec.parallel_maps = !values["serial-maps"].as<bool>();
         specs.push_back(spec);
+        bench::NetworkSpec beside = spec;
+        beside.in_flight = values["in-flight"].as<int>();
+        if (beside.in_flight > 1) specs.push_back(beside);
         spec.keep_maps = true;
         specs.push_back(spec);
         spec.graph = true;
@@ -359,6 +364,7 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
         std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
     for (const bench::NetworkSpec& spec : specs) {
       bench::AddNetworkBenchmark(spec, scenario, failures);
+      if (spec.in_flight > 1) continue;
       if (request.points && !spec.keep_maps && HoldsPoints(input)) {
         bench::AddPointNetworkBenchmark(spec, input, request.load, choice, registry, failures);
       }
@@ -371,7 +377,7 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
 // What would be left out without a word.
 absl::Status CheckApplicable(const po::variables_map& values, BackendKind backend) {
   const bool networks = !values["network"].as<Strings>().empty();
-  for (const char* name : {"config", "grid", "serial-maps", "graph"}) {
+  for (const char* name : {"config", "grid", "serial-maps", "graph", "in-flight"}) {
     if (networks || values.count(name) == 0 || values[name].defaulted()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " has no meaning without --network"));
@@ -381,6 +387,16 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
         "--training has no meaning without --network or --backend cuda");
   }
   VOXCONV_RETURN_IF_ERROR(CheckDevice(values, backend));
+  constexpr int kMostInFlight = 16;
+  const int in_flight = values["in-flight"].as<int>();
+  if (in_flight < 1 || in_flight > kMostInFlight) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--in-flight ", in_flight, ": allowed are 1 .. ", kMostInFlight));
+  }
+  if (in_flight > 1 && backend != BackendKind::kCuda) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--in-flight ", in_flight, ": only --backend cuda has several streams"));
+  }
   if (backend != BackendKind::kCuda && !values["output-coords"].as<Strings>().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--output-coords ", values["output-coords"].as<Strings>()[0],

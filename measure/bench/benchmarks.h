@@ -54,16 +54,19 @@ struct NetworkSpec {
   bool keep_maps = false;
   bool parallel_maps = true;
   bool graph = false;  // replayed; needs keep_maps and CUDA
+  int in_flight = 1;   // frames at a time, each on a stream of its own; more than 1: not with graph
 };
 // The network as names of benchmarks have it: "centerpoint", or "centerpoint/grid=..." with a grid.
 std::string NetworkName(const NetworkSpec& spec);
 
-// network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: one frame, from
-// coordinates and features in the backend's memory to a synchronisation at the end. Stages are not
-// timed, and batch norm is folded. With /graph, the frame is replayed as a CUDA graph. Counters:
-// voxels; median_ms; queued_ms, the median of the time until the host had queued all work;
-// synchronisations, the most waits of the host in that time over all frames. Not timed if the
-// output is not close to that of another configuration in f32.
+// network/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph|/in_flight=N]: one
+// frame, from coordinates and features in the backend's memory to a synchronisation at the end.
+// Stages are not timed, and batch norm is folded. With /graph, the frame is replayed as a CUDA
+// graph. Counters: voxels; median_ms; queued_ms, the median of the time until the host had queued
+// all work; synchronisations, the most waits of the host in that time over all frames. With
+// /in_flight=N, the time is that of N frames beside each other (FramesInFlight), and the counters
+// are voxels, median_ms and frames_per_second. Not timed if the output is not close to that of
+// another configuration in f32.
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures);
 

@@ -8,6 +8,7 @@
 #include "voxconv/core/parse.h"
 #include "voxconv/io/voxelize.h"
 #include "voxconv/measure/bench/benchmarks.h"
+#include "voxconv/measure/bench/frames_in_flight.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/network_frame.h"
 #include "voxconv/measure/preset.h"
@@ -27,6 +28,7 @@ class NetworkBenchmark {
 
   void Run(benchmark::State& state) {
     if (!gate_.has_value()) gate_ = Gate();
+    if (spec_.in_flight > 1) return RunInFlight(state);
     std::unique_ptr<NetworkRunner> runner;
     std::unique_ptr<RecordedFrame> recorded;
     absl::Status status = *gate_;
@@ -58,8 +60,60 @@ class NetworkBenchmark {
   }
 
  private:
+  void RunInFlight(benchmark::State& state) {
+    constexpr int kFrames = 10;  // of a lane in an iteration: starting threads takes little beside
+    absl::StatusOr<FramesInFlight> frames =
+        gate_->ok() ? PrepareInFlight() : absl::StatusOr<FramesInFlight>(*gate_);
+    absl::Status status = frames.status();
+    std::vector<double> wall;
+    for (auto _ : state) {
+      double milliseconds = 0;
+      if (status.ok()) {
+        const absl::StatusOr<double> time = frames->Run(kFrames);
+        status = time.status();
+        milliseconds = time.value_or(0) / kFrames;
+      }
+      state.SetIterationTime(1e-3 * milliseconds);
+      if (!status.ok()) break;
+      wall.push_back(milliseconds);
+    }
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      return;
+    }
+    state.counters["voxels"] = static_cast<double>(scenario_->num_voxels());
+    state.counters["median_ms"] = Median(wall);
+    state.counters["frames_per_second"] = 1e3 * spec_.in_flight / Median(wall);
+  }
+
+  // Not without lanes that give what one frame alone gives.
+  absl::StatusOr<FramesInFlight> PrepareInFlight() {
+    VOXCONV_ASSIGN_OR_RETURN(
+        FramesInFlight frames,
+        FramesInFlight::Create(spec_.in_flight, [this]() -> absl::StatusOr<FramesInFlight::Lane> {
+          FramesInFlight::Lane lane;
+          VOXCONV_ASSIGN_OR_RETURN(lane.backend, scenario_->NewBackend());
+          VOXCONV_ASSIGN_OR_RETURN(lane.runner,
+                                   MakeRunner(spec_.configuration, spec_.precision, *lane.backend));
+          VOXCONV_ASSIGN_OR_RETURN(
+              lane.input, MakeSparseTensor(scenario_->cloud(), lane.runner->graph().in_channels(),
+                                           lane.Context(), StorageOf(spec_.precision)));
+          return lane;
+        }));
+    constexpr int kWarmup = 3;
+    VOXCONV_RETURN_IF_ERROR(frames.Run(kWarmup).status());
+    for (const FramesInFlight::Lane& lane : frames.lanes()) {
+      VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
+                               lane.result.output.features().ToHost(lane.Context()));
+      VOXCONV_RETURN_IF_ERROR(verify::CompareOutputs(output, scenario_->expected()[spec_.network],
+                                                     bound_, "a frame alone, in f32")
+                                  .status());
+    }
+    return frames;
+  }
+
   absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
-      const measure::Configuration& configuration, Precision precision) {
+      const measure::Configuration& configuration, Precision precision, Backend& backend) {
     VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeModel(spec_.network, {.grid = spec_.grid}));
     InitializeParameters(graph, /*seed=*/1);
     bound_ = verify::NetworkBound(graph, precision, Precision::kF32);
@@ -69,9 +123,15 @@ class NetworkBenchmark {
                            .keep_maps = spec_.keep_maps,
                            .parallel_maps = spec_.parallel_maps,
                            .profile_stages = false};
+    VOXCONV_ASSIGN_OR_RETURN(auto runner, NetworkRunner::Create(std::move(graph), config,
+                                                                scenario_->registry(), backend));
+    return runner;
+  }
+  // On the scenario's backend, with input_.
+  absl::StatusOr<std::unique_ptr<NetworkRunner>> MakeRunner(
+      const measure::Configuration& configuration, Precision precision) {
     VOXCONV_ASSIGN_OR_RETURN(auto runner,
-                             NetworkRunner::Create(std::move(graph), config, scenario_->registry(),
-                                                   *scenario_->Context().backend));
+                             MakeRunner(configuration, precision, *scenario_->Context().backend));
     VOXCONV_ASSIGN_OR_RETURN(input_,
                              scenario_->Input(runner->graph().in_channels(), StorageOf(precision)));
     return runner;
@@ -156,6 +216,10 @@ absl::Status NetworkScenario::Load() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<Backend>> NetworkScenario::NewBackend() const {
+  return MakeBackend(choice_);
+}
+
 absl::StatusOr<SparseTensor> NetworkScenario::Input(int64_t channels, DType dtype) const {
   return MakeSparseTensor(cloud_, channels, Context(), dtype);
 }
@@ -170,7 +234,8 @@ void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenari
   const std::string name =
       absl::StrCat("network/", NetworkName(spec), "/", spec.name, "/", scenario->input(), "/",
                    ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt",
-                   spec.graph ? "/graph" : "");
+                   spec.graph ? "/graph" : "",
+                   spec.in_flight > 1 ? absl::StrCat("/in_flight=", spec.in_flight) : "");
   auto body = std::make_shared<NetworkBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

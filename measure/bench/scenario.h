@@ -107,6 +107,8 @@ class NetworkScenario {
   absl::Status Prepare();
 
   ExecutionContext Context() const { return {backend_.get(), &backend_->main_stream()}; }
+  // Another backend on the same device.
+  absl::StatusOr<std::unique_ptr<Backend>> NewBackend() const;
   const Registry& registry() const { return registry_; }
   int64_t num_voxels() const { return cloud_.size(); }
   const VoxelizedCloud& cloud() const { return cloud_; }

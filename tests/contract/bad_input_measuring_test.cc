@@ -124,6 +124,11 @@ TEST_F(BadInputTest, BenchOfAllVariants) {
 }
 
 TEST_F(BadInputTest, OptionsThatTheCpuHasNot) {
+  ExpectRefused("bench --network sparseresnet21 --in-flight 2 --input scene:room",
+                {"--in-flight 2", "--backend cuda"});
+  ExpectRefused("bench --network sparseresnet21 --in-flight 0 --input scene:room",
+                {"--in-flight 0", "1 .. 16"});
+  ExpectRefused("bench --in-flight 2 --input scene:room", {"--in-flight", "--network"});
   for (const char* spec : {"implicit_gemm:mma=warp", "implicit_gemm:tile_channels=64"}) {
     ExpectRefused(absl::StrCat("run", kSmallNetwork, kSmallInput, " --dataflow ", spec),
                   {"implicit_gemm: the CPU has no mma and tile_channels to choose"});
