@@ -25,6 +25,16 @@ constexpr uint32_t Murmur3(const Coordinate& c) {
   return hash ^ hash >> 16;
 }
 
+// FNV-1a of a coordinate's four words, the batch index last, folded to 60 bits. TorchSparse 1.4 and
+// 2.0 hash coordinates by it (torchsparse/backend/hash/hash_cuda.cu).
+constexpr uint64_t Fnv1a60(const Coordinate& c) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const int32_t value : {c.x, c.y, c.z, c.b}) {
+    hash = (hash ^ static_cast<uint32_t>(value)) * 0x100000001b3u;
+  }
+  return hash >> 60 ^ (hash & 0xfffffffffffffffu);
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_HASH_COORDINATE_HASH_H_

@@ -26,6 +26,7 @@ class HashCuda final : public HashMapping {
     if (variant() == "cuckoo") return BuildCuckooCuda(inputs.set(), load_factor(), context);
     if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
     if (variant() == "minkowski") return BuildMinkowskiCuda(inputs.set(), load_factor(), context);
+    if (variant() == "torchsparse1") return BuildTorchsparse1Cuda(inputs.set(), context);
     VOXCONV_CHECK(variant() == "open_addressing");
     return BuildOpenAddressingCuda(inputs, load_factor(), context);
   }

@@ -35,6 +35,10 @@ absl::StatusOr<HashTableCpuPtr> BuildCuckooCpu(const CoordinateSet& inputs, doub
 // Each query reads the rows of `inputs`, which bytes() does not count.
 absl::StatusOr<HashTableCpuPtr> BuildMinkowskiCpu(const CoordinateSet& inputs, double load_factor,
                                                   const ExecutionContext& context);
+// Each query reads the rows of `inputs`, which bytes() does not count. The table has the engine's
+// sizes (torchsparse1_table.h). kResourceExhausted also if a row finds no place.
+absl::StatusOr<HashTableCpuPtr> BuildTorchsparse1Cpu(const CoordinateSet& inputs,
+                                                     const ExecutionContext& context);
 absl::StatusOr<HashTableCpuPtr> BuildStdCpu(const CoordinateSet& inputs,
                                             const ExecutionContext& context);
 // kUnimplemented in a build without Open3D.

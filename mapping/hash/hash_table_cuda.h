@@ -47,6 +47,13 @@ absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, 
 absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs, double load_factor,
                                                     const ExecutionContext& context);
 
+// TorchSparse's two levels of cuckoo hashing (torchsparse1_table.h). Each query reads the rows of
+// `inputs`, which bytes() does not count, and takes 16 bytes for each row and offset, of at most
+// 128 offsets at a time. Synchronises the stream, because a construction can fail and is then tried
+// again with other functions. kResourceExhausted if it fails with all of them.
+absl::StatusOr<HashTableCudaPtr> BuildTorchsparse1Cuda(const CoordinateSet& inputs,
+                                                       const ExecutionContext& context);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_HASH_HASH_TABLE_CUDA_H_

@@ -36,7 +36,8 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
   for (const std::string spec :
        {"hash:variant=std", "hash", "hash:load_factor=0.95", "hash:load_factor=0.05",
         "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:variant=minkowski",
-        "hash:variant=minkowski,load_factor=0.95", "hash:coords=planar", "hash:symmetric=true"}) {
+        "hash:variant=minkowski,load_factor=0.95", "hash:variant=torchsparse1",
+        "hash:coords=planar", "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
@@ -49,6 +50,29 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
     }
   }
   EXPECT_GT(expected.in.size(), c.inputs.size());
+}
+
+// FNV-1a's low bits come from the low bits of the words alone, so voxels of a large stride share
+// few buckets of 512. Where more buckets do not help, the table is refused.
+TEST(HashMappingTest, FullBucketsLoseNothing) {
+  const Registry registry = HashRegistry();
+  for (const int32_t stride : {1, 16, 64, 4096}) {
+    const MapCase c = Submanifold(
+        "Strided", RandomVoxels(20000, {0}, -16 * stride, 15 * stride, {stride, stride, stride}, 5),
+        {3, 3, 3});
+    UnitCpu theirs(1), ours(1);
+    const auto run = [&](const std::string& spec, UnitCpu& cpu) {
+      return RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
+    };
+    const auto expected = run("hash", theirs), map = run("hash:variant=torchsparse1", ours);
+    if (stride == 4096) {
+      EXPECT_EQ(map.status().code(), absl::StatusCode::kResourceExhausted) << map.status();
+      EXPECT_THAT(map.status().message(), HasSubstr("variant=torchsparse1 found no place for"));
+      continue;
+    }
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_TRUE(PairsOf(*map) == PairsOf(*expected)) << stride;
+  }
 }
 
 TEST(HashMappingTest, RefusesWithReason) {
