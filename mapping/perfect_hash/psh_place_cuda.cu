@@ -332,7 +332,8 @@ absl::Status PlaceBuckets(const PshBuckets& buckets, const ExecutionContext& con
       int64_t{cuda.num_multiprocessors()} * std::min(resident, kBlocksPerMultiprocessor);
   // There are at most half as many buckets of two voxels and more as there are voxels.
   const int64_t wanted = CeilDiv(buckets.num_voxels / 2 * kLanes, kThreads);
-  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, room));
+  const auto blocks =
+      static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(room, 1)));
   cuda.NoteLaunch(*context.stream, kernel);
   if (Counters* counters = context.counters()) ++counters->launches;
   PshBuckets argument = buckets;
