@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/measure/preset.h"
 
 namespace voxconv::cli {
 namespace {
@@ -134,6 +135,46 @@ void PrintFamily(const std::string& family, const Json& plugins) {
   }
 }
 
+Json PresetsJson() {
+  Json presets = Json::array();
+  for (const std::string& name : measure::ListPresets()) {
+    const absl::StatusOr<measure::Preset> preset = measure::LoadPreset(name);
+    if (!preset.ok()) {
+      presets.push_back({{"name", name}, {"unavailable", std::string(preset.status().message())}});
+      continue;
+    }
+    Json choices = Json::object();
+    for (const auto& [part, place] : preset->choices) choices[part] = place;
+    presets.push_back({{"name", preset->name},
+                       {"summary", preset->summary},
+                       {"source", preset->source},
+                       {"choices", choices},
+                       {"departs", preset->departs},
+                       {"configuration", measure::ToJson(preset->configuration)}});
+  }
+  return presets;
+}
+
+void PrintPresets(const Json& presets) {
+  std::cout << Styled(Style::kBold, "presets") << "\n";
+  for (const Json& preset : presets) {
+    const auto text = [&](const char* key) { return preset[key].get<std::string>(); };
+    if (preset.contains("unavailable")) {
+      std::cout << Wrapped(absl::StrCat("  ", text("name"), ": unavailable: "), text("unavailable"),
+                           6);
+      continue;
+    }
+    std::cout << Wrapped(absl::StrCat("  ", text("name"), ": "),
+                         absl::StrCat(text("summary"), " [", text("source"), "]"), 6);
+    for (const auto& [part, place] : preset["choices"].items()) {
+      std::cout << Wrapped(absl::StrCat("    ", part, ": "), place.get<std::string>(), 8);
+    }
+    for (const Json& departs : preset["departs"]) {
+      std::cout << Wrapped("    departs: ", departs.get<std::string>(), 8);
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status RunList(const std::vector<std::string>& args) {
@@ -147,14 +188,18 @@ absl::Status RunList(const std::vector<std::string>& args) {
                            ParseBackendKind(values["backend"].as<std::string>()));
   Registry registry;
   VOXCONV_RETURN_IF_ERROR(RegisterPlugins(values, registry));
+  const Json presets = PresetsJson();
   const Json families = {{"mapping", FamilyJson(registry.mappings(), backend)},
                          {"dataflow", FamilyJson(registry.dataflows(), backend)},
                          {"output_coords", FamilyJson(registry.output_coords(), backend)}};
   if (values["json"].as<bool>()) {
-    std::cout << families.dump(2) << "\n";
+    Json all = families;
+    all["presets"] = presets;
+    std::cout << all.dump(2) << "\n";
     return absl::OkStatus();
   }
   for (const auto& [family, plugins] : families.items()) PrintFamily(family, plugins);
+  PrintPresets(presets);
   return absl::OkStatus();
 }
 

@@ -48,6 +48,16 @@ std::vector<LayerOverride> ReadLayers(const Json& object, absl::Status& error) {
   return overrides;
 }
 
+std::vector<std::pair<std::string, std::string>> ReadChoices(const Json& object,
+                                                             absl::Status& error) {
+  JsonReader reader(object, "choices", error);
+  std::vector<std::pair<std::string, std::string>> choices;
+  for (const auto& [part, place] : object.items()) {
+    choices.emplace_back(part, reader.Text(part.c_str()));
+  }
+  return choices;
+}
+
 // Writes `spec` with all its options; an empty one stays empty. `part` tells where it stands where
 // the message of the registry, which names the family, does not.
 template <typename Plugin>
@@ -98,10 +108,10 @@ std::shared_ptr<const Planner> MakePlanner(const Configuration& configuration) {
 absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   VOXCONV_ASSIGN_OR_RETURN(const Json object, ParseJson(json));
   absl::Status error;
-  JsonReader reader(
-      object, "",
-      {"name", "summary", "source", "mapping", "dataflow", "output_coords", "planner", "layers"},
-      error);
+  JsonReader reader(object, "",
+                    {"name", "summary", "source", "choices", "departs", "mapping", "dataflow",
+                     "output_coords", "planner", "layers"},
+                    error);
   Preset preset;
   Configuration& configuration = preset.configuration;
   preset.name = reader.Text("name");
@@ -113,6 +123,8 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view json) {
   if (reader.Has("planner")) {
     configuration.heuristic = ReadPlanner(reader.Object("planner"), error);
   }
+  if (reader.Has("choices")) preset.choices = ReadChoices(reader.Object("choices"), error);
+  preset.departs = reader.Texts("departs");
   if (reader.Has("layers")) configuration.layers = ReadLayers(reader.Object("layers"), error);
   if (!error.ok()) return error;
   return preset;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,14 +37,18 @@ struct Preset {
   std::string name;
   std::string summary;
   std::string source;  // the paper or engine it follows
+  // What the preset takes from its source: the part, and the place where the source documents it.
+  std::vector<std::pair<std::string, std::string>> choices;
+  // What the source does otherwise. One sentence or more each.
+  std::vector<std::string> departs;
   Configuration configuration;
 };
 
 // {"name", "summary", "source", "mapping", "dataflow"} and optionally "output_coords",
-// "planner": {"kind": "heuristic", "threshold", "narrow", "wide"} and
-// "layers": {PATTERN: {"mapping", "dataflow"}}. kInvalidArgument names a key that is missing,
-// unknown or of the wrong type. Specs are not looked up. Without "output_coords" the choice has
-// none.
+// "planner": {"kind": "heuristic", "threshold", "narrow", "wide"},
+// "layers": {PATTERN: {"mapping", "dataflow"}}, "choices": {PART: PLACE} and "departs": [TEXT].
+// kInvalidArgument names a key that is missing, unknown or of the wrong type. Specs are not looked
+// up. Without "output_coords" the choice has none.
 absl::StatusOr<Preset> ParsePreset(absl::string_view json);
 
 // DataDirectories (measure/data_files.h) of the presets, whose variable is VOXCONV_PRESET_DIR.

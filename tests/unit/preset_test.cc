@@ -19,9 +19,11 @@ namespace voxconv::measure {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 const Registry& BuiltinRegistry() {
@@ -66,6 +68,28 @@ TEST(ParsePresetTest, FullPresetIsReadEntirely) {
   EXPECT_EQ(configuration.layers[0].pattern, "stem.*");
   EXPECT_EQ(configuration.layers[0].choice.mapping, "n");
   EXPECT_EQ(configuration.layers[1].choice.dataflow, "e");
+}
+
+TEST(ParsePresetTest, TellsWhatIsTakenAndWhatIsNot) {
+  const std::string open = std::string(kMinimal).substr(0, sizeof(kMinimal) - 2);
+  const auto preset = ParsePreset(
+      open + R"(, "choices": {"mapping": "Section 3"}, "departs": ["It sorts twice."]})");
+  ASSERT_TRUE(preset.ok()) << preset.status();
+  EXPECT_THAT(preset->choices, ElementsAre(Pair("mapping", "Section 3")));
+  EXPECT_THAT(preset->departs, ElementsAre("It sorts twice."));
+  EXPECT_THAT(Message(open + R"(, "choices": {"mapping": 3}})"),
+              HasSubstr("'choices.mapping' is 3"));
+  EXPECT_THAT(Message(open + R"(, "departs": "It sorts."})"), HasSubstr("'departs' is"));
+}
+
+// Users of a preset of an engine learn where it is not the engine.
+TEST(PresetFilesTest, EnginesTellWhereTheyDepart) {
+  for (const std::string name : {"hcnn", "luo_lai", "minkowski", "minuet", "pcengine", "spconv1",
+                                 "spconv2", "torchsparse"}) {
+    const auto preset = LoadPreset(name);
+    ASSERT_TRUE(preset.ok()) << preset.status();
+    EXPECT_FALSE(preset->departs.empty()) << name;
+  }
 }
 
 TEST(ParsePresetTest, MistakesAreNamed) {
