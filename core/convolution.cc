@@ -9,18 +9,16 @@
 namespace voxconv {
 namespace {
 
-// A prepared map and a plan of one pass, and the workspace granted.
-struct Prepared {
-  std::shared_ptr<const PreparedMap> map;
-  std::unique_ptr<DataflowPlan> plan;
-};
+using Prepared = PreparedMaps::Prepared;
 
+// A prepared map and a plan of one pass. The workspace is granted.
 absl::StatusOr<Prepared> PreparePass(const Dataflow& dataflow, Pass pass, const ConvShape& shape,
-                                     const KernelMap& map, Workspace& workspace,
-                                     const ExecutionContext& context) {
-  Prepared prepared;
-  VOXCONV_ASSIGN_OR_RETURN(prepared.map, PrepareMap(dataflow, pass, shape, map, context));
-  VOXCONV_ASSIGN_OR_RETURN(prepared.plan, dataflow.Plan(pass, *prepared.map, shape, context));
+                                     const KernelMap& map, const KeptPasses& kept,
+                                     Workspace& workspace, const ExecutionContext& context) {
+  PreparedMaps once;
+  PreparedMaps& maps = kept.maps != nullptr ? *kept.maps : once;
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared,
+                           maps.Get(kept.spec, dataflow, pass, shape, map, context));
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(prepared.plan->booking(), context));
   return prepared;
 }
@@ -93,44 +91,46 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& da
 absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap& map,
                                       const ConstTensorView& input, const ConstTensorView& weights,
                                       Precision precision, Workspace& workspace,
-                                      const ExecutionContext& context, const Epilogue& epilogue) {
+                                      const ExecutionContext& context, const Epilogue& epilogue,
+                                      const KeptPasses& kept) {
   VOXCONV_RETURN_IF_ERROR(ShapeOf(map, input, weights, input.dtype, precision).status());
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
   VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, precision,
-                                             output.view(), workspace, context, epilogue));
+                                             output.view(), workspace, context, epilogue, kept));
   return output;
 }
 
 absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
                                 const ConstTensorView& input, const ConstTensorView& weights,
                                 Precision precision, const TensorView& output, Workspace& workspace,
-                                const ExecutionContext& context, const Epilogue& epilogue) {
+                                const ExecutionContext& context, const Epilogue& epilogue,
+                                const KeptPasses& kept) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape,
                            ShapeOf(map, input, weights, output.dtype, precision));
-  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared,
-                           PreparePass(dataflow, Pass::kForward, shape, map, workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kForward, shape,
+                                                                map, kept, workspace, context));
   return dataflow.Forward(*prepared.plan, *prepared.map, {input, weights, output, epilogue},
                           workspace, context);
 }
 
 absl::Status RunInputGrad(const Dataflow& dataflow, const KernelMap& map, const InputGradArgs& args,
                           Precision precision, Workspace& workspace,
-                          const ExecutionContext& context) {
+                          const ExecutionContext& context, const KeptPasses& kept) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, ShapeOf(map, args.input_grad, args.weights,
                                                           args.output_grad.dtype, precision));
-  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared,
-                           PreparePass(dataflow, Pass::kInputGrad, shape, map, workspace, context));
+  VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kInputGrad, shape,
+                                                                map, kept, workspace, context));
   return dataflow.InputGrad(*prepared.plan, *prepared.map, args, workspace, context);
 }
 
 absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
                            const WeightGradArgs& args, Precision precision, Workspace& workspace,
-                           const ExecutionContext& context) {
+                           const ExecutionContext& context, const KeptPasses& kept) {
   VOXCONV_ASSIGN_OR_RETURN(const ConvShape shape, ShapeOf(map, args.input, args.weights_grad,
                                                           args.output_grad.dtype, precision));
   VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kWeightGrad, shape,
-                                                                map, workspace, context));
+                                                                map, kept, workspace, context));
   return dataflow.WeightGrad(*prepared.plan, *prepared.map, args, workspace, context);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "voxconv/core/dataflow.h"
 #include "voxconv/core/mapping.h"
+#include "voxconv/core/prepared_maps.h"
 
 namespace voxconv {
 
@@ -37,6 +38,13 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& da
                                                               const KernelMap& map,
                                                               const ExecutionContext& context);
 
+// Where the functions below find what they made before for the same kernel map. `spec` names the
+// dataflow (PreparedMaps::Get). Without `maps` they make it anew.
+struct KeptPasses {
+  PreparedMaps* maps = nullptr;
+  absl::string_view spec = {};
+};
+
 // Each of the functions below computes one pass of a layer. It prepares the map, plans the pass,
 // grants `workspace` and runs. `map` is the layer's forward map in every pass. Products are
 // computed in `precision`. Several calls may share a workspace. Tensors are in the backend's
@@ -51,18 +59,19 @@ absl::StatusOr<Tensor> RunConvolution(const Dataflow& dataflow, const KernelMap&
                                       const ConstTensorView& input, const ConstTensorView& weights,
                                       Precision precision, Workspace& workspace,
                                       const ExecutionContext& context,
-                                      const Epilogue& epilogue = {});
+                                      const Epilogue& epilogue = {}, const KeptPasses& kept = {});
 // The same, with the output written to `output`.
 absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
                                 const ConstTensorView& input, const ConstTensorView& weights,
                                 Precision precision, const TensorView& output, Workspace& workspace,
-                                const ExecutionContext& context, const Epilogue& epilogue = {});
+                                const ExecutionContext& context, const Epilogue& epilogue = {},
+                                const KeptPasses& kept = {});
 absl::Status RunInputGrad(const Dataflow& dataflow, const KernelMap& map, const InputGradArgs& args,
                           Precision precision, Workspace& workspace,
-                          const ExecutionContext& context);
+                          const ExecutionContext& context, const KeptPasses& kept = {});
 absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
                            const WeightGradArgs& args, Precision precision, Workspace& workspace,
-                           const ExecutionContext& context);
+                           const ExecutionContext& context, const KeptPasses& kept = {});
 
 // The forward pass for callers that keep plans. Returns a new tensor [N_out, C_out]. `plan` must
 // have been made for `map`. Grants `workspace`. `settled`: see ForwardArgs. Errors of

@@ -97,12 +97,13 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
   const Precision precision = PrecisionFor(precision_text, x.dtype);
-  return RunPass(
-      map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out, features.object(), {x, w},
-      [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
-          const ExecutionContext& context) {
-        return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace, context);
-      });
+  return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out,
+                 features.object(), {x, w},
+                 [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
+                     const ExecutionContext& context) {
+                   return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace,
+                                             context, {}, map.KeptFor(dataflow));
+                 });
 }
 
 nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle weights_object,
@@ -117,13 +118,13 @@ nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle w
                                  dy.channels, " channels"));
   }
   const Precision precision = PrecisionFor(precision_text, dy.dtype);
-  return RunPass(
-      map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out, grad.object(),
-      {dy, w},
-      [&](const Dataflow& plugin, const TensorView& dx, Workspace& workspace,
-          const ExecutionContext& context) {
-        return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace, context);
-      });
+  return RunPass(map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out,
+                 grad.object(), {dy, w},
+                 [&](const Dataflow& plugin, const TensorView& dx, Workspace& workspace,
+                     const ExecutionContext& context) {
+                   return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace,
+                                       context, map.KeptFor(dataflow));
+                 });
 }
 
 nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::handle grad_object,
@@ -138,13 +139,13 @@ nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::han
                                  " is needed, as of the features"));
   }
   const Precision precision = PrecisionFor(precision_text, x.dtype);
-  return RunPass(
-      map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
-      features.object(), {x, dy},
-      [&](const Dataflow& plugin, const TensorView& dw, Workspace& workspace,
-          const ExecutionContext& context) {
-        return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace, context);
-      });
+  return RunPass(map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
+                 features.object(), {x, dy},
+                 [&](const Dataflow& plugin, const TensorView& dw, Workspace& workspace,
+                     const ExecutionContext& context) {
+                   return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace,
+                                        context, map.KeptFor(dataflow));
+                 });
 }
 
 // The bias [C_out] as the shift of an epilogue.
@@ -196,7 +197,7 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
     VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
                              plugins->dataflows().Create(dataflow, context.backend->kind()));
     return RunConvolution(*plugin, map.map(), x.matrix(), w, precision, engine.workspace(), context,
-                          epilogue);
+                          epilogue, map.KeptFor(dataflow));
   });
   return {map.engine(), map.outputs(), std::move(y), x.features()};
 }

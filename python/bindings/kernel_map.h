@@ -5,11 +5,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "arguments.h"
 #include "sparse_tensor.h"
+#include "voxconv/core/convolution.h"
 #include "voxconv/core/kernel_map.h"
 
 namespace voxconv::python {
@@ -22,7 +24,8 @@ class PyKernelMap {
       : geometry_(std::move(geometry)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)),
-        map_(Hold(std::move(engine), std::move(map))) {}
+        map_(Hold(engine, std::move(map))),
+        prepared_(Hold(std::move(engine), std::make_unique<PreparedMaps>())) {}
 
   const EnginePtr& engine() const { return map_->engine(); }
   const ConvGeometry& geometry() const { return geometry_; }
@@ -31,11 +34,14 @@ class PyKernelMap {
   const KernelMap& map() const { return **map_; }
   // Keeps the arrays of the map.
   const HeldPtr<KernelMap>& held() const { return map_; }
+  // What the dataflow of this spec has made of the map. Copies of this object share it.
+  KeptPasses KeptFor(absl::string_view spec) const { return {(*prepared_)->get(), spec}; }
 
  private:
   ConvGeometry geometry_;
   CoordinateSetPtr inputs_, outputs_;
   HeldPtr<KernelMap> map_;
+  HeldPtr<std::unique_ptr<PreparedMaps>> prepared_;
 };
 
 // Finds the output coordinates of a layer on `x`, and queries its map. `outputs`, None or a

@@ -85,6 +85,25 @@ TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
   }
 }
 
+TEST(DataflowCudaTest, KeptPassesAreTheSame) {
+  VOXCONV_NEED_CUDA(cuda);
+  Registry registry;
+  for (const auto& add :
+       {RegisterDirect, RegisterFetchOnDemand, RegisterGatherGemmScatter, RegisterHash2col,
+        RegisterImplicitGemm, RegisterDirectCuda, RegisterGatherGemmScatterCuda,
+        RegisterHash2colCuda, RegisterImplicitGemmCuda}) {
+    ASSERT_TRUE(add(registry).ok());
+  }
+  // fetch_on_demand adds up in any order, so its sums are not equal bit by bit.
+  for (const std::string spec : {"direct", "gather_gemm_scatter", "hash2col", "implicit_gemm",
+                                 "implicit_gemm:splits=2,mask_sort=gray"}) {
+    const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
+    for (const Precision precision : {Precision::kF32, Precision::kF16}) {
+      ExpectKeptPassesAreTheSame(*dataflow, spec, precision, cuda->context);
+    }
+  }
+}
+
 // The refusal comes before any work, so this needs no second device.
 TEST(DataflowCudaTest, RefusesFeaturesOfAnotherDevice) {
   VOXCONV_NEED_CUDA(cuda);

@@ -138,5 +138,17 @@ TEST_F(GradientsTest, NonFiniteOutputGradientsStayInTheirOffsets) {
   }
 }
 
+TEST_F(GradientsTest, KeptPassesAreTheSame) {
+  UnitCpu cpu(2);
+  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+    const auto dataflow = *registry_.dataflows().Create(spec, BackendKind::kCpu);
+    if (!dataflow->Supports(Pass::kForward, {16, 24, 3, false, ConvTypes::Of(Precision::kF32)})
+             .ok) {
+      continue;
+    }
+    ExpectKeptPassesAreTheSame(*dataflow, spec, Precision::kF32, cpu.context);
+  }
+}
+
 }  // namespace
 }  // namespace voxconv

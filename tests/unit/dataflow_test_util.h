@@ -269,6 +269,43 @@ inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::ranges::equal(a, b, {}, bits, bits);
 }
 
+// All passes of a dataflow with kept prepared maps and plans, twice, and without. They must be
+// equal bit by bit, and the second time must prepare nothing.
+inline void ExpectKeptPassesAreTheSame(const Dataflow& dataflow, const std::string& spec,
+                                       Precision precision, const ExecutionContext& context) {
+  SCOPED_TRACE(spec);
+  const KernelMap map = ToKernelMap(RandomMap(60, 50, {20, 31, 7}, 3), context);
+  const DType dtype = StorageOf(precision);
+  const auto make = [&](int64_t rows, int64_t channels, int64_t step) {
+    std::vector<float> values(rows * channels);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * step % 17) - 8;
+    return *Tensor::FromHost(values, rows, channels, context, dtype);
+  };
+  const Tensor x = make(60, 16, 3), w = make(3 * 16, 24, 5), dy = make(50, 24, 7);
+  Workspace workspace;
+  const auto run = [&](const KeptPasses& kept) {
+    std::vector<std::vector<float>> results;
+    const auto y =
+        RunConvolution(dataflow, map, x.view(), w.view(), precision, workspace, context, {}, kept);
+    const Tensor dx = *Tensor::Create(60, 16, dtype, context);
+    const Tensor dw = *Tensor::Create(3 * 16, 24, dtype, context);
+    const absl::Status input = RunInputGrad(dataflow, map, {dy.view(), w.view(), dx.view()},
+                                            precision, workspace, context, kept);
+    const absl::Status weight = RunWeightGrad(dataflow, map, {x.view(), dy.view(), dw.view()},
+                                              precision, workspace, context, kept);
+    EXPECT_TRUE(y.ok() && input.ok() && weight.ok()) << y.status() << input << weight;
+    if (y.ok()) results = {*y->ToHost(context), *dx.ToHost(context), *dw.ToHost(context)};
+    return results;
+  };
+  const auto expected = run({});
+  PreparedMaps maps;
+  EXPECT_EQ(run({&maps, spec}), expected);
+  const int64_t bytes = maps.bytes();
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(run({&maps, spec}), expected);
+  EXPECT_EQ(maps.bytes(), bytes);
+}
+
 // Right, counted, and bitwise the same on two threads.
 inline void CheckVariant(const Registry& registry, const std::string& spec,
                          const ConvProblem& problem) {
