@@ -1,74 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small segmenter with voxconv.torch on one or more processes.
+"""Trains a segmenter with voxconv.torch on one or more processes.
 
     python examples/train_ddp.py --steps 20
     torchrun --standalone --nproc_per_node=2 examples/train_ddp.py --steps 20 --checkpoint run.pth
+    torchrun --standalone --nproc_per_node=2 examples/train_ddp.py --network minkunet42 --frames a.npz b.npz
+    python examples/train_ddp.py --network minkunet42 --frames a.npz b.npz --scaling 2
 
-The scenes are synthetic, and a voxel's class is its height. The scenes of a step are shared among the
-processes. Losses are weighted by voxels and batch norm counts all voxels, so that two processes compute
-what one process computes on all scenes. A checkpoint that exists is gone on from.
+Without --frames, the scenes are synthetic, and a voxel's class is its height. The scenes of a step are
+shared among the processes. Losses are weighted by voxels and batch norm counts all voxels, so that two
+processes compute what one process computes on all scenes. A checkpoint that exists is gone on from.
+--scaling N measures what N processes give: frames a second beside one process with its share of the
+scenes, and losses beside one process with all of them.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import time
 
-import numpy as np
 import torch
 import voxconv
 import voxconv.torch as vt
+from segmentation import batches, networks, scaling
 from torch import distributed, nn
 
-CLASSES = 4
-
-
-class UNet(nn.Module):
-    """Two levels down and up again, with skip connections."""
-
-    def __init__(self, in_channels: int, width: int):
-        super().__init__()
-
-        def block(c_in: int, c_out: int) -> nn.Module:
-            return vt.Sequential(
-                vt.SubMConv3d(c_in, c_out, 3, bias=False), vt.BatchNorm(c_out), nn.ReLU()
-            )
-
-        self.stem = block(in_channels, width)
-        self.down1 = vt.SparseConv3d(width, 2 * width, 2, stride=2, key="1")
-        self.middle = block(2 * width, 2 * width)
-        self.down2 = vt.SparseConv3d(2 * width, 2 * width, 2, stride=2, key="2")
-        self.bottom = block(2 * width, 2 * width)
-        self.up2 = vt.SparseInverseConv3d(2 * width, 2 * width, 2, key="2")
-        self.up1 = vt.SparseInverseConv3d(4 * width, width, 2, key="1")
-        self.head = nn.Linear(2 * width, CLASSES)
-
-    def forward(self, x: vt.SparseTensor) -> torch.Tensor:
-        fine = self.stem(x)
-        coarse = self.middle(self.down1(fine))
-        y = vt.cat([self.up2(self.bottom(self.down2(coarse))), coarse])
-        return self.head(vt.cat([self.up1(y), fine]).features)
-
-
-def batch(step: int, samples: list[int], azimuths: int) -> tuple[vt.SparseTensor, torch.Tensor]:
-    """The scenes of these samples as one tensor, and the classes of its voxels."""
-    coords, features, labels = [], [], []
-    for index, sample in enumerate(samples):
-        cloud = voxconv.load(
-            f"scene:lidar64?azimuths={azimuths}&seed={1000 * step + sample}",
-            voxel_size=0.5, channels=4, batch=index,
-        )
-        rows = np.array(cloud.coords)
-        height = rows[:, 3] - rows[:, 3].min()
-        labels.append(torch.tensor(np.minimum(height // 4, CLASSES - 1), dtype=torch.long))
-        coords.append(torch.tensor(rows))
-        features.append(torch.tensor(cloud.features) / 10)
-    return vt.SparseTensor(torch.cat(coords), torch.cat(features)), torch.cat(labels)
-
-
-def move(x: vt.SparseTensor, labels: torch.Tensor, device: torch.device):
-    return vt.SparseTensor(x.coords.to(device), x.features.to(device)), labels.to(device)
+WARMUP = 10  # steps that frames a second leave out
 
 
 def save(path: pathlib.Path, step: int, network: nn.Module, optimizer: torch.optim.Optimizer):
@@ -83,58 +41,121 @@ def save(path: pathlib.Path, step: int, network: nn.Module, optimizer: torch.opt
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", choices=networks.NETWORKS, default="unet")
     parser.add_argument("--steps", type=int, default=20, help="the number of the last step")
     parser.add_argument("--scenes", type=int, default=4, help="scenes of a step, of all processes")
-    parser.add_argument("--azimuths", type=int, default=200, help="columns of a scan")
-    parser.add_argument("--width", type=int, default=8, help="channels of the finest level")
+    parser.add_argument("--frames", type=pathlib.Path, nargs="+",
+                        help=".npz files with xyz, intensity, label and class_names, in place of scenes")
+    parser.add_argument("--voxel-size", type=float, default=0.05, help="of --frames")
+    parser.add_argument("--azimuths", type=int, default=200, help="columns of a synthetic scan")
+    parser.add_argument("--width", type=int, help="channels of the finest level")
+    parser.add_argument("--optimizer", choices=["adamw", "sgd"], default="adamw")
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
     parser.add_argument("--checkpoint", type=pathlib.Path, help="file to go on from and to write")
     parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
+    parser.add_argument("--workers", type=int, default=2, help="threads that make batches")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() and voxconv.has_cuda
                         else "cpu", help="cpu or cuda")
     parser.add_argument("--autocast", action="store_true", help="compute in bfloat16")
+    parser.add_argument("--scaling", type=int, metavar="N", help="compare N processes with one")
     return parser.parse_args()
+
+
+class Report:
+    """Prints each step's loss once the step is computed, while the host queues the next one, and the
+    frames a second."""
+
+    def __init__(self, options: argparse.Namespace, device: torch.device):
+        self.options, self.last = options, time.perf_counter()
+        self.sums = torch.empty(2, pin_memory=device.type == "cuda")
+        self.event = torch.cuda.Event() if device.type == "cuda" else None
+        self.step: int | None = None
+        self.begin: tuple[int, float] | None = None
+
+    def add(self, step: int, sums: torch.Tensor) -> None:
+        """`sums`: the loss of all voxels that count, and their number."""
+        self.flush()
+        self.step = step
+        self.sums.copy_(sums, non_blocking=True)
+        if self.event is not None:
+            self.event.record()
+
+    def flush(self) -> None:
+        if self.step is None:
+            return
+        if self.event is not None:
+            self.event.synchronize()
+        total, voxels = self.sums.tolist()
+        now = time.perf_counter()
+        print(f"step {self.step} loss {total / voxels:.6f} voxels {int(voxels)} {now - self.last:.3f} s",
+              flush=True)
+        if self.begin is None and self.step >= WARMUP:
+            self.begin = self.step, now
+        elif self.begin is not None and self.step == self.options.steps:
+            frames = (self.step - self.begin[0]) * self.options.scenes
+            print(f"frames a second {frames / (now - self.begin[1]):.2f} "
+                  f"(steps {self.begin[0] + 1} to {self.step})", flush=True)
+        self.step, self.last = None, now
 
 
 def train(options: argparse.Namespace, device: torch.device, world: int, rank: int) -> None:
     torch.manual_seed(0)
-    network = vt.convert_sync_batchnorm(UNet(4, options.width)).to(device)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=options.rate)
+    source = (batches.Frames(options.frames, options.voxel_size) if options.frames
+              else batches.Scans(options.azimuths))
+    make, usual_width = networks.NETWORKS[options.network]
+    network = make(4, source.classes, options.width or usual_width)
+    network = vt.convert_sync_batchnorm(network).to(device)
+    optimizer = (torch.optim.AdamW(network.parameters(), lr=options.rate)
+                 if options.optimizer == "adamw"
+                 else torch.optim.SGD(network.parameters(), lr=options.rate, momentum=0.9))
     begin = 0
     if options.checkpoint is not None and options.checkpoint.exists():
         state = torch.load(options.checkpoint, map_location=device, weights_only=True)
         network.load_state_dict(state["network"])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state["optimizer"]})
         begin = state["step"]
-    parallel = nn.parallel.DistributedDataParallel(network) if world > 1 else network
+    parallel = network
+    if world > 1:
+        parallel = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True)
+    report = Report(options, device)
 
-    for step in range(begin + 1, options.steps + 1):
-        start = time.perf_counter()
-        mine = list(range(rank, options.scenes, world))
-        x, labels = move(*batch(step, mine, options.azimuths), device)
+    mine = list(range(rank, options.scenes, world))
+    steps = range(begin + 1, options.steps + 1)
+    load = functools.partial(batches.load, source=source, samples=mine,
+                             pinned=device.type == "cuda")
+    for step, (coords, features, labels) in zip(
+            steps, batches.ahead(load, steps, options.workers)):
+        # Coordinates are checked on the host, where they are; from CUDA they would be copied back.
+        x = vt.SparseTensor(coords, features.to(device, non_blocking=True))
+        labels = labels.to(device, non_blocking=True)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=options.autocast):
             scores = parallel(x)
-        total = nn.functional.cross_entropy(scores.float(), labels, reduction="sum")
-        sums = torch.stack([total.detach(), total.new_tensor(len(x))])
+        total = nn.functional.cross_entropy(scores.float(), labels, reduction="sum",
+                                            ignore_index=batches.IGNORED)
+        counted = (labels != batches.IGNORED).sum()
+        sums = torch.stack([total.detach(), counted.to(total.dtype)])
         if world > 1:
             distributed.all_reduce(sums)
-        loss, voxels = (sums[0] / sums[1]).item(), int(sums[1].item())
         optimizer.zero_grad(set_to_none=True)
-        (total * world / voxels).backward()  # DistributedDataParallel takes the mean of the processes
+        (total * world / sums[1]).backward()  # DistributedDataParallel takes the processes' mean
         optimizer.step()
-        if rank == 0:
-            seconds = time.perf_counter() - start
-            print(f"step {step} loss {loss:.6f} voxels {voxels} {seconds:.3f} s", flush=True)
-            last = step == options.steps
-            if options.checkpoint is not None and (last or step % options.every == 0):
-                save(options.checkpoint, step, network, optimizer)
+        if rank != 0:
+            continue
+        report.add(step, sums)
+        last = step == options.steps
+        if options.checkpoint is not None and (last or step % options.every == 0):
+            save(options.checkpoint, step, network, optimizer)
+    report.flush()
 
 
 def main() -> None:
     options = arguments()
     world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-    if options.scenes % world:
-        raise SystemExit(f"--scenes {options.scenes}: a multiple of the {world} processes is needed")
+    shares = options.scaling or world
+    if options.scenes % shares:
+        raise SystemExit(f"--scenes {options.scenes}: a multiple of the {shares} processes is needed")
+    if options.scaling is not None:
+        return scaling.compare(__file__, options)
     device = torch.device(options.device)
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))

@@ -140,8 +140,7 @@ std::string InArray::ShapeText() const {
   return NpyShapeString(absl::MakeConstSpan(shape, static_cast<size_t>(ndim())));
 }
 
-std::string InArray::DTypeText() const {
-  const nb::dlpack::dtype dtype = array_.dtype();
+std::string NameOf(nb::dlpack::dtype dtype) {
   switch (static_cast<dtype_code>(dtype.code)) {
     case dtype_code::Int:
       return absl::StrCat("int", dtype.bits);

@@ -17,6 +17,9 @@
 
 namespace voxconv::python {
 
+// "float64", "int32".
+std::string NameOf(nb::dlpack::dtype dtype);
+
 // An array that Python owns. It is contiguous, row-major, and kept alive by this object. Copying
 // and destroying it needs the GIL.
 class InArray {
@@ -50,7 +53,7 @@ class InArray {
 
   // "[3, 4]", "float64".
   std::string ShapeText() const;
-  std::string DTypeText() const;
+  std::string DTypeText() const { return NameOf(array_.dtype()); }
 
  private:
   const char* name_;

@@ -32,12 +32,28 @@ State& Process() {
   return *state;
 }
 
-// The module if the process has imported it, else None.
+// CUDA's legacy default stream has two addresses.
+std::pair<int, uintptr_t> PlaceOf(int device, uintptr_t stream) {
+  return {device, stream == 1 ? 0 : stream};
+}
+
+}  // namespace
+
 nb::object LoadedModule(const char* name) {
   return nb::module_::import_("sys").attr("modules").attr("get")(name, nb::none());
 }
 
-}  // namespace
+uintptr_t StreamAddress(const ExecutionContext& context) {
+  return reinterpret_cast<uintptr_t>(context.stream->native_handle());
+}
+
+bool HasCudaEngine(int device, uintptr_t stream) {
+  return Process().cuda.contains(PlaceOf(device, stream));
+}
+
+void ForgetCudaEngine(int device, uintptr_t stream) {
+  Process().cuda.erase(PlaceOf(device, stream));
+}
 
 #if VOXCONV_HAVE_CUDA
 namespace {
@@ -69,7 +85,7 @@ Engine::Call::~Call() {
 
 EnginePtr CudaEngine(int device, uintptr_t stream) {
   const bool legacy = stream == 0 || stream == 1;
-  EnginePtr& engine = Process().cuda[{device, legacy ? 0 : stream}];
+  EnginePtr& engine = Process().cuda[PlaceOf(device, stream)];
   if (engine == nullptr) {
     CudaOptions options{.device = device};
     // DLPack's name for the default stream of each thread.
@@ -79,7 +95,20 @@ EnginePtr CudaEngine(int device, uintptr_t stream) {
   }
   return engine;
 }
+
+absl::Status ReadyForOthers(const ExecutionContext& context) {
+  if (!context.backend->asynchronous()) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(context.stream->Submit());
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(CudaStreamOf(context), &status) != cudaSuccess ||
+      status != cudaStreamCaptureStatusNone) {
+    return absl::FailedPreconditionError("work of Python cannot be recorded");
+  }
+  return absl::OkStatus();
+}
 #else
+absl::Status ReadyForOthers(const ExecutionContext& /*context*/) { return absl::OkStatus(); }
+
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
 Engine::Call::~Call() = default;
 

@@ -95,6 +95,10 @@ EnginePtr CpuEngine();
 // The engine of GPU `device` and the stream with this address: the caller's current stream (0 and 1
 // are CUDA's legacy default stream). NotImplementedError in a module that was built without CUDA.
 EnginePtr CudaEngine(int device, uintptr_t stream);
+// Whether CudaEngine has made the engine of this GPU and stream.
+bool HasCudaEngine(int device, uintptr_t stream);
+// Drops the engine of this GPU and stream, if there is one.
+void ForgetCudaEngine(int device, uintptr_t stream);
 // "cpu", "cuda" or "cuda:1"; the stream is the caller's current one (CurrentStream). ValueError for
 // other names.
 EnginePtr EngineNamed(const std::string& device);
@@ -107,6 +111,13 @@ std::string DeviceName(Engine& engine);
 // The current stream of the framework that the process has loaded: PyTorch's or CuPy's for
 // `device`, else 0. Needs the GIL.
 uintptr_t CurrentStream(int device);
+// The module if the process has imported it, else None. Needs the GIL.
+nb::object LoadedModule(const char* name);
+// The address of the context's CUDA stream; 0 on the CPU.
+uintptr_t StreamAddress(const ExecutionContext& context);
+// Makes the context's stream ready for work that others queue on its address: hands over what it
+// kept back. kFailedPrecondition if it is being recorded. OK on the CPU.
+absl::Status ReadyForOthers(const ExecutionContext& context);
 
 // Makes the CPU's engine anew with so many threads; 0: all cores. What lies in the old one's memory
 // keeps it alive.

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.autograd.function import once_differentiable
 
 from voxconv.torch.tensor import SparseTensor
 
@@ -31,9 +32,10 @@ class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
     Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged by the process group's all_reduce, twice forward and twice backward: on CUDA by NCCL, on
-    the CPU by Gloo. torch.nn.SyncBatchNorm does not serve the CPU. Without a process group, and in
-    evaluation, this is BatchNorm. The host does not wait for the device.
+    exchanged by the process group's all_reduce: on CUDA once forward and once backward, by NCCL; on the
+    CPU twice each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits
+    for the device in every layer. Without a process group, and in evaluation, this is BatchNorm. The
+    host does not wait for the device.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
@@ -61,6 +63,8 @@ class SyncBatchNorm(BatchNorm):
 
     def _normalise(self, features: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(features)
+        if features.is_cuda and features.dtype != torch.float64:
+            return self._normalise_by_kernels(features)
         x = features if features.dtype == torch.float64 else features.float()
         sums = x.sum(0, dtype=torch.float64)
         count = sums.new_full((1,), len(x))
@@ -76,6 +80,16 @@ class SyncBatchNorm(BatchNorm):
         if self.affine:
             y = y * self.weight + self.bias
         return y.to(features.dtype)
+
+    def _normalise_by_kernels(self, x: torch.Tensor) -> torch.Tensor:
+        step, running = 0.0, self.training and self.track_running_stats
+        if running:
+            self.num_batches_tracked.add_(1)
+            step = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
+        return _KernelNorm.apply(
+            x.contiguous(), self.weight, self.bias, self.running_mean if running else None,
+            self.running_var if running else None, step, self.eps, self.process_group,
+        )
 
     def _update(self, mean: torch.Tensor, var: torch.Tensor) -> None:
         self.num_batches_tracked.add_(1)
@@ -99,6 +113,60 @@ class _Sum(torch.autograd.Function):
         grad = grad.contiguous().clone()
         distributed.all_reduce(grad, group=ctx.group)
         return grad, None
+
+
+# The count of a process without rows: PyTorch's kernel divides by the rows so far.
+_NO_ROWS = 1e-30
+
+
+class _KernelNorm(torch.autograd.Function):
+    """Batch norm over all processes' rows by PyTorch's CUDA kernels, which read [N, C] twice forward and
+    twice backward."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, running_mean, running_var, step, eps, group):  # type: ignore
+        channels = x.shape[1]
+        # Each process fills its row, and the sum over processes is all rows.
+        world, rank = distributed.get_world_size(group), distributed.get_rank(group)
+        rows = torch.zeros((world, 2 * channels + 1), device=x.device)
+        rows[:, -1] = _NO_ROWS
+        if len(x):
+            mean, invstd = torch.batch_norm_stats(x, eps)
+            rows[rank] = torch.cat([mean, invstd, mean.new_full((1,), len(x))])
+        else:
+            rows[rank, channels:-1] = eps**-0.5
+        distributed.all_reduce(rows, group=group)
+        counts = rows[:, -1].contiguous()
+        mean, invstd = torch.batch_norm_gather_stats_with_counts(  # its first tensor gives the dtype
+            rows, rows[:, :channels].contiguous(), rows[:, channels:-1].contiguous(), running_mean,
+            running_var, step, eps, counts,
+        )
+        ctx.group = group
+        ctx.save_for_backward(x, weight, mean, invstd, counts.to(torch.int32))
+        return torch.batch_norm_elemt(x, weight, bias, mean, invstd, eps) if len(x) else x.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[override]
+        x, weight, mean, invstd, counts = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        grad = grad.contiguous()
+        if len(x):
+            sum_dy, sum_dy_xmu, grad_weight, grad_bias = torch.batch_norm_backward_reduce(
+                grad, x, mean, invstd, weight, True, needs[1], needs[2]
+            )
+        else:
+            sum_dy, sum_dy_xmu = torch.zeros_like(mean), torch.zeros_like(mean)
+            grad_weight = torch.zeros_like(weight) if needs[1] else None
+            grad_bias = torch.zeros_like(weight) if needs[2] else None
+        sums = torch.cat([sum_dy, sum_dy_xmu])
+        distributed.all_reduce(sums, group=ctx.group)
+        dx = grad
+        if needs[0] and len(x):
+            dx = torch.batch_norm_backward_elemt(
+                grad, x, mean, invstd, weight, *sums.chunk(2), counts
+            )
+        return dx, grad_weight, grad_bias, None, None, None, None, None
 
 
 def convert_sync_batchnorm(module: nn.Module, process_group: Any = None) -> nn.Module:

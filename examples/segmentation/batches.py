@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of labelled voxels, each a function of its step and its samples alone: processes that share a
+step's samples have what one process with all of them has."""
+
+import pathlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+import voxconv
+
+IGNORED = -100  # nn.functional.cross_entropy leaves it out
+# int32 [N, 4], float32 [N, 4] and int64 [N], on the CPU.
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Scans:
+    """Synthetic scans. A voxel's class is its height."""
+
+    classes = 4
+
+    def __init__(self, azimuths: int):
+        self.azimuths = azimuths
+
+    def sample(self, step: int, index: int) -> tuple[np.ndarray, ...]:
+        x = voxconv.load(
+            f"scene:lidar64?azimuths={self.azimuths}&seed={1000 * step + index}",
+            voxel_size=0.5, channels=4,
+        )
+        height = x.coords[:, 3] - x.coords[:, 3].min()
+        return x.coords, x.features / 10, np.minimum(height // 4, self.classes - 1)
+
+
+class Frames:
+    """Frames of points in .npz files with xyz, intensity and label (0: ignored), turned, mirrored and
+    scaled anew in every step."""
+
+    def __init__(self, files: list[pathlib.Path], voxel_size: float):
+        self.voxel_size, self.frames = voxel_size, []
+        for file in files:
+            with np.load(file) as arrays:
+                self.classes = len(arrays["class_names"]) - 1  # but the ignored one
+                self.frames.append([arrays[name] for name in ("xyz", "intensity", "label")])
+
+    def sample(self, step: int, index: int) -> tuple[np.ndarray, ...]:
+        xyz, intensity, label = self.frames[(step + index) % len(self.frames)]
+        draw = np.random.default_rng([step, index])
+        angle, scale = draw.uniform(0, 2 * np.pi), draw.uniform(0.95, 1.05)
+        mirror = draw.choice([-1.0, 1.0])
+        cos, sin = scale * np.cos(angle), scale * np.sin(angle)
+        turn = np.array([[mirror * cos, mirror * -sin, 0], [sin, cos, 0], [0, 0, scale]])
+        # The mean over a voxel's points is each class's share of them.
+        shares = np.zeros((len(xyz), 1 + self.classes), np.float32)
+        shares[:, 0] = intensity
+        shares[label > 0, label[label > 0]] = 1
+        x = voxconv.voxelize((xyz @ turn.T).astype(np.float32), shares, voxel_size=self.voxel_size)
+        most = x.features[:, 4:].argmax(1)
+        labels = np.where(x.features[:, 4:].any(1), most, IGNORED)
+        return x.coords, x.features[:, :4] * np.float32([0.04, 0.04, 0.25, 1]), labels
+
+
+def load(step: int, source: "Scans | Frames", samples: list[int], pinned: bool) -> Batch:
+    """The samples of one step as one batch; `pinned` memory is copied to a device without a wait."""
+    coords, features, labels = [], [], []
+    for place, index in enumerate(samples):
+        rows, values, classes = source.sample(step, index)
+        rows = np.array(rows)
+        rows[:, 0] = place
+        coords.append(torch.from_numpy(rows))
+        features.append(torch.from_numpy(np.ascontiguousarray(values, np.float32)))
+        labels.append(torch.from_numpy(classes.astype(np.int64)))
+    batch = torch.cat(coords), torch.cat(features), torch.cat(labels)
+    return (batch[0], batch[1].pin_memory(), batch[2].pin_memory()) if pinned else batch
+
+
+def ahead(make: Callable[[int], Batch], steps: range, workers: int) -> Iterator[Batch]:
+    """make(step) of each step, made by threads while the steps before are computed."""
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = deque(pool.submit(make, step) for step in steps[:workers])
+        for step in steps:
+            if step + workers in steps:
+                waiting.append(pool.submit(make, step + workers))
+            yield waiting.popleft().result()
