@@ -41,23 +41,24 @@ class Frames:
         self.voxel_size, self.frames = voxel_size, []
         for file in files:
             with np.load(file) as arrays:
+                xyz, label = arrays["xyz"], arrays["label"]
                 self.classes = len(arrays["class_names"]) - 1  # but the ignored one
-                self.frames.append([arrays[name] for name in ("xyz", "intensity", "label")])
+                # The mean over a voxel's points is each class's share of them.
+                columns = np.zeros((len(xyz), 1 + self.classes), np.float32)
+                columns[:, 0] = arrays["intensity"]
+            columns[label > 0, label[label > 0]] = 1
+            self.frames.append((xyz, columns))
 
     def sample(self, step: int, index: int) -> tuple[np.ndarray, ...]:
-        xyz, intensity, label = self.frames[(step + index) % len(self.frames)]
+        xyz, columns = self.frames[(step + index) % len(self.frames)]
         draw = np.random.default_rng([step, index])
         angle, scale = draw.uniform(0, 2 * np.pi), draw.uniform(0.95, 1.05)
         mirror = draw.choice([-1.0, 1.0])
         cos, sin = scale * np.cos(angle), scale * np.sin(angle)
         turn = np.array([[mirror * cos, mirror * -sin, 0], [sin, cos, 0], [0, 0, scale]])
-        # The mean over a voxel's points is each class's share of them.
-        shares = np.zeros((len(xyz), 1 + self.classes), np.float32)
-        shares[:, 0] = intensity
-        shares[label > 0, label[label > 0]] = 1
-        x = voxconv.voxelize((xyz @ turn.T).astype(np.float32), shares, voxel_size=self.voxel_size)
-        most = x.features[:, 4:].argmax(1)
-        labels = np.where(x.features[:, 4:].any(1), most, IGNORED)
+        x = voxconv.voxelize(xyz @ turn.T.astype(np.float32), columns, voxel_size=self.voxel_size)
+        shares = x.features[:, 4:]
+        labels = np.where(shares.any(1), shares.argmax(1), IGNORED)
         return x.coords, x.features[:, :4] * np.float32([0.04, 0.04, 0.25, 1]), labels
 
 

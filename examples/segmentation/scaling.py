@@ -45,6 +45,12 @@ def losses(output: str) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in re.findall(r"step (\d+) loss (\S+)", output)}
 
 
+def told(output: str, scenes: int, processes: int) -> str:
+    print(f"{processes} processes, {scenes} scenes a step: {rate(output):.2f} frames a second",
+          flush=True)
+    return output
+
+
 def compare(script: str, options: argparse.Namespace) -> None:
     given, skip = [], False
     for word in sys.argv[1:]:  # without --scaling N and --scenes M
@@ -57,9 +63,10 @@ def compare(script: str, options: argparse.Namespace) -> None:
     if options.steps < 12:
         raise SystemExit(f"--steps {options.steps}: --scaling needs at least 12")
     count, scenes = options.scaling, options.scenes
-    share = run(script, given, scenes // count, 1)
-    several = run(script, given, scenes, count)
-    whole = run(script, given, scenes, 1)
+    share, several, whole = (
+        told(run(script, given, some, processes), some, processes)
+        for some, processes in ((scenes // count, 1), (scenes, count), (scenes, 1))
+    )
     a, b = rate(share), rate(several)
     print(f"frames a second: 1 process {a:.2f}, {count} processes {b:.2f}, {b / a:.3f} times as many "
           f"({scenes // count} scenes a process)")

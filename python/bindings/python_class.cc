@@ -52,12 +52,12 @@ class OptionOfClass {
       schema.Bool(name_, nb::cast<bool>(default_), help_);
     } else if (nb::isinstance<nb::int_>(default_)) {
       Allow({"min", "max"});
-      schema.Int(name_, Number<int64_t>("default"), Number<int64_t>("min"), Number<int64_t>("max"),
-                 help_);
+      const auto least = Number<int64_t>("min"), most = Number<int64_t>("max");
+      schema.Int(name_, Number<int64_t>("default"), least, most, help_);
     } else if (nb::isinstance<nb::float_>(default_)) {
       Allow({"min", "max"});
-      schema.Float(name_, Number<double>("default"), Number<double>("min"), Number<double>("max"),
-                   help_);
+      const auto least = Number<double>("min"), most = Number<double>("max");
+      schema.Float(name_, Number<double>("default"), least, most, help_);
     } else if (nb::isinstance<nb::str>(default_)) {
       Allow({"choices"});
       schema.Enum(name_, Words(absl::StrCat(what_, "['choices']"), Entry("choices")),

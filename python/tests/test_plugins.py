@@ -200,3 +200,108 @@ def test_what_cannot_be_registered(members, error, message):
         voxconv.register_mapping(type("Test", (), methods))
     with pytest.raises(TypeError, match="plugin: a class is needed"):
         voxconv.register_mapping(3)
+
+
+def test_options_and_variants():
+    made = []
+
+    class WithOptions:
+        """scales twice"""
+
+        name = "test_with_options"
+        options = {
+            "half": {"default": False, "help": "by halves"},
+            "order": {"default": "up", "choices": ["up", "down"]},
+            "block": {"default": 16, "min": 1, "max": 64, "help": "rows"},
+            "share": {"default": 0.5, "min": 0, "max": 1},
+        }
+        extra_variants = ["block=3,share=0.25"]
+
+        def __init__(self, **options):
+            made.append(options)
+            self.options_given = options
+
+        def forward(self, map, x, w, y):
+            EXAMPLE.GatherMatmulScatter.forward(self, map, x, w, y)
+
+    voxconv.register_dataflow(WithOptions)
+    record = next(r for r in voxconv.list_plugins() if r["name"] == WithOptions.name)
+    assert record["backends"] == ["cpu"]
+    assert [(o["name"], o["type"], o["default"], o["allowed"]) for o in record["options"]] == [
+        ("half", "bool", "false", "true|false"), ("order", "enum", "up", "up|down"),
+        ("block", "int", "16", "1..64"), ("share", "float", "0.5", "0..1"),
+    ]
+    x = voxconv.SparseTensor(*reference.scene())
+    w = reference.weights(27, 5, 2)
+    spec = "test_with_options:order=down,block=64"
+    reference.close(voxconv.conv(x, w, dataflow=spec).features, voxconv.conv(x, w).features)
+    assert made[-1] == {"half": False, "order": "down", "block": 64, "share": 0.5}
+    assert [type(value) for value in made[-1].values()] == [bool, str, int, float]
+    for wrong, message in [("block=65", "1..64"), ("order=left", "up|down"), ("more=1", "more")]:
+        with pytest.raises(ValueError, match=message.replace("|", r"\|")):
+            voxconv.conv(x, w, dataflow=f"test_with_options:{wrong}")
+    records = voxconv.verify(dataflow=WithOptions.name, filter="conv/reference/*submanifold_k3")
+    assert verdicts(records) <= {"passed", "skipped"}
+    voxconv.verify(dataflow=WithOptions.name, filter="block=3")  # the extra variant has cases
+
+
+@pytest.mark.parametrize(
+    "members, error, message",
+    [
+        ({"options": 3}, TypeError, "options: must be a dict"),
+        ({"options": {3: {}}}, TypeError, "options: a name: must be a string"),
+        ({"options": {"a": 3}}, TypeError, r"options\['a'\]: must be a dict"),
+        ({"options": {"a": {}}}, ValueError, "'default' is missing"),
+        ({"options": {"a": {"default": None, "min": 1}}}, ValueError, "'default' is missing"),
+        ({"options": {"a": {"default": []}}}, TypeError, "list; a bool, an int, a float or a str"),
+        ({"options": {"a": {"default": 1}}}, ValueError, "'min' must be a number"),
+        ({"options": {"a": {"default": 1, "min": 2, "max": 3}}}, ValueError, "a"),
+        ({"options": {"a": {"default": 1, "min": 0, "max": 2**70}}}, ValueError, "'max' must be"),
+        ({"options": {"a": {"default": "x", "choices": "xyz"}}}, TypeError, "a list or a tuple"),
+        ({"options": {"a": {"default": "x", "choices": ["y"]}}}, ValueError, "a"),
+        ({"options": {"a": {"default": True, "min": 0}}}, ValueError, "'min' has no meaning"),
+        ({"options": {"a b": {"default": True}}}, ValueError, "a b"),
+        ({"backends": "cpu"}, TypeError, "backends: must be a list or a tuple"),
+        ({"backends": ("tpu",)}, ValueError, "backend 'tpu' is unknown"),
+        ({"backends": ()}, ValueError, "backends: none"),
+        ({"dtypes": ("tf32",)}, ValueError, "dtypes: 'tf32'; allowed are f32, f16 and bf16"),
+        ({"deterministic": 1}, TypeError, "deterministic: must be a bool"),
+    ],
+)
+def test_descriptions_that_cannot_be(members, error, message):
+    methods = {"name": "test_wrong", "forward": lambda *arguments: None, **members}
+    with pytest.raises(error, match=message) as caught:
+        voxconv.register_dataflow(type("Test", (), methods))
+    assert "\n" not in str(caught.value)
+    assert "test_wrong" not in [r["name"] for r in voxconv.list_plugins()]
+
+
+def test_a_constructor_that_refuses_is_one_line():
+    class Refuses:
+        name = "test_refuses"
+        options = {"rows": {"default": 4, "min": 1, "max": 9}}
+
+        def __init__(self, rows):
+            if rows % 2:
+                raise ValueError(f"rows: {rows}; an even number is needed")
+
+        def forward(self, map, x, w, y):
+            y[:] = 0
+
+    voxconv.register_dataflow(Refuses)
+    x = voxconv.SparseTensor(*reference.scene(n=20))
+    with pytest.raises(RuntimeError, match="test_refuses: ValueError: rows: 3; an even number"):
+        voxconv.conv(x, reference.weights(27, 5, 2), dataflow="test_refuses:rows=3")
+
+
+def test_maps_are_checked_unless_a_mapping_says_no():
+    def outside(self, index, outputs, offsets):
+        return np.full((len(outputs), len(offsets)), len(outputs), np.int32)
+
+    x = voxconv.SparseTensor(*reference.scene(n=20))
+    members = {"name": "test_unchecked", "checked": False, "query": outside,
+               "build_index": lambda self, coords: None}
+    voxconv.register_mapping(type("Test", (), members))
+    assert voxconv.KernelMap(x, mapping="test_unchecked").num_outputs == len(x)
+    records = voxconv.verify(mapping="test_unchecked", filter="map/", quick=True)
+    assert "passed" not in {r["verdict"] for r in records if "/empty" not in r["case"]}

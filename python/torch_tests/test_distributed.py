@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes on the CPU against one process with all samples."""
+"""Two processes against one process with all samples: on the CPU, and both on one GPU where there is one.
+Gloo serves both; NCCL wants a GPU for each process."""
 
 import os
 import pathlib
@@ -13,6 +14,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 import torch
+import voxconv
 import voxconv.torch as vt
 from test_torch import scene
 from torch import distributed, multiprocessing, nn
@@ -32,15 +34,16 @@ def network():
     return vt.convert_sync_batchnorm(made)
 
 
-def sample(index):
-    return scene(n=(120, 60)[index], size=8)
+def sample(index, device, sizes=(120, 60)):
+    x = scene(n=sizes[index], size=8)
+    return vt.SparseTensor(x.coords, x.features.detach().to(device))
 
 
-def both():
+def both(device):
     """The two samples as one tensor, of batches 0, 1 and 2, 3."""
     coords, features = [], []
     for index in range(2):
-        x = sample(index)
+        x = sample(index, device)
         rows = x.coords
         rows[:, 0] += 2 * index
         coords.append(rows)
@@ -52,28 +55,39 @@ def loss(y, rows):
     return y.features.square().sum() / rows
 
 
-def trained(rank, rows):
+def trained(rank, rows, device):
     """The parameters' gradients and the buffers after two steps on this process's sample."""
-    made = network()
+    made = network().to(device)
     parallel = nn.parallel.DistributedDataParallel(made)
     for _ in range(2):  # the mean of the processes' gradients
         parallel.zero_grad()
-        (2 * loss(parallel(sample(rank)), rows)).backward()
+        (2 * loss(parallel(sample(rank, device)), rows)).backward()
     return {name: value.grad for name, value in made.named_parameters()} | dict(made.named_buffers())
 
 
-def work(rank, folder):
-    rows = sum(len(sample(index)) for index in range(2))
+def normalised(rank, device):
+    """Batch norm of rows that the second process has none of: results, gradients and buffers."""
+    torch.manual_seed(1)
+    rows = torch.randn(50, 6, device=device)[: (50, 0)[rank]].requires_grad_()
+    norm = vt.SyncBatchNorm(6).to(device)
+    y = norm(rows)
+    (y.exp() * torch.arange(6, device=device)).sum().backward()
+    return {"y": y.detach(), "grad": rows.grad, "weight": norm.weight.grad, **dict(norm.named_buffers())}
+
+
+def work(rank, folder, device):
+    rows = sum(len(sample(index, "cpu")) for index in range(2))
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=LIMIT
     )
-    torch.save(trained(rank, rows), f"{folder}/{rank}.pth")
+    torch.save(trained(rank, rows, device), f"{folder}/{rank}.pth")
+    torch.save(normalised(rank, device), f"{folder}/norm{rank}.pth")
     # Only now, when DistributedDataParallel is freed: examples/train_ddp.py says why.
     distributed.destroy_process_group()
 
 
-def run_both(folder):
-    running = multiprocessing.spawn(work, (folder,), nprocs=2, join=False)
+def run_both(folder, device):
+    running = multiprocessing.spawn(work, (folder, device), nprocs=2, join=False)
     end = time.monotonic() + LIMIT.total_seconds()
     try:
         while not running.join(timeout=1):  # raises what a process raised
@@ -83,10 +97,18 @@ def run_both(folder):
             process.kill()
 
 
-def test_gradients_of_two_processes_are_those_of_the_double_batch(tmp_path):
-    run_both(str(tmp_path))
-    x = both()
-    made = network()
+def close(got, want, name):
+    assert torch.linalg.norm(got - want) <= 1e-4 * torch.linalg.norm(want) + 1e-6, name
+
+
+DEVICES = ["cpu"] + ["cuda"] * (voxconv.has_cuda and torch.cuda.is_available())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_two_processes_compute_what_one_does_with_the_double_batch(tmp_path, device):
+    run_both(str(tmp_path), device)
+    x = both(device)
+    made = network().to(device)
     for _ in range(2):
         made.zero_grad()
         loss(made(x), len(x)).backward()
@@ -97,10 +119,15 @@ def test_gradients_of_two_processes_are_those_of_the_double_batch(tmp_path):
         assert values.keys() == expected.keys()
         for name, value in expected.items():
             if value.dtype.is_floating_point:
-                error = torch.linalg.norm(values[name] - value)
-                assert error <= 1e-4 * torch.linalg.norm(value) + 1e-7, (name, error)
+                close(values[name], value, name)
             else:
                 assert values[name] == value
+    alone = normalised(0, device)
+    for rank in range(2):
+        values = torch.load(tmp_path / f"norm{rank}.pth", weights_only=True)
+        assert len(values["y"]) == (50, 0)[rank]
+        for name in ["running_mean", "running_var"] + (["y", "grad", "weight"] if rank == 0 else []):
+            close(values[name], alone[name], name)
 
 
 def free_port():
