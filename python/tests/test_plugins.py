@@ -202,6 +202,7 @@ def test_what_cannot_be_registered(members, error, message):
         voxconv.register_mapping(3)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_options_and_variants():
     made = []
 
