@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/ab_rounds.h"
 #include "voxconv/cli/command.h"
+#include "voxconv/cli/experiment_merge.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/self_command.h"
 #include "voxconv/cli/session.h"
@@ -19,6 +20,7 @@
 #include "voxconv/experiments/runner/definition.h"
 #include "voxconv/experiments/runner/hardware.h"
 #include "voxconv/experiments/runner/runner.h"
+#include "voxconv/experiments/runner/shard.h"
 #include "voxconv/experiments/runner/subprocess.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/scene_spec.h"
@@ -57,7 +59,13 @@ po::options_description ExperimentOptions() {
        "cover the differences between the rounds; default 5, and 1 with --quick")  //
       ("cell", po::value<std::string>()->default_value(""),
        "run only the cells whose title, as --list prints it, contains this text or matches it as a "
-       "pattern with * and ?; the report counts the others as missing")                       //
+       "pattern with * and ?; the report counts the others as missing")  //
+      ("shard", po::value<std::string>()->default_value("1/1"),
+       "I/N: run the I-th of these cells, the (I + N)-th ...; N processes with one I each run all "
+       "of them, into one --out or into one each")  //
+      ("merge", po::value<Texts>()->multitoken(),
+       "put the results of these directories, such as those of shards, into --out; a cell that "
+       "several have is kept once")                                                           //
       ("warmup", po::value<int>(), "runs of each side before the measured pairs; default 2")  //
       ("counters", po::bool_switch(),
        "CUDA: also read the L2 hit ratio and DRAM bytes of each side, by one more run under ncu")  //
@@ -323,6 +331,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
   if (values.count("warmup") != 0) options.warmup = values["warmup"].as<int>();
   options.cell_pattern = values["cell"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(options.shard, ParseShard("--shard", values["shard"].as<std::string>()));
   options.seed = values["seed"].as<uint64_t>();
   options.round = values["round"].as<int>();
   options.memory_limit_mib = values["memory-limit-mib"].as<int64_t>();
@@ -393,6 +402,23 @@ absl::Status RunForProfiler(const std::string& text, const std::vector<Definitio
       absl::StrCat("--profiled-side: experiment '", side.experiment, "' is not among those named"));
 }
 
+// The cells that --cell and --shard leave.
+absl::Status PrintCells(const std::vector<Definition>& definitions,
+                        const experiment::CellOptions& cell_options,
+                        const po::variables_map& values) {
+  VOXCONV_ASSIGN_OR_RETURN(const Shard shard,
+                           ParseShard("--shard", values["shard"].as<std::string>()));
+  for (const Definition& definition : definitions) {
+    size_t named = 0;
+    for (const auto& cell : experiment::ExpandCells(definition, cell_options)) {
+      if (!experiment::IsCellNamed(cell, values["cell"].as<std::string>())) continue;
+      if (!shard.Has(named++)) continue;
+      std::cout << definition.name << ": " << experiment::TitleOf(cell) << "\n";
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunExperiment(const std::vector<std::string>& args) {
@@ -402,8 +428,10 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   positional.add("name", -1);
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,
-      ParseArguments("experiment NAME... --out DIR [OPTIONS], or experiment --list", options,
-                     positional, args, HiddenOptions()));
+      ParseArguments("experiment NAME... --out DIR [OPTIONS], experiment --list, or experiment "
+                     "--merge DIR... --out DIR",
+                     options, positional, args, HiddenOptions()));
+  if (values.count("merge") != 0) return MergeExperiments(values);
   const Texts& names = values["name"].as<Texts>();
   const bool list = values["list"].as<bool>();
   if (list && names.empty()) return PrintList();
@@ -418,15 +446,7 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   const experiment::CellOptions cell_options{backend, values["quick"].as<bool>(), given};
   const std::string& pattern = values["cell"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(CheckCellPattern(pattern, definitions, cell_options));
-  if (list) {
-    for (const Definition& definition : definitions) {
-      for (const auto& cell : experiment::ExpandCells(definition, cell_options)) {
-        if (!experiment::IsCellNamed(cell, pattern)) continue;
-        std::cout << definition.name << ": " << experiment::TitleOf(cell) << "\n";
-      }
-    }
-    return absl::OkStatus();
-  }
+  if (list) return PrintCells(definitions, cell_options, values);
   VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
   VOXCONV_ASSIGN_OR_RETURN(const int rounds, RoundsOf(values));
   if (rounds > 1) return RunRounds(rounds, args);

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/command_child.h"
 #include "voxconv/cli/input_options.h"
@@ -20,6 +19,7 @@
 #include "voxconv/cli/standard_output.h"
 #include "voxconv/cli/verify_child.h"
 #include "voxconv/cli/verify_report.h"
+#include "voxconv/experiments/runner/shard.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/timer.h"
 #include "voxconv/networks/models.h"
@@ -137,26 +137,6 @@ absl::Status CheckNoNetworkOptions(const po::variables_map& values) {
   return absl::OkStatus();
 }
 
-// "I/N" as I - 1 and N.
-absl::StatusOr<std::pair<int, int>> ParseShard(const std::string& text) {
-  constexpr int kMaxShards = 100000;
-  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
-  int index = 0, count = 0;
-  if (absl::SimpleAtoi(parts.first, &index) && absl::SimpleAtoi(parts.second, &count) &&
-      index >= 1 && index <= count && count <= kMaxShards) {
-    return std::pair(index - 1, count);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--shard ", text, ": allowed are I/N with 1 <= I <= N <= ", kMaxShards));
-}
-
-// Every `count`-th of the cases from `index` on; neighbours are much alike, so shards are, too.
-std::vector<verify::Case> Shard(std::vector<verify::Case> cases, int index, int count) {
-  std::vector<verify::Case> shard;
-  for (size_t i = index; i < cases.size(); i += count) shard.push_back(std::move(cases[i]));
-  return shard;
-}
-
 // --mapping and --dataflow.
 absl::Status SelectPlugins(const po::variables_map& values, const Registry& registry,
                            BackendKind kind, verify::Selection& selection) {
@@ -261,7 +241,8 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
                            ParseArguments("verify [OPTIONS]", options, {}, args));
   VOXCONV_ASSIGN_OR_RETURN(const BackendKind kind,
                            ParseBackendKind(values["backend"].as<std::string>()));
-  VOXCONV_ASSIGN_OR_RETURN(const auto shard, ParseShard(values["shard"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(const Shard shard,
+                           ParseShard("--shard", values["shard"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(const double case_seconds, CaseSecondsOf(values));
   for (const char* name : {"list", "support"}) {
     if (!values["json"].as<bool>() || !values[name].as<bool>()) continue;
@@ -287,7 +268,7 @@ absl::Status RunWithArguments(const std::vector<std::string>& args, int64_t from
   verify::Environment environment{
       &session->registry(), &session->backend(), serial.get(), parallel.get(), {}};
   VOXCONV_ASSIGN_OR_RETURN(std::vector<verify::Case> cases, MakeSelectedCases(values, environment));
-  cases = Shard(std::move(cases), shard.first, shard.second);
+  cases = shard.Of(std::move(cases));
   const std::string name = session->backend().DeviceName();
   if (role == Role::kChild) {
     RunCasesInChild(cases, from, name);

@@ -364,12 +364,12 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
   return tally;
 }
 
-std::vector<Cell> NamedCells(const std::vector<Cell>& cells, const std::string& pattern) {
+std::vector<Cell> CellsToRun(const std::vector<Cell>& cells, const RunnerOptions& options) {
   std::vector<Cell> named;
   for (const Cell& cell : cells) {
-    if (IsCellNamed(cell, pattern)) named.push_back(cell);
+    if (IsCellNamed(cell, options.cell_pattern)) named.push_back(cell);
   }
-  return named;
+  return options.shard.Of(std::move(named));
 }
 
 }  // namespace
@@ -377,7 +377,7 @@ std::vector<Cell> NamedCells(const std::vector<Cell>& cells, const std::string& 
 absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cell>& all_cells,
                              const ProfiledSide& side, const RunnerOptions& options,
                              const Registry& registry, const ExecutionContext& context) {
-  const std::vector<Cell> cells = NamedCells(all_cells, options.cell_pattern);
+  const std::vector<Cell> cells = CellsToRun(all_cells, options);
   if (side.cell >= cells.size()) {
     return absl::OutOfRangeError(absl::StrCat("profiled side: cell ", side.cell, " of ",
                                               cells.size(), " in ", definition.name));
@@ -419,9 +419,9 @@ absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vec
                           {"quick", options.quick},
                           {"cells", std::move(asked)}}}}));
   Runner runner(definition, options, registry, context, std::move(file));
-  const std::vector<Cell> named = NamedCells(cells, options.cell_pattern);
-  VOXCONV_RETURN_IF_ERROR(runner.Resolve(named));
-  return runner.Run(named);
+  const std::vector<Cell> mine = CellsToRun(cells, options);
+  VOXCONV_RETURN_IF_ERROR(runner.Resolve(mine));
+  return runner.Run(mine);
 }
 
 }  // namespace voxconv::experiment

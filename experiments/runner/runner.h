@@ -13,6 +13,7 @@
 #include "voxconv/experiments/runner/cells.h"
 #include "voxconv/experiments/runner/definition.h"
 #include "voxconv/experiments/runner/hardware.h"
+#include "voxconv/experiments/runner/shard.h"
 
 namespace voxconv::experiment {
 
@@ -23,6 +24,7 @@ struct RunnerOptions {
   int warmup = 2;
   uint64_t seed = 1;
   std::string cell_pattern;      // run the cells alone that IsCellNamed; empty: all
+  Shard shard;                   // of these, run the cells alone that it has
   int round = 1;                 // the number of this run of all cells, from 1
   int64_t memory_limit_mib = 0;  // of the backend; 0: none. Says what a refusal holds for
   // To read hardware counters as well: the path of ncu, and the command line of this program.
@@ -45,15 +47,16 @@ struct Tally {
   std::string first_failure;
 };
 
-// Runs every cell of the pattern that the file of results does not have yet and appends a line for
-// each as it ends: {"format", "kind": "cell", "experiment", "key", "status", "quick", "cell", ...}.
-// The key is made of all that decides the figures: the experiment, the cell with its whole geometry
-// and the canonical specs of both sides, the input's hash, the hashes of this program and of the
-// plugins that it has loaded, the memory limit, the commit and the device. A cell runs again if one
-// of them changes, and each process verifies it before it is timed. Failed cells run again as well.
-// A line with the definition, and with all cells that this run was asked for, stands before those
-// of the cells: {"kind": "experiment", "definition", "asked": {"backend", "device", "quick",
-// "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not kept.
+// Runs every cell of the pattern and the shard that the file of results does not have yet and
+// appends a line for each as it ends: {"format", "kind": "cell", "experiment", "key", "status",
+// "quick", "cell", ...}. The key is made of all that decides the figures: the experiment, the cell
+// with its whole geometry and the canonical specs of both sides, the input's hash, the hashes of
+// this program and of the plugins that it has loaded, the memory limit, the commit and the device.
+// A cell runs again if one of them changes, and each process verifies it before it is timed. Failed
+// cells run again as well. A line with the definition, and with all cells that this run was asked
+// for, stands before those of the cells: {"kind": "experiment", "definition", "asked": {"backend",
+// "device", "quick", "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not
+// kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context);

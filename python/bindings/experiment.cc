@@ -5,6 +5,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,7 +17,9 @@
 #include "voxconv/core/status_macros.h"
 #include "voxconv/experiments/runner/cells.h"
 #include "voxconv/experiments/runner/definition.h"
+#include "voxconv/experiments/runner/merge.h"
 #include "voxconv/experiments/runner/runner.h"
+#include "voxconv/experiments/runner/shard.h"
 #include "voxconv/measure/data_files.h"
 #include "voxconv/measure/paired.h"
 
@@ -64,8 +68,8 @@ nb::list CellsOf(const std::string& path) {
 }
 
 nb::list Experiment(const std::string& name, nb::handle out, bool quick, nb::handle pairs,
-                    nb::handle warmup, const std::string& cell, nb::handle seed,
-                    const std::string& backend) {
+                    nb::handle warmup, const std::string& cell, const std::string& shard,
+                    nb::handle seed, const std::string& backend) {
   constexpr int64_t kMaxRuns = 1000000;
   constexpr int kQuickPairs = 2;
   Job job{.name = name, .backend = ValueOf(ParseBackendKind(backend)), .options = {}};
@@ -79,6 +83,7 @@ nb::list Experiment(const std::string& name, nb::handle out, bool quick, nb::han
     options.warmup = static_cast<int>(ToInteger("warmup", warmup, 0, kMaxRuns));
   }
   options.cell_pattern = cell;
+  options.shard = ValueOf(ParseShard("shard", shard));
   options.seed = static_cast<uint64_t>(ToInteger("seed", seed, 0, INT64_MAX));
   measure::PairedOptions paired;
   paired.pairs = options.pairs;
@@ -123,10 +128,12 @@ void DefineExperiment(nb::module_& module) {
   module.def(
       "experiment", &Experiment, nb::arg("name"), nb::arg("out").none(), nb::kw_only(),
       nb::arg("quick") = false, nb::arg("pairs") = nb::none(), nb::arg("warmup") = nb::none(),
-      nb::arg("cell") = "", nb::arg("seed") = 1, nb::arg("backend") = "cpu",
+      nb::arg("cell") = "", nb::arg("shard") = "1/1", nb::arg("seed") = 1,
+      nb::arg("backend") = "cpu",
       nb::sig("def experiment(name: str, out: str | os.PathLike[str], *, quick: bool = False, "
-              "pairs: int | None = None, warmup: int | None = None, cell: str = '', seed: int = 1, "
-              "backend: str = 'cpu') -> list[dict[str, typing.Any]]"),
+              "pairs: int | None = None, warmup: int | None = None, cell: str = '', "
+              "shard: str = '1/1', seed: int = 1, backend: str = 'cpu') -> list[dict[str, "
+              "typing.Any]]"),
       R"(Runs an experiment on its own inputs, as `voxconv experiment` does.
 
 Args:
@@ -135,6 +142,7 @@ Args:
     quick: one small cell a configuration, with 2 pairs. No evidence.
     pairs, warmup: measured pairs, 20 or more unless `quick`, and runs of each side before them.
     cell: only the cells whose title contains this text, or matches it as a pattern with * and ?.
+    shard: "I/N": of these cells, the I-th, the (I + N)-th ...; the shards 1/N .. N/N are all.
     seed: of the weights and of a layer's features.
     backend: "cpu" or "cuda".
 
@@ -147,6 +155,41 @@ Raises:
 
 Ctrl-C ends it after the current pair, and what is measured stays. Waits for the device. A line's
 "program" is the hash of the interpreter: results of the command and of Python are not mixed.)");
+  module.def(
+      "merge_results",
+      [](nb::handle directories, nb::handle out) {
+        std::vector<std::string> from;
+        for (const nb::handle directory : directories) {
+          from.push_back(ToPath("directories", directory));
+        }
+        const std::string to = ToPath("out", out);
+        auto merged = [&] {
+          const nb::gil_scoped_release released;
+          return experiment::MergeResults(from, to);
+        }();
+        const experiment::MergeTally tally = ValueOf(std::move(merged));
+        nb::dict record;
+        record["files"] = tally.files;
+        record["cells"] = tally.cells;
+        record["doubles"] = tally.doubles;
+        record["unreadable"] = tally.unreadable;
+        return record;
+      },
+      nb::arg("directories"), nb::arg("out").none(),
+      nb::sig("def merge_results(directories: collections.abc.Iterable[str | os.PathLike[str]], "
+              "out: str | os.PathLike[str]) -> dict[str, int]"),
+      R"(Puts result directories of experiments, such as those of shards, into one.
+
+Args:
+    directories: with the result files of experiment or the command; they are only read.
+    out: the directory for all of them. What it has already stays, and goes before the others.
+
+Returns:
+    files and cells that are in `out` now, doubles (cells that another line has finished already) and
+    unreadable lines, both of which are left out. Merging again changes nothing.
+
+Raises:
+    ValueError: a directory is missing, is `out` or has no results.)");
   module.def("_data_directories", &Directories, nb::arg("variable"), nb::arg("folder"),
              "Where data files of this kind may lie (measure/data_files.h).");
 }

@@ -62,6 +62,24 @@ def test_what_tune_refuses(x):
         model(x, plan=plan)  # does not list the network's layers
 
 
+def test_shards_of_an_experiment_merge(tmp_path):
+    name, out = "minuet/fig16", tmp_path / "merged"
+    shards = [tmp_path / f"shard-{i + 1}" for i in range(3)]
+    parts = [voxconv.experiment(name, shard, quick=True, shard=f"{i + 1}/3")
+             for i, shard in enumerate(shards)]
+    keys = [cell["key"] for cells in parts for cell in cells]
+    assert len(set(keys)) == len(keys) > 3
+    assert voxconv.merge_results(shards, out) == {
+        "files": 1, "cells": len(keys), "doubles": 0, "unreadable": 0}
+    assert voxconv.merge_results(shards, out)["doubles"] == len(keys)
+    whole = voxconv.experiment(name, out, quick=True)  # nothing is left to run
+    assert {cell["key"] for cell in whole} == set(keys) and len(whole) == len(keys)
+    raises("shard 4/3: allowed are I/N",
+           lambda: voxconv.experiment(name, out, quick=True, shard="4/3"))
+    raises("No such file", lambda: voxconv.merge_results([tmp_path / "none"], out))
+    raises("is the directory to merge into", lambda: voxconv.merge_results([out], out))
+
+
 def test_an_experiment_and_its_report(tmp_path):
     assert "minuet/fig16" in voxconv.experiments()
     name = "neighbours"
