@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -266,6 +268,19 @@ absl::Status WriteFeatures(const po::variables_map& values, const NetworkGraph& 
   return output.WriteFiles({{values["features-out"].as<std::string>(), bytes}});
 }
 
+// Options of other backends than the one that runs (docs/formats.md, Plugins).
+void PrintLeftOut(const measure::Configuration& configuration, BackendKind backend) {
+  const BackendKind other = backend == BackendKind::kCuda ? BackendKind::kCpu : BackendKind::kCuda;
+  const std::string prefix = absl::StrCat(other.name(), ".");
+  std::set<std::string> left_out;
+  const std::string specs = measure::ToJson(configuration).dump();
+  for (const absl::string_view part : absl::StrSplit(specs, absl::ByAnyChar(":,\""))) {
+    if (absl::StartsWith(part, prefix)) left_out.emplace(part);
+  }
+  if (left_out.empty()) return;
+  std::cout << "left out on " << backend.name() << ": " << absl::StrJoin(left_out, ", ") << "\n";
+}
+
 absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
                         Session& session, StandardOutput& output) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
@@ -283,6 +298,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
   VOXCONV_RETURN_IF_ERROR(CheckCudaOptions(values, session.backend().kind(), num_frames));
   const int64_t in_channels = graph.in_channels();
   std::cout << HowLong(graph, cloud, PeakRate(session.backend())) << std::flush;
+  PrintLeftOut(configuration, session.backend().kind());
   RunConfig config{.planner = measure::MakePlanner(configuration),
                    .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "voxconv/core/status_macros.h"
 
 namespace voxconv {
@@ -66,6 +67,65 @@ absl::Status CheckGrids(const PluginDescription& description) {
     for (const OptionAxis& axis : grid.axes) VOXCONV_RETURN_IF_ERROR(check(axis));
   }
   return absl::OkStatus();
+}
+
+// The options text of a spec by its parts: what holds on every backend, and what holds on one.
+// "cuda.streams=4" is "streams=4" on CUDA, and is left out elsewhere.
+struct SpecParts {
+  std::string name;
+  std::vector<std::string> everywhere;
+  std::vector<std::pair<std::string, std::string>> on_backend;  // backend, "key=value"
+
+  // The spec as `backend` takes it. An empty word: without what holds on one backend.
+  std::string On(absl::string_view backend) const {
+    std::vector<std::string> items = everywhere;
+    for (const auto& [word, item] : on_backend) {
+      if (word == backend) items.push_back(item);
+    }
+    return absl::StrCat(name, items.empty() ? "" : ":", absl::StrJoin(items, ","));
+  }
+};
+
+// A name with a point that the plugin's schema has is an option like others. `entries` are those of
+// a family.
+template <typename Entries>
+absl::StatusOr<SpecParts> SplitByBackend(const Entries& entries, absl::string_view spec) {
+  VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
+  SpecParts parts{.name = parsed.name, .everywhere = {}, .on_backend = {}};
+  if (parsed.options.empty()) return parts;
+  const auto entry = entries.find(parsed.name);
+  for (const absl::string_view item : absl::StrSplit(parsed.options, ',')) {
+    const absl::string_view key = item.substr(0, item.find('='));
+    const size_t point = key.find('.');
+    const bool own =
+        entry != entries.end() && entry->second.description.options.Find(key) != nullptr;
+    const absl::string_view word = point == absl::string_view::npos ? "" : key.substr(0, point);
+    if (!own && (word == BackendKind::kCpu.name() || word == BackendKind::kCuda.name())) {
+      parts.on_backend.emplace_back(word, item.substr(point + 1));
+    } else {
+      parts.everywhere.emplace_back(item);
+    }
+  }
+  return parts;
+}
+
+// ",cuda.streams=4": what holds on one backend, checked, without what is the default anyway.
+absl::StatusOr<std::string> OnOneBackend(const OptionSchema& schema, const SpecParts& parts) {
+  std::string text;
+  for (const auto& [word, item] : parts.on_backend) {
+    absl::StatusOr<Options> options = Options::Parse(schema, item);
+    if (!options.ok()) return StatusAt(absl::StrCat("on ", word), options.status());
+    const std::string value = options->ToShortString();
+    if (!value.empty()) absl::StrAppend(&text, ",", word, ".", value);
+  }
+  return text;
+}
+
+std::string JoinSpec(absl::string_view name, absl::string_view options,
+                     absl::string_view on_one_backend) {
+  if (options.empty() && !on_one_backend.empty()) on_one_backend.remove_prefix(1);
+  const bool none = options.empty() && on_one_backend.empty();
+  return absl::StrCat(name, none ? "" : ":", options, on_one_backend);
 }
 
 }  // namespace
@@ -149,7 +209,8 @@ PluginFamily<Plugin>::Resolve(absl::string_view spec) const {
 template <typename Plugin>
 absl::StatusOr<std::unique_ptr<const Plugin>> PluginFamily<Plugin>::Create(
     absl::string_view spec, BackendKind backend) const {
-  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
+  VOXCONV_ASSIGN_OR_RETURN(const SpecParts parts, SplitByBackend(entries_, spec));
+  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(parts.On(backend.name())));
   const std::string& name = resolved.first->description.name;
   const std::map<BackendKind, Factory>& factories = resolved.first->factories;
   const auto it = factories.find(backend);
@@ -176,16 +237,20 @@ absl::StatusOr<std::unique_ptr<const Plugin>> PluginFamily<Plugin>::Create(
 
 template <typename Plugin>
 absl::StatusOr<std::string> PluginFamily<Plugin>::Canonical(absl::string_view spec) const {
-  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
-  const std::string options = resolved.second.ToShortString();
-  return absl::StrCat(resolved.first->description.name, options.empty() ? "" : ":", options);
+  VOXCONV_ASSIGN_OR_RETURN(const SpecParts parts, SplitByBackend(entries_, spec));
+  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(parts.On("")));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string on_one_backend,
+                           OnOneBackend(resolved.first->description.options, parts));
+  return JoinSpec(parts.name, resolved.second.ToShortString(), on_one_backend);
 }
 
 template <typename Plugin>
 absl::StatusOr<std::string> PluginFamily<Plugin>::InFull(absl::string_view spec) const {
-  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(spec));
-  const std::string options = resolved.second.ToString();
-  return absl::StrCat(resolved.first->description.name, options.empty() ? "" : ":", options);
+  VOXCONV_ASSIGN_OR_RETURN(const SpecParts parts, SplitByBackend(entries_, spec));
+  VOXCONV_ASSIGN_OR_RETURN(auto resolved, Resolve(parts.On("")));
+  VOXCONV_ASSIGN_OR_RETURN(const std::string on_one_backend,
+                           OnOneBackend(resolved.first->description.options, parts));
+  return JoinSpec(parts.name, resolved.second.ToString(), on_one_backend);
 }
 
 template <typename Plugin>

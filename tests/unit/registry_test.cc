@@ -225,5 +225,34 @@ TEST(RegistryTest, FactoriesThatReturnNullOrThrowAreErrors) {
   EXPECT_THAT(family.Unusable(kCpu), SizeIs(3));
 }
 
+// What only one backend has can stand in a spec that runs on both.
+TEST(RegistryTest, OptionsOfOneBackend) {
+  Family family("output_coords");
+  ASSERT_TRUE(family.Describe({.name = "x", .options = Schema()}).ok());
+  for (const BackendKind backend : {kCpu, kCuda}) {
+    ASSERT_TRUE(family.Implement("x", backend, NoFactory()).ok());
+  }
+  const std::string spec = "x:cuda.block=32,symmetric=true";
+  const auto on_cuda = family.Create(spec, kCuda);
+  ASSERT_TRUE(on_cuda.ok()) << on_cuda.status();
+  EXPECT_EQ((*on_cuda)->options().GetInt("block"), 32);
+  const auto on_cpu = family.Create(spec, kCpu);
+  ASSERT_TRUE(on_cpu.ok()) << on_cpu.status();
+  EXPECT_EQ((*on_cpu)->options().GetInt("block"), 256);
+  EXPECT_EQ(*family.Canonical(spec), "x:symmetric=true,cuda.block=32");
+  EXPECT_EQ(*family.Canonical("x:cuda.block=32"), "x:cuda.block=32");
+  EXPECT_EQ(*family.Canonical("x:cuda.block=256"), "x");
+  EXPECT_EQ(*family.InFull(*family.InFull(spec)),
+            "x:variant=naive,symmetric=true,block=256,cuda.block=32");
+  EXPECT_THAT(Message(family.Canonical("x:cuda.block=0").status()),
+              HasSubstr("on cuda: option block='0': allowed are 1..4096"));
+  EXPECT_THAT(Message(family.Canonical("x:cuda.blocks=1").status()),
+              HasSubstr("option 'blocks' is unknown"));
+  EXPECT_THAT(Message(family.Create("x:block=2,cuda.block=3", kCuda).status()),
+              HasSubstr("given more than once"));
+  EXPECT_THAT(Message(family.Canonical("x:tpu.block=3").status()),
+              HasSubstr("option 'tpu.block' is unknown"));
+}
+
 }  // namespace
 }  // namespace voxconv
