@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace voxconv {
 namespace {
 
@@ -14,23 +16,42 @@ FgmsFusion FusionOf(const Options& options) {
   return FgmsFusion::kSegmented;
 }
 
+CopyRule CopiesOf(const Options& options) {
+  const std::string& copies = options.GetEnum("copies");
+  if (copies == "never") return CopyRule::kNever;
+  if (copies == "minkowski") return CopyRule::kMinkowski;
+  return CopyRule::kAlways;
+}
+
 }  // namespace
 
 PluginDescription DescribeFetchOnDemand() {
   PluginDescription description{
       .name = kFetchOnDemandName,
       .summary = "gather, matmul and scatter fused, straight from the pair list",
-      .source = "MinkowskiEngine; fusion of the offsets: PCEngine (MLSys 2023), Section 5",
+      .source = "MinkowskiEngine 0.5.4; fusion of the offsets: PCEngine (MLSys 2023), Section 5",
       .extra_variants = {"tile=16", "fusion=batched,tile=16"}};
   description.options
       .Enum("fusion", {"separate", "batched", "segmented"}, "segmented",
             "offsets a launch: one, similar ones padded to the largest, or all without padding")
+      .Enum("copies", {"never", "minkowski", "always"}, "never",
+            "layers that copy the rows of an offset, multiply the copy and add the product: none, "
+            "those of MinkowskiEngine's rule by channels and input rows, or all")
       .Int("tile", 512, 16, 1 << 20, "CPU: output rows that one task computes at a time");
   return description;
 }
 
+absl::Status CheckFetchOnDemandOptions(const Options& options) {
+  const std::string& copies = options.GetEnum("copies");
+  const std::string& fusion = options.GetEnum("fusion");
+  if (copies == "never" || fusion == "separate") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(kFetchOnDemandName, ": copies=", copies,
+                                                 ": needs fusion=separate, not fusion=", fusion,
+                                                 "; layers that copy multiply offset by offset"));
+}
+
 FetchOnDemand::FetchOnDemand(Options options)
-    : options_(std::move(options)), fusion_(FusionOf(options_)) {}
+    : options_(std::move(options)), fusion_(FusionOf(options_)), copies_(CopiesOf(options_)) {}
 
 MapNeed FetchOnDemand::DoNeededMap(Pass, const ConvShape&) const {
   return {.form = MapForm::kPairs};

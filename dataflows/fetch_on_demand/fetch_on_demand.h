@@ -5,9 +5,16 @@
 #ifndef VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FETCH_ON_DEMAND_H_
 #define VOXCONV_DATAFLOWS_FETCH_ON_DEMAND_FETCH_ON_DEMAND_H_
 
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "voxconv/core/dataflow.h"
 #include "voxconv/core/options.h"
 #include "voxconv/core/plugin.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/dataflows/fetch_on_demand/copies.h"
 #include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
 namespace voxconv {
@@ -15,6 +22,16 @@ namespace voxconv {
 inline constexpr char kFetchOnDemandName[] = "fetch_on_demand";
 
 PluginDescription DescribeFetchOnDemand();
+
+// kInvalidArgument for copies with another fusion than separate: a layer that copies has no other.
+absl::Status CheckFetchOnDemandOptions(const Options& options);
+
+// The factory that a backend registers. `Plugin` is the backend's implementation.
+template <typename Plugin>
+absl::StatusOr<std::unique_ptr<const Dataflow>> MakeFetchOnDemand(Options options) {
+  VOXCONV_RETURN_IF_ERROR(CheckFetchOnDemandOptions(options));
+  return std::make_unique<Plugin>(std::move(options));
+}
 
 class FetchOnDemand : public Dataflow {
  public:
@@ -25,10 +42,15 @@ class FetchOnDemand : public Dataflow {
  protected:
   MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override;
   FgmsFusion fusion() const { return fusion_; }
+  // Whether a layer of this shape copies rows for this map, in the place of fetching them.
+  bool Copies(const KernelMap& map, const ConvShape& shape) const {
+    return CopiesRows(copies_, shape.c_in, shape.c_out, map.num_inputs());
+  }
 
  private:
   Options options_;
   FgmsFusion fusion_;
+  CopyRule copies_;
 };
 
 }  // namespace voxconv

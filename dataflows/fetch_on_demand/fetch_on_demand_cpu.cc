@@ -11,6 +11,7 @@
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/fetch_on_demand/copies.h"
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
 #include "voxconv/dataflows/fetch_on_demand/schedule.h"
@@ -132,6 +133,25 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
   }
 }
 
+void RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& args,
+               const Workspace& workspace, const ExecutionContext& context) {
+  const StageScope stage(context, Stage::kFused);
+  const int64_t c_out = plan.shape().c_out;
+  float* output = args.output.f32();
+  ParallelRanges(context, map.num_outputs(), 512, [&](int64_t begin, int64_t end) {
+    std::fill(output + begin * c_out, output + end * c_out, 0.0f);
+  });
+  AddCopiedProductsCpu(map,
+                       {.input = args.input.data,
+                        .weights = args.weights.data,
+                        .sum = output,
+                        .rows = workspace.Get<float>(plan.rows_slot()),
+                        .products = workspace.Get<float>(plan.products_slot()),
+                        .c_in = plan.shape().c_in,
+                        .c_out = c_out},
+                       context);
+}
+
 class FetchOnDemandCpu final : public FetchOnDemand {
  public:
   using FetchOnDemand::FetchOnDemand;
@@ -145,6 +165,7 @@ class FetchOnDemandCpu final : public FetchOnDemand {
                                                        const ConvShape& shape,
                                                        const ExecutionContext&) const override {
     const KernelMap& map = prepared.map();
+    if (Copies(map, shape)) return std::make_unique<CopyPlan>(map, shape, /*counts_launches=*/true);
     const int64_t tile = options().GetInt("tile");
     try {
       return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape);
@@ -158,8 +179,12 @@ class FetchOnDemandCpu final : public FetchOnDemand {
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
-    const auto& plan = static_cast<const CpuPlan&>(base_plan);
     const KernelMap& map = prepared.map();
+    if (Copies(map, base_plan.shape())) {
+      RunCopies(static_cast<const CopyPlan&>(base_plan), map, args, workspace, context);
+      return absl::OkStatus();
+    }
+    const auto& plan = static_cast<const CpuPlan&>(base_plan);
     const PairList& pairs = map.pairs();
     const int64_t c_in = plan.shape().c_in;
     const int64_t c_out = plan.shape().c_out;
@@ -195,11 +220,8 @@ class FetchOnDemandCpu final : public FetchOnDemand {
 }  // namespace
 
 absl::Status RegisterFetchOnDemand(Registry& registry) {
-  return registry.dataflows().Register(
-      DescribeFetchOnDemand(), BackendKind::kCpu,
-      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
-        return std::make_unique<FetchOnDemandCpu>(std::move(options));
-      });
+  return registry.dataflows().Register(DescribeFetchOnDemand(), BackendKind::kCpu,
+                                       &MakeFetchOnDemand<FetchOnDemandCpu>);
 }
 
 }  // namespace voxconv

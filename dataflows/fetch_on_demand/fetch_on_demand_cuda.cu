@@ -12,6 +12,7 @@
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/core/backend_support.h"
+#include "voxconv/dataflows/fetch_on_demand/copies.h"
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "voxconv/dataflows/fetch_on_demand/fgms_cuda.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
@@ -152,6 +153,28 @@ absl::Status RoundTo(const float* sum, const TensorView& output, const Execution
   });
 }
 
+absl::Status RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                       const Workspace& workspace, const ExecutionContext& context) {
+  const StageScope stage(context, Stage::kFused);
+  const ConvShape& shape = plan.shape();
+  const bool rounds = plan.sum_slot() >= 0;
+  float* sum = rounds ? workspace.Get<float>(plan.sum_slot()) : args.output.f32();
+  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(
+      sum, 0, map.num_outputs() * shape.c_out * kFloatBytes, *context.stream));
+  VOXCONV_RETURN_IF_ERROR(
+      AddCopiedProductsCuda(map,
+                            {.input = args.input.data,
+                             .weights = args.weights.data,
+                             .sum = sum,
+                             .rows = workspace.Get<char>(plan.rows_slot()),
+                             .products = workspace.Get<float>(plan.products_slot()),
+                             .c_in = shape.c_in,
+                             .c_out = shape.c_out,
+                             .precision = shape.types.precision},
+                            context));
+  return rounds ? RoundTo(sum, args.output, context) : absl::OkStatus();
+}
+
 class FetchOnDemandCuda final : public FetchOnDemand {
  public:
   using FetchOnDemand::FetchOnDemand;
@@ -166,6 +189,9 @@ class FetchOnDemandCuda final : public FetchOnDemand {
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
       Pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
+    if (Copies(map.map(), shape)) {
+      return std::make_unique<CopyPlan>(map.map(), shape, /*counts_launches=*/false);
+    }
     return std::make_unique<CudaPlan>(ScheduleFgms(fusion(), map.map().offset_ptr()), map.map(),
                                       shape, AsCuda(context).compute_capability());
   }
@@ -173,8 +199,11 @@ class FetchOnDemandCuda final : public FetchOnDemand {
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
-    const auto& plan = static_cast<const CudaPlan&>(base_plan);
     const KernelMap& map = prepared.map();
+    if (Copies(map, base_plan.shape())) {
+      return RunCopies(static_cast<const CopyPlan&>(base_plan), map, args, workspace, context);
+    }
+    const auto& plan = static_cast<const CudaPlan&>(base_plan);
     const PairList& pairs = map.pairs();
     const ConvShape& shape = plan.shape();
     const bool rounds = IsSixteenBit(shape.types.output);
@@ -229,11 +258,8 @@ absl::Status LaunchFgms(const FgmsTile& tile, const FgmsSegments& segments,
 }
 
 absl::Status RegisterFetchOnDemandCuda(Registry& registry) {
-  return registry.dataflows().Implement(
-      kFetchOnDemandName, BackendKind::kCuda,
-      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
-        return std::make_unique<FetchOnDemandCuda>(std::move(options));
-      });
+  return registry.dataflows().Implement(kFetchOnDemandName, BackendKind::kCuda,
+                                        &MakeFetchOnDemand<FetchOnDemandCuda>);
 }
 
 }  // namespace voxconv

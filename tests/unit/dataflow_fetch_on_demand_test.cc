@@ -2,6 +2,7 @@
 #include "dataflow_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/fetch_on_demand/copies.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
 #include "voxconv/dataflows/fetch_on_demand/schedule.h"
 
@@ -49,6 +50,41 @@ TEST_F(FetchOnDemandTest, TileAndSeparateFusionDoNotChangeABit) {
   const std::vector<float> expected = RunDataflow(registry_, "fetch_on_demand", problem_).output;
   EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:tile=17", problem_).output, expected);
   EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:fusion=separate", problem_).output, expected);
+}
+
+TEST_F(FetchOnDemandTest, CopiesCountTheirBytes) {
+  const Counters fetched = CountersOf("fetch_on_demand:fusion=separate");
+  const Counters copied = CountersOf("fetch_on_demand:fusion=separate,copies=always");
+  EXPECT_EQ(copied.true_pairs, fetched.true_pairs);
+  EXPECT_NE(copied.bytes_written, fetched.bytes_written);
+  // 8 channels are fetched by the engine's rule.
+  const Counters by_rule = CountersOf("fetch_on_demand:fusion=separate,copies=minkowski");
+  EXPECT_EQ(by_rule.bytes_written, fetched.bytes_written);
+}
+
+TEST_F(FetchOnDemandTest, OnlySeparateOffsetsAreCopied) {
+  const auto made =
+      registry_.dataflows().Create("fetch_on_demand:copies=always", BackendKind::kCpu);
+  EXPECT_THAT(made.status().message(),
+              testing::HasSubstr("copies=always: needs fusion=separate, not fusion=segmented"));
+}
+
+TEST(CopiesRowsTest, FollowsMinkowskiEngine) {
+  const auto copies = [](int64_t c_in, int64_t c_out, int64_t rows) {
+    return CopiesRows(CopyRule::kMinkowski, c_in, c_out, rows);
+  };
+  EXPECT_FALSE(copies(4, 32, 1000000));  // few channels in
+  EXPECT_FALSE(copies(256, 20, 1000000));
+  EXPECT_FALSE(copies(32, 32, 295625));
+  EXPECT_TRUE(copies(32, 32, 295626));
+  EXPECT_FALSE(copies(12, 32, 295626));
+  EXPECT_FALSE(copies(32, 64, 490537));  // the exception
+  EXPECT_TRUE(copies(32, 64, 490538));
+  EXPECT_FALSE(copies(64, 64, 74556));
+  EXPECT_TRUE(copies(64, 64, 74557));
+  EXPECT_FALSE(copies(96, 112, 100));
+  EXPECT_TRUE(copies(96, 128, 100));
+  EXPECT_FALSE(copies(20, 128, 100000));
 }
 
 TEST(ScheduleFgmsTest, Separate) {
