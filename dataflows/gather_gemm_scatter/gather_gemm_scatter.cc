@@ -15,15 +15,18 @@ constexpr int64_t kMaxOffsets = 1 << 20;
 OptionSchema Schema() {
   OptionSchema schema;
   schema
-      .Enum("grouping", {"separate", "symmetric", "fixed", "adaptive", "sorted_adaptive"},
-            "adaptive", "which kernel offsets are multiplied as one batch")
+      .Enum("grouping", {"separate", "symmetric", "fixed", "adaptive", "sorted_adaptive", "ragged"},
+            "adaptive",
+            "which kernel offsets are multiplied as one batch; ragged: all, in one launch on CUDA, "
+            "each padded to a multiple of 128 rows")
       .Float("epsilon", 0.3, 0, 1, "adaptive: share of a group's largest map that may be padding")
       .Int("threshold", 8192, 0, int64_t{1} << 40,
            "adaptive: pairs from which a group is multiplied offset by offset, not as a batch")
       .Enum("map", {"dense", "coded_csr"}, "dense",
             "layout of the positions: a table with holes, or PCEngine's coded CSR")
-      .Enum("order", {"weight", "locality"}, "locality",
-            "gather and scatter by kernel offset, or by input and by output row")
+      .Enum("order", {"weight", "locality", "tile"}, "locality",
+            "gather and scatter by kernel offset, by input and by output row, or as the last with "
+            "every tile of channels reading the map (Minuet, Algorithm 1)")
       .Int("tile", 0, 0, 1 << 20,
            "channels moved at a time by gather and scatter: on the CPU for one reading of the map "
            "(0: all), on CUDA by one thread (0: chosen by size)")
@@ -34,7 +37,9 @@ OptionSchema Schema() {
            "CUDA: widest access of gather and scatter, 2, 4, 8 or 16 bytes; narrower where "
            "channels and tile ask for it")
       .Int("offsets_per_launch", 0, 0, kMaxOffsets,
-           "CUDA: kernel offsets moved by one launch; 0: all; scatter in weight order: 1")
+           "CUDA: kernel offsets moved by one launch; 0: all; a scatter in weight order of more "
+           "than "
+           "1 adds atomically")
       .Int("streams", 1, 1, 4, "CUDA: streams that the matmuls are spread over");
   return schema;
 }
@@ -44,15 +49,23 @@ Grouping ParseGrouping(const std::string& text) {
   if (text == "symmetric") return Grouping::kSymmetric;
   if (text == "fixed") return Grouping::kFixed;
   if (text == "adaptive") return Grouping::kAdaptive;
+  if (text == "ragged") return Grouping::kRagged;
   VOXCONV_CHECK(text == "sorted_adaptive");
   return Grouping::kSortedAdaptive;
+}
+
+MoveOrder ParseOrder(const std::string& text) {
+  if (text == "weight") return MoveOrder::kWeight;
+  if (text == "locality") return MoveOrder::kLocality;
+  VOXCONV_CHECK(text == "tile");
+  return MoveOrder::kTile;
 }
 
 MoveRule MoveRuleOf(const Options& options) {
   MoveRule rule;
   rule.layout =
       options.GetEnum("map") == "dense" ? PositionLayout::kDenseTables : PositionLayout::kCodedCsr;
-  rule.order = options.GetEnum("order") == "weight" ? MoveOrder::kWeight : MoveOrder::kLocality;
+  rule.order = ParseOrder(options.GetEnum("order"));
   rule.gather_tile = options.GetInt("tile");
   rule.scatter_tile = options.GetInt(options.GetInt("scatter_tile") > 0 ? "scatter_tile" : "tile");
   return rule;
@@ -76,6 +89,9 @@ PluginDescription DescribeGatherGemmScatter() {
       "grouping=fixed,map=coded_csr,buffer_mib=1",
       // CUDA alone.
       "tile=64,vector_bytes=4",
+      "order=tile,tile=8",
+      "order=tile,tile=12,map=coded_csr,buffer_mib=1",
+      "order=weight,offsets_per_launch=1",
       "offsets_per_launch=1,buffer_mib=1",
       "map=coded_csr,tile=8,vector_bytes=8,offsets_per_launch=5",
       "grouping=separate,streams=4",
@@ -93,6 +109,11 @@ PluginDescription DescribeGatherGemmScatter() {
 }
 
 absl::Status CheckGatherGemmScatterOptions(const Options& options) {
+  if (options.GetEnum("grouping") == "ragged" && options.GetInt("streams") > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kGatherGemmScatterName, ": streams=", options.GetInt("streams"),
+        ": grouping=ragged multiplies in one launch, which has no use for more than 1"));
+  }
   const int64_t vector_bytes = options.GetInt("vector_bytes");
   if ((vector_bytes & (vector_bytes - 1)) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

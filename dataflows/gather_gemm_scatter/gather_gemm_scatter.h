@@ -43,6 +43,7 @@ class GatherGemmScatter : public Dataflow {
 
   const MoveRule& move() const { return move_; }
   const CudaMoveRule& cuda() const { return cuda_; }
+  bool ragged() const { return grouping_.grouping == Grouping::kRagged; }
 
  private:
   const Options options_;

@@ -91,10 +91,10 @@ class Run {
       const PaddingRun& run = pass.padding[i];
       std::memset(gather_ + run.base * c_in_, 0, run.rows * c_in_ * sizeof(float));
     });
-    if (rule_.order == MoveOrder::kLocality) {
-      GatherByInput(pass);
-    } else {
+    if (rule_.order == MoveOrder::kWeight) {
       GatherByOffset(pass);
+    } else {
+      GatherByInput(pass);
     }
   }
 
@@ -148,13 +148,13 @@ class Run {
   }
 
   void Scatter(const BufferPass& pass) {
-    if (rule_.order == MoveOrder::kLocality) {
-      StageScope stage(context_, Stage::kScatter);
-      ScatterByOutput(pass);
-    } else {
+    if (rule_.order == MoveOrder::kWeight) {
       if (!output_started_) ClearOutput();
       StageScope stage(context_, Stage::kScatter);
       ScatterByOffset(pass);
+    } else {
+      StageScope stage(context_, Stage::kScatter);
+      ScatterByOutput(pass);
     }
     output_started_ = true;
   }

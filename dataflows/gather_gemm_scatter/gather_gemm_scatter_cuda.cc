@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial products are stored in the features' dtype, as TorchSparse and Minuet store them. They
 // are added up in f32 in the order identity offset, passes, ascending offsets, and the sum is
-// rounded once. Deterministic in both orders of movement: in locality order an output row is one
-// thread's; in weight order an offset is one launch, and no output row occurs in it twice.
+// rounded once. Deterministic where no atomics are used: in the orders of locality and of tiles an
+// output row is one thread's; in weight order with offsets_per_launch=1 an offset is one launch,
+// and no output row occurs in it twice.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,10 +13,12 @@
 #include "voxconv/backends/cuda/cuda_vector.h"
 #include "voxconv/backends/cuda/stream_fork.h"
 #include "voxconv/core/backend_support.h"
+#include "voxconv/core/tensor_ops.h"
 #include "voxconv/dataflows/gather_gemm_scatter/gather_gemm_scatter.h"
 #include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/plan_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/position_layouts.h"
+#include "voxconv/dataflows/gather_gemm_scatter/ragged_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/register.h"
 
 namespace voxconv {
@@ -112,6 +115,11 @@ class Run {
         plan_.GatherShape(num_inputs_, AddressOf(args_.input.data) | AddressOf(gather_));
     const bool by_offset = plan_.rule().order == MoveOrder::kWeight;
     for (const LaunchOffsets& range : plan_.gathers()[index]) {
+      if (plan_.rule().order == MoveOrder::kTile) {
+        VOXCONV_RETURN_IF_ERROR(TileGatherCuda(sides_.in, args_.input.data, gather_, shape,
+                                               WindowsOf(pass, range), context_));
+        continue;
+      }
       VOXCONV_RETURN_IF_ERROR(GatherCuda(sides_.in, args_.input.data, gather_, shape,
                                          WindowsOf(pass, range), by_offset, context_));
     }
@@ -154,9 +162,11 @@ class Run {
     const StageScope stage(context_, Stage::kGemm);
     std::vector<GemmArgs> products;
     if (index == 0 && schedule_.identity_offset >= 0) products.push_back(Identity());
+    if (plan_.ragged()) VOXCONV_RETURN_IF_ERROR(MultiplyRagged(index));
     for (const Matmul& matmul : schedule_.passes[index].matmuls) {
-      products.push_back(ProductOf(matmul));
+      if (!plan_.ragged()) products.push_back(ProductOf(matmul));
     }
+    if (products.empty()) return absl::OkStatus();
     StreamFork fork(context_);
     VOXCONV_RETURN_IF_ERROR(
         fork.Open(std::min(plan_.cuda().streams, static_cast<int>(products.size()))));
@@ -170,11 +180,68 @@ class Run {
     return fork.Join();
   }
 
-  absl::Status Scatter(size_t index) {
-    const StageScope stage(context_, Stage::kScatter);
+  // All matmuls of a pass by one launch, or by a few if there are very many offsets.
+  absl::Status MultiplyRagged(size_t index) const {
+    const RaggedOperands operands{.rows = gather_,
+                                  .weights = args_.weights.data,
+                                  .products = scatter_,
+                                  .c_in = c_in_,
+                                  .c_out = c_out_,
+                                  .precision = precision_};
+    RaggedSegments segments;
+    int32_t blocks = 0;
+    const auto flush = [&]() -> absl::Status {
+      segments.first_block[segments.count] = blocks;
+      VOXCONV_RETURN_IF_ERROR(RaggedProductCuda(segments, operands, context_));
+      segments.count = 0;
+      blocks = 0;
+      return absl::OkStatus();
+    };
+    for (const Matmul& matmul : schedule_.passes[index].matmuls) {
+      if (segments.count == RaggedSegments::kMax) VOXCONV_RETURN_IF_ERROR(flush());
+      const int i = segments.count++;
+      segments.offset[i] = matmul.offsets.front();
+      segments.first_block[i] = blocks;
+      segments.begin[i] = matmul.base;
+      segments.end[i] = matmul.base + matmul.padded_rows;
+      blocks += static_cast<int32_t>((matmul.padded_rows + kRaggedRows - 1) / kRaggedRows);
+    }
+    return flush();
+  }
+
+  // Adds to the f32 sum, which the first call starts unless the identity's product is in it.
+  absl::Status ScatterAtomically(size_t index) {
+    const bool rounds = accumulator_ != nullptr;
+    float* sum = rounds ? accumulator_ : args_.output.f32();
+    if (scatters_done_ == 0 && schedule_.identity_offset < 0) {
+      VOXCONV_RETURN_IF_ERROR(context_.backend->FillBytes(
+          sum, 0, num_outputs_ * c_out_ * static_cast<int64_t>(sizeof(float)), *context_.stream));
+    }
     const MoveShape shape =
         plan_.ScatterShape(num_outputs_, AddressOf(args_.output.data) | AddressOf(scatter_));
     for (const LaunchOffsets& range : plan_.scatters()[index]) {
+      VOXCONV_RETURN_IF_ERROR(AtomicScatterCuda(sides_.out, scatter_, dtype_, sum, shape,
+                                                WindowsOf(schedule_.passes[index], range),
+                                                context_));
+      ++scatters_done_;
+    }
+    if (!rounds || scatters_done_ < plan_.num_scatters()) return absl::OkStatus();
+    const ConstTensorView whole{sum, num_outputs_, c_out_, DType::kF32, args_.output.device};
+    return context_.backend->tensor_ops().Convert(whole, args_.output, context_);
+  }
+
+  absl::Status Scatter(size_t index) {
+    const StageScope stage(context_, Stage::kScatter);
+    if (plan_.adds_atomically()) return ScatterAtomically(index);
+    const MoveShape shape =
+        plan_.ScatterShape(num_outputs_, AddressOf(args_.output.data) | AddressOf(scatter_));
+    for (const LaunchOffsets& range : plan_.scatters()[index]) {
+      if (plan_.rule().order == MoveOrder::kTile) {
+        VOXCONV_RETURN_IF_ERROR(TileScatterCuda(sides_.out, scatter_, dtype_, NextSums(), shape,
+                                                WindowsOf(schedule_.passes[index], range),
+                                                context_));
+        continue;
+      }
       VOXCONV_RETURN_IF_ERROR(ScatterCuda(sides_.out, scatter_, dtype_, NextSums(), shape,
                                           WindowsOf(schedule_.passes[index], range), context_));
     }
@@ -222,6 +289,7 @@ class GatherGemmScatterCuda final : public GatherGemmScatter {
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
     return {.support = UniformTypes(kGatherGemmScatterName, shape),
+            .deterministic = move().order != MoveOrder::kWeight || cuda().offsets_per_launch == 1,
             .rounds_partial_sums = shape.types.output != shape.types.accumulate};
   }
 
@@ -230,7 +298,7 @@ class GatherGemmScatterCuda final : public GatherGemmScatter {
       const ExecutionContext& context) const override {
     VOXCONV_ASSIGN_OR_RETURN(Schedule schedule, ScheduleOf(map, shape));
     return std::make_unique<GatherGemmScatterCudaPlan>(std::move(schedule), map.map(), shape,
-                                                       move(), cuda(), context);
+                                                       move(), cuda(), ragged(), context);
   }
 
   absl::Status DoForward(const DataflowPlan& plan, const PreparedMap& map, const ForwardArgs& args,

@@ -44,6 +44,16 @@ void AppendBatched(absl::Span<const Unit> units, std::vector<OffsetGroup>& group
   groups.push_back(std::move(group));
 }
 
+std::vector<OffsetGroup> RaggedGroup(absl::Span<const int64_t> map_sizes, int identity_offset) {
+  OffsetGroup group;
+  for (const Unit& unit : MakeUnits(map_sizes, /*symmetric=*/false, identity_offset)) {
+    Append(unit, group);
+  }
+  group.ragged = true;
+  if (group.offsets.empty()) return {};
+  return {std::move(group)};
+}
+
 std::vector<OffsetGroup> SeparateGroups(absl::Span<const int64_t> map_sizes, int identity_offset) {
   std::vector<OffsetGroup> groups;
   for (const Unit& unit : MakeUnits(map_sizes, /*symmetric=*/false, identity_offset)) {
@@ -99,6 +109,7 @@ std::vector<OffsetGroup> AdaptiveGroups(absl::Span<const Unit> units, const Grou
 std::vector<OffsetGroup> GroupOffsets(absl::Span<const int64_t> map_sizes, bool symmetric,
                                       int identity_offset, const GroupingRule& rule) {
   if (rule.grouping == Grouping::kSeparate) return SeparateGroups(map_sizes, identity_offset);
+  if (rule.grouping == Grouping::kRagged) return RaggedGroup(map_sizes, identity_offset);
   const int num_offsets = static_cast<int>(map_sizes.size());
   std::vector<Unit> units = MakeUnits(map_sizes, symmetric, identity_offset);
   if (rule.grouping == Grouping::kSortedAdaptive) {
@@ -109,6 +120,7 @@ std::vector<OffsetGroup> GroupOffsets(absl::Span<const int64_t> map_sizes, bool 
   std::vector<OffsetGroup> groups;
   switch (rule.grouping) {
     case Grouping::kSeparate:
+    case Grouping::kRagged:
       break;
     case Grouping::kSymmetric:
       for (const Unit& unit : units) AppendBatched({&unit, 1}, groups);

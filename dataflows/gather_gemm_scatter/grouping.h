@@ -17,7 +17,11 @@ enum class Grouping {
   kFixed,           // TorchSparse 4.2.2: three groups
   kAdaptive,        // TorchSparse 4.2.3, Algorithm 4
   kSortedAdaptive,  // Minuet 5.2.2: Algorithm 4 over the offsets by ascending map size
+  kRagged,          // PCEngine as released: all offsets, each padded to kRaggedRows rows
 };
+
+// A ragged product's rows of an offset are rounded up to a multiple of this, the rows of a block.
+inline constexpr int64_t kRaggedRows = 128;
 
 struct GroupingRule {
   Grouping grouping = Grouping::kAdaptive;
@@ -32,6 +36,7 @@ struct OffsetGroup {
   std::vector<int> offsets;  // in the order of the scan; a mirrored offset follows its partner
   int64_t max_pairs = 0;     // pairs of the group's largest map; a batch is padded to this size
   bool batched = false;      // one padded batched matmul instead of one matmul for each offset
+  bool ragged = false;       // one launch of products of kRaggedRows rows, each offset padded to it
 
   friend bool operator==(const OffsetGroup&, const OffsetGroup&) = default;
 };

@@ -30,7 +30,7 @@ struct DenseRows {
 
 // Coded CSR (PCEngine, Equation 3): code = k + K * position.
 struct CodedRows {
-  const int64_t* ptr;
+  const int32_t* ptr;
   const uint32_t* codes;
   int num_offsets;
 

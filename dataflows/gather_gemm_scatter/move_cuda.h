@@ -21,7 +21,7 @@ struct DeviceDenseRows {
   int num_offsets;
 };
 struct DeviceCodedRows {
-  const int64_t* ptr;
+  const int32_t* ptr;
   const uint32_t* codes;
   int num_offsets;
 };
@@ -82,6 +82,20 @@ struct ScatterSums {
 absl::Status ScatterCuda(const DeviceRows& rows, const void* partial_products, DType dtype,
                          const ScatterSums& sums, const MoveShape& shape, const WindowRange& range,
                          const ExecutionContext& context);
+
+// The same two moves by Minuet's Algorithm 1: each thread reads the map for its tile of channels.
+absl::Status TileGatherCuda(const DeviceRows& rows, const void* input, void* buffer,
+                            const MoveShape& shape, const WindowRange& range,
+                            const ExecutionContext& context);
+absl::Status TileScatterCuda(const DeviceRows& rows, const void* partial_products, DType dtype,
+                             const ScatterSums& sums, const MoveShape& shape,
+                             const WindowRange& range, const ExecutionContext& context);
+
+// Adds the partial products in the windows to `sums`, [rows, channels] in f32, atomically, with one
+// launch for all offsets. The order of additions varies.
+absl::Status AtomicScatterCuda(const DeviceRows& rows, const void* partial_products, DType dtype,
+                               float* sums, const MoveShape& shape, const WindowRange& range,
+                               const ExecutionContext& context);
 
 // Fills the buffer rows of `runs` with zeros. A row has `row_bytes` bytes.
 absl::Status ClearPaddingCuda(absl::Span<const PaddingRun> runs, int64_t row_bytes, void* buffer,

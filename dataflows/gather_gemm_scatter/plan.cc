@@ -17,9 +17,9 @@ int64_t MapBytes(const BufferPass& pass, const KernelMap& map, const MoveRule& r
   if (rule.layout == PositionLayout::kDenseTables) {
     return tiles * rows * offsets * static_cast<int64_t>(sizeof(int32_t));
   }
-  const int64_t walks = rule.order == MoveOrder::kLocality ? 1 : offsets;
+  const int64_t walks = rule.order == MoveOrder::kWeight ? offsets : 1;
   return tiles * walks *
-         ((rows + 1) * static_cast<int64_t>(sizeof(int64_t)) +
+         ((rows + 1) * static_cast<int64_t>(sizeof(int32_t)) +
           map.num_pairs() * static_cast<int64_t>(sizeof(uint32_t)));
 }
 
@@ -34,7 +34,7 @@ Counters CountWork(const Schedule& schedule, const KernelMap& map, const ConvSha
   const int64_t in_row = shape.c_in * element;
   const int64_t out_row = shape.c_out * element;
   const int64_t weight = shape.c_in * out_row;
-  const bool locality = rule.order == MoveOrder::kLocality;
+  const bool locality = rule.order != MoveOrder::kWeight;
 
   Counters work;
   work.true_pairs = map.num_pairs();

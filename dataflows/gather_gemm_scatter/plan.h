@@ -16,6 +16,7 @@ namespace voxconv {
 enum class MoveOrder {
   kWeight,    // one walk over the rows for each offset (TorchSparse Figure 9a)
   kLocality,  // input-stationary gather, output-stationary scatter (Figure 9b)
+  kTile,      // the same, and every tile of channels reads the map by itself (Minuet Algorithm 1)
 };
 
 // How features move between their matrices and the buffers.

@@ -26,9 +26,10 @@ int64_t ChooseVectors(int64_t rows, int64_t vectors, int num_multiprocessors) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
 }
 
-// What CountWork is told: blocks of threads read the map once, whatever the tile.
+// What CountWork is told: blocks of threads read the map once, whatever the tile. Only in the order
+// of tiles does each tile read it.
 MoveRule ReadingOnce(MoveRule rule) {
-  rule.gather_tile = rule.scatter_tile = 0;
+  if (rule.order != MoveOrder::kTile) rule.gather_tile = rule.scatter_tile = 0;
   return rule;
 }
 
@@ -65,9 +66,10 @@ int64_t WidestAccess(int64_t row_bytes, int most) {
   return bytes;
 }
 
-std::string KernelName(const ConvShape& shape, const CudaMoveRule& cuda) {
+std::string KernelName(bool ragged, const ConvShape& shape, const CudaMoveRule& cuda) {
   const int64_t element = SizeOf(shape.types.input);
-  return absl::StrCat("cublasLt, gathers ", WidestAccess(shape.c_in * element, cuda.vector_bytes),
+  return absl::StrCat(ragged ? "ragged" : "cublasLt", ", gathers ",
+                      WidestAccess(shape.c_in * element, cuda.vector_bytes),
                       " bytes at a time, scatters ",
                       WidestAccess(shape.c_out * element, cuda.vector_bytes));
 }
@@ -76,11 +78,12 @@ std::string KernelName(const ConvShape& shape, const CudaMoveRule& cuda) {
 
 GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const KernelMap& map,
                                                      const ConvShape& shape, const MoveRule& rule,
-                                                     const CudaMoveRule& cuda,
+                                                     const CudaMoveRule& cuda, bool ragged,
                                                      const ExecutionContext& context)
     : GatherGemmScatterPlan(std::move(schedule), map, shape, ReadingOnce(rule),
-                            KernelName(shape, cuda)),
+                            KernelName(ragged, shape, cuda)),
       cuda_(cuda),
+      ragged_(ragged),
       gather_tile_(rule.gather_tile),
       scatter_tile_(rule.scatter_tile),
       num_multiprocessors_(AsCuda(context).num_multiprocessors()),
@@ -88,10 +91,10 @@ GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const Ke
   work_.launches = 0;  // each launch counts itself
   const int most = cuda.offsets_per_launch == 0 ? kMaxOffsetsPerLaunch : cuda.offsets_per_launch;
   // An output row occurs once an offset: one by one they are added up without atomics.
-  const int most_scattered = rule.order == MoveOrder::kWeight ? 1 : most;
+  adds_atomically_ = rule.order == MoveOrder::kWeight && most > 1;
   for (const BufferPass& pass : this->schedule().passes) {
     gathers_.push_back(RangesOf(pass, most));
-    scatters_.push_back(RangesOf(pass, most_scattered));
+    scatters_.push_back(RangesOf(pass, most));
     num_scatters_ += static_cast<int64_t>(scatters_.back().size());
     for (const Matmul& matmul : pass.matmuls) {
       // Slices of one matmul share their copies.
@@ -107,7 +110,8 @@ GatherGemmScatterCudaPlan::GatherGemmScatterCudaPlan(Schedule schedule, const Ke
     weights_slot_ = booking_.Book(static_cast<int64_t>(copied_weights_.size()) * shape.c_in *
                                   shape.c_out * element);
   }
-  if (element < static_cast<int64_t>(sizeof(float)) && num_scatters_ > 1) {
+  const bool sums_more_than_once = num_scatters_ > 1 || (adds_atomically_ && num_scatters_ > 0);
+  if (element < static_cast<int64_t>(sizeof(float)) && sums_more_than_once) {
     accumulator_slot_ = booking_.Book<float>(map.num_outputs() * shape.c_out);
   }
 }
@@ -120,7 +124,7 @@ BatchedWeights GatherGemmScatterCudaPlan::WeightsOf(const Matmul& matmul) const 
 
 MoveShape GatherGemmScatterCudaPlan::GatherShape(int64_t rows, uint64_t alignment) const {
   MoveShape move = ShapeOf(rows, shape().c_in, gather_tile_, alignment);
-  if (gather_tile_ == 0) {
+  if (gather_tile_ == 0 && rule().order != MoveOrder::kTile) {
     const int64_t per_thread = ChooseVectors(rows, move.vectors, num_multiprocessors_);
     move.threads = (move.vectors + per_thread - 1) / per_thread;
   }
@@ -141,7 +145,8 @@ MoveShape GatherGemmScatterCudaPlan::ShapeOf(int64_t rows, int64_t channels, int
   move.vector_bytes = VectorBytes(limit, {static_cast<uint64_t>(channels * element),
                                           static_cast<uint64_t>(tile_bytes), alignment});
   move.vectors = channels * element / move.vector_bytes;
-  const int64_t per_thread = tile == 0 ? 1 : tile_bytes / move.vector_bytes;
+  const bool whole_row = tile == 0 && rule().order == MoveOrder::kTile;
+  const int64_t per_thread = tile == 0 && !whole_row ? 1 : tile_bytes / move.vector_bytes;
   move.threads = (move.vectors + per_thread - 1) / per_thread;
   return move;
 }

@@ -31,16 +31,20 @@ class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
   // - A copy of the weights of those batches whose offsets are no arithmetic progression (Minuet
   //   5.2.2 permutes weights too). It is at most as large as the weights.
   // - An f32 accumulator [N_out, C_out], if features have 16 bits and more than one launch sums
-  //   the outputs. Sums are then rounded once.
+  //   the outputs, or one adds atomically. Sums are then rounded once.
   GatherGemmScatterCudaPlan(Schedule schedule, const KernelMap& map, const ConvShape& shape,
-                            const MoveRule& rule, const CudaMoveRule& cuda,
+                            const MoveRule& rule, const CudaMoveRule& cuda, bool ragged,
                             const ExecutionContext& context);
 
   const CudaMoveRule& cuda() const { return cuda_; }
+  // All matmuls of a pass are one launch.
+  bool ragged() const { return ragged_; }
   // [pass]: the ranges of offsets to launch, in order.
   const std::vector<std::vector<LaunchOffsets>>& gathers() const { return gathers_; }
   const std::vector<std::vector<LaunchOffsets>>& scatters() const { return scatters_; }
   int64_t num_scatters() const { return num_scatters_; }  // over all passes
+  // Scatters add atomically to an f32 sum: the accumulator, or the output if that is f32.
+  bool adds_atomically() const { return adds_atomically_; }
 
   // Forward copies the weight matrices of these offsets to weights_slot, in this order. If there
   // are none, weights_slot is -1.
@@ -61,10 +65,12 @@ class GatherGemmScatterCudaPlan final : public GatherGemmScatterPlan {
   MoveShape ShapeOf(int64_t rows, int64_t channels, int64_t tile, uint64_t alignment) const;
 
   CudaMoveRule cuda_;
+  bool ragged_;
   int64_t gather_tile_, scatter_tile_;  // channels; 0: not given
   int num_multiprocessors_;
   std::vector<std::vector<LaunchOffsets>> gathers_, scatters_;
   int64_t num_scatters_ = 0;
+  bool adds_atomically_ = false;
   std::vector<int> copied_weights_;
   std::vector<int> place_of_copy_;  // [K]: index in copied_weights_, -1 = none
   int weights_slot_ = -1;

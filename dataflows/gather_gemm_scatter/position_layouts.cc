@@ -18,7 +18,7 @@ absl::Status CheckPositionTable(const KernelMap& map, absl::string_view name,
 }
 
 absl::Status CheckRowPointers(const KernelMap& map, absl::string_view name,
-                              absl::Span<const int64_t> ptr) {
+                              absl::Span<const int32_t> ptr) {
   if (ptr.front() != 0 || ptr.back() != map.num_pairs()) {
     return InvalidMap(
         absl::StrCat(name, " row pointers do not span the ", map.num_pairs(), " pairs"));
@@ -33,14 +33,14 @@ absl::Status CheckRowPointers(const KernelMap& map, absl::string_view name,
 
 // One side of a coded CSR on the host.
 struct HostCodes {
-  std::vector<int64_t> ptr;
+  std::vector<int32_t> ptr;
   std::vector<uint32_t> codes;
 };
 
 // The pointers are checked before any code is read: a later descent may hide behind a pointer past
 // the end.
 absl::StatusOr<HostCodes> CopyCodes(const KernelMap& map, absl::string_view name,
-                                    const Array<int64_t>& ptr, const Array<uint32_t>& codes,
+                                    const Array<int32_t>& ptr, const Array<uint32_t>& codes,
                                     int64_t rows, const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(CheckArraySize(name, ptr.size(), rows + 1));
   VOXCONV_RETURN_IF_ERROR(CheckArraySize(name, codes.size(), map.num_pairs()));
@@ -179,6 +179,10 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> MakePositionLayout(
     if (map.num_pairs() > 0 && map.num_pairs() > int64_t{UINT32_MAX} / map.num_offsets()) {
       return InvalidMap(absl::StrCat(map.num_offsets(), " offsets x ", map.num_pairs(),
                                      " pairs; coded CSR holds codes below 2^32"));
+    }
+    if (map.num_pairs() > INT32_MAX) {
+      return InvalidMap(
+          absl::StrCat(map.num_pairs(), " pairs; coded CSR holds at most ", INT32_MAX));
     }
     VOXCONV_ASSIGN_OR_RETURN(CodedCsrArrays arrays, maker.coded_csr(map, context));
     return std::make_shared<const CodedCsr>(map, std::move(arrays));

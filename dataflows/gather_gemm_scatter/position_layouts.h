@@ -34,7 +34,7 @@ struct DenseTableArrays {
 // for i in [in_ptr[p], in_ptr[p + 1]). They ascend by k. Output rows have the same form. The arrays
 // lie in the memory of the backend that made them.
 struct CodedCsrArrays {
-  Array<int64_t> in_ptr, out_ptr;     // [N_in + 1], [N_out + 1]
+  Array<int32_t> in_ptr, out_ptr;     // [N_in + 1], [N_out + 1]
   Array<uint32_t> in_code, out_code;  // [number of pairs]
 };
 

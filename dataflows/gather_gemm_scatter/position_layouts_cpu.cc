@@ -29,9 +29,9 @@ absl::StatusOr<DenseTableArrays> MakeDenseTables(const KernelMap& map,
 
 // One side of the coded CSR: a counting sort of the pairs by `row_of`, offsets ascending in a row.
 absl::Status EncodeRows(const KernelMap& map, const int32_t* row_of, int64_t rows,
-                        Array<int64_t>& ptr, Array<uint32_t>& code,
+                        Array<int32_t>& ptr, Array<uint32_t>& code,
                         const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(ptr, AllocateArray<int64_t>(rows + 1, context));
+  VOXCONV_ASSIGN_OR_RETURN(ptr, AllocateArray<int32_t>(rows + 1, context));
   VOXCONV_ASSIGN_OR_RETURN(code, AllocateArray<uint32_t>(map.num_pairs(), context));
   std::fill(ptr.data(), ptr.data() + rows + 1, 0);
   for (int64_t i = 0; i < map.num_pairs(); ++i) ++ptr.data()[row_of[i] + 1];

@@ -10,6 +10,8 @@
 namespace voxconv {
 namespace {
 
+int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
 class Scheduler {
  public:
   Scheduler(absl::Span<const int64_t> offset_ptr, int identity_offset, int64_t max_rows)
@@ -77,6 +79,9 @@ class Scheduler {
 
 absl::StatusOr<Schedule> MakeSchedule(absl::Span<const int64_t> offset_ptr, int identity_offset,
                                       absl::Span<const OffsetGroup> groups, int64_t max_rows) {
+  const bool ragged = !groups.empty() && groups.front().ragged;
+  // Slices of padded rows must stay multiples.
+  if (ragged && max_rows >= kRaggedRows) max_rows -= max_rows % kRaggedRows;
   Scheduler scheduler(offset_ptr, identity_offset, max_rows);
   for (const OffsetGroup& group : groups) {
     if (group.batched) {
@@ -84,7 +89,9 @@ absl::StatusOr<Schedule> MakeSchedule(absl::Span<const int64_t> offset_ptr, int 
       continue;
     }
     for (const int& k : group.offsets) {
-      if (absl::Status s = scheduler.Add({&k, 1}, offset_ptr[k + 1] - offset_ptr[k]); !s.ok()) {
+      const int64_t pairs = offset_ptr[k + 1] - offset_ptr[k];
+      const int64_t rows = group.ragged ? RoundUp(pairs, kRaggedRows) : pairs;
+      if (absl::Status s = scheduler.Add({&k, 1}, rows); !s.ok()) {
         return s;
       }
     }

@@ -43,8 +43,10 @@ TEST(GatherGemmScatterCudaTest, MoreOffsetsThanALaunchMoves) {
   std::vector<int64_t> sizes(343);
   for (size_t k = 0; k < sizes.size(); ++k) sizes[k] = static_cast<int64_t>(k * 37 % 61);
   const ConvProblem problem(RandomMap(90, 70, sizes, 5), 6, 10);
-  for (const char* options : {"", "order=weight", "map=coded_csr", "grouping=separate,streams=3",
-                              "map=coded_csr,offsets_per_launch=200,buffer_mib=1"}) {
+  for (const char* options :
+       {"", "order=weight", "order=weight,offsets_per_launch=1", "order=tile,tile=4",
+        "grouping=ragged", "map=coded_csr", "grouping=separate,streams=3",
+        "map=coded_csr,offsets_per_launch=200,buffer_mib=1"}) {
     ExpectEqualsBruteForce(0, absl::StrCat("gather_gemm_scatter:", options), problem,
                            cuda->context);
   }
@@ -59,8 +61,10 @@ TEST(DataflowCudaTest, TheMostOffsets) {
   const ConvProblem problem(RandomMap(70, 90, sizes, 5), 4, 8);
   for (const char* spec :
        {"direct", "fetch_on_demand", "gather_gemm_scatter", "gather_gemm_scatter:map=coded_csr",
-        "gather_gemm_scatter:order=weight", "hash2col", "implicit_gemm",
-        "implicit_gemm:mask_sort=rarest", "implicit_gemm:mask_sort=rarest,splits=3"}) {
+        "gather_gemm_scatter:order=weight", "gather_gemm_scatter:order=tile",
+        "gather_gemm_scatter:grouping=ragged", "fetch_on_demand:fusion=separate,copies=always",
+        "hash2col", "implicit_gemm", "implicit_gemm:mask_sort=rarest",
+        "implicit_gemm:mask_sort=rarest,splits=3"}) {
     ExpectEqualsBruteForce(0, spec, problem, cuda->context);
   }
 }
@@ -69,8 +73,10 @@ TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
   VOXCONV_NEED_CUDA(cuda);
   const ConvProblem problem(SubmanifoldMap(6, 0.4, 2), 16, 16);
   for (const char* spec :
-       {"direct", "fetch_on_demand", "gather_gemm_scatter", "gather_gemm_scatter:order=weight",
-        "hash2col", "implicit_gemm", "implicit_gemm:mma=3xtf32"}) {
+       {"direct", "fetch_on_demand", "fetch_on_demand:fusion=separate,copies=always",
+        "gather_gemm_scatter", "gather_gemm_scatter:order=weight",
+        "gather_gemm_scatter:order=tile,tile=8", "gather_gemm_scatter:grouping=ragged", "hash2col",
+        "implicit_gemm", "implicit_gemm:mma=3xtf32"}) {
     for (const int64_t skipped : {1, 2, 3}) {
       ExpectEqualsBruteForce(skipped, spec, problem, cuda->context);
     }

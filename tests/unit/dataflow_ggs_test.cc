@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
 #include "gtest/gtest.h"
+#include "voxconv/dataflows/gather_gemm_scatter/grouping.h"
 #include "voxconv/dataflows/gather_gemm_scatter/register.h"
 
 namespace voxconv {
@@ -99,6 +100,10 @@ TEST_F(GatherGemmScatterTest, CountersFollowTheGrouping) {
   EXPECT_EQ(dense.launches, 2);
   EXPECT_EQ(count("epsilon=1,threshold=0").launches, 27);
   EXPECT_EQ(count("epsilon=0,threshold=1000000").padded_pairs, pairs);
+  // Every offset is padded to a multiple of 128 rows; the identity's rows are not.
+  const Counters ragged = count("grouping=ragged");
+  EXPECT_GE(ragged.padded_pairs, pairs);
+  EXPECT_EQ((ragged.padded_pairs - problem.map.num_outputs) % kRaggedRows, 0);
   // Sorting by size: no more padding at the same tolerance with no more launches.
   const Counters adaptive = count("epsilon=0.1,threshold=1000000");
   const Counters sorted = count("grouping=sorted_adaptive,epsilon=0.1,threshold=1000000");
@@ -113,6 +118,8 @@ TEST_F(GatherGemmScatterTest, BytesFollowOrderMapAndTile) {
   EXPECT_LT(bytes("order=locality").bytes_read, bytes("order=weight").bytes_read);
   EXPECT_LT(bytes("order=locality").bytes_written, bytes("order=weight").bytes_written);
   EXPECT_LT(bytes("map=coded_csr").bytes_read, bytes("map=dense").bytes_read);
+  // On the CPU every tile reads the map in either order.
+  EXPECT_EQ(bytes("order=tile,tile=4").bytes_read, bytes("tile=4").bytes_read);
   EXPECT_LT(bytes("tile=0").bytes_read, bytes("tile=4").bytes_read);
   EXPECT_LT(bytes("tile=4,scatter_tile=16").bytes_read, bytes("tile=4").bytes_read);
 }
@@ -121,7 +128,7 @@ TEST_F(GatherGemmScatterTest, SmallBuffersWorkInPasses) {
   // 128 + 64 channels: 1 MiB holds 1365 rows of the 4,000 or so.
   const ConvProblem problem(SubmanifoldMap(11, 0.45, 6), 128, 64);
   for (const char* options : {"grouping=separate", "epsilon=1,threshold=1000000",
-                              "grouping=fixed,order=weight", "map=coded_csr"}) {
+                              "grouping=fixed,order=weight", "grouping=ragged", "map=coded_csr"}) {
     const ConvResult whole = RunSpec(options, problem);
     const ConvResult parts = RunSpec(absl::StrCat(options, ",buffer_mib=1"), problem);
     ExpectNear(parts.output, problem, options);

@@ -139,7 +139,7 @@ TEST_F(LayoutsTest, PositionLayoutsKeepNoPairs) {
     EXPECT_EQ(prepared->map().num_pairs(), map.num_pairs());
   }
   EXPECT_EQ(dense->bytes(), (160 + 90) * 4 * 4);
-  EXPECT_EQ(csr->bytes(), (161 + 91) * 8 + 2 * map.num_pairs() * 4);
+  EXPECT_EQ(csr->bytes(), (161 + 91) * 4 + 2 * map.num_pairs() * 4);
 }
 
 // The counts alone are looked at before anything is allocated.
@@ -201,10 +201,10 @@ TEST_F(LayoutsTest, ValidateFindsWrongPositions) {
 }
 
 TEST_F(LayoutsTest, ValidateReadsNoCodesPastTheirEnd) {
-  const std::vector<int64_t> wild = {0, 1000000, 1}, right = {0, 1, 1};
+  const std::vector<int32_t> wild = {0, 1000000, 1}, right = {0, 1, 1};
   const std::vector<uint32_t> codes = {0};
   CodedCsrArrays arrays{
-      *CopyToBackend<int64_t>(wild, context()), *CopyToBackend<int64_t>(right, context()),
+      *CopyToBackend<int32_t>(wild, context()), *CopyToBackend<int32_t>(right, context()),
       *CopyToBackend<uint32_t>(codes, context()), *CopyToBackend<uint32_t>(codes, context())};
   const CodedCsr csr(KernelMap(2, 2, {0, 1}, PairList()), std::move(arrays));
   EXPECT_EQ(csr.Validate(context()).message(), "kernel map: in row pointers descend at row 1");
