@@ -14,9 +14,10 @@ inline constexpr char kDirectName[] = "direct";
 
 PluginDescription DescribeDirect();
 
-// Where a kernel reads the weights. kNaive reads them from their array. kCached reads them from
-// blocks that fit in the cache (on CUDA: in shared memory).
-enum class DirectWeights { kNaive, kCached };
+// Where a kernel reads the weights. kNaive reads them from their array. kChannel reads those of one
+// output channel, and kCached those of a block of channels, from the cache (on CUDA: from shared
+// memory).
+enum class DirectWeights { kNaive, kChannel, kCached };
 
 class Direct : public Dataflow {
  public:

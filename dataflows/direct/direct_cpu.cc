@@ -29,8 +29,14 @@ class CpuPlan final : public DataflowPlan {
       : channel_blocks_(CeilDiv(shape.c_out, kBlockChannels)),
         block_offsets_(
             std::max<int64_t>(kBlockBytes / (shape.c_in * kBlockChannels * kFloatBytes), 1)) {
-    kernel_ = weights == DirectWeights::kNaive ? "naive" : "cached weights";
-    if (weights == DirectWeights::kCached) {
+    kernel_ = weights == DirectWeights::kNaive     ? "naive"
+              : weights == DirectWeights::kChannel ? "a channel at a time"
+                                                   : "cached weights";
+    if (weights == DirectWeights::kChannel) {
+      const int64_t size = shape.c_out * map.num_offsets() * shape.c_in;
+      packed_slot_ = booking_.Book<float>(size);
+      CountByChannel(map, shape, size * kFloatBytes);
+    } else if (weights == DirectWeights::kCached) {
       const int64_t packed_size = channel_blocks_ * map.num_offsets() * shape.c_in * kBlockChannels;
       packed_slot_ = booking_.Book<float>(packed_size);
       CountCached(map, shape, packed_size * kFloatBytes);
@@ -44,13 +50,23 @@ class CpuPlan final : public DataflowPlan {
 
   int64_t channel_blocks() const { return channel_blocks_; }
   int64_t block_offsets() const { return block_offsets_; }
-  int packed_slot() const { return packed_slot_; }  // [channel_blocks, K, c_in, kBlockChannels]
+  // kCached: [channel_blocks, K, c_in, kBlockChannels]. kChannel: [c_out, K, c_in].
+  int packed_slot() const { return packed_slot_; }
 
  private:
   // Every channel of a row reads the row of the table, the inputs and its weights anew.
   void CountNaive(const KernelMap& map, const ConvShape& shape) {
     work_.bytes_read = shape.c_out * (map.num_outputs() * map.num_offsets() * kIndexBytes +
                                       2 * map.num_pairs() * shape.c_in * kFloatBytes);
+  }
+
+  // Every channel reads the table and the inputs anew, and its weights once a task.
+  void CountByChannel(const KernelMap& map, const ConvShape& shape, int64_t packed_bytes) {
+    work_.bytes_read = packed_bytes +
+                       shape.c_out * (map.num_outputs() * map.num_offsets() * kIndexBytes +
+                                      map.num_pairs() * shape.c_in * kFloatBytes) +
+                       CeilDiv(map.num_outputs(), kRowsPerTask) * packed_bytes;
+    work_.bytes_written = packed_bytes;
   }
 
   // Table and inputs are read once a block of channels, weights once a task.
@@ -149,6 +165,26 @@ void ComputeRowsCached(const CpuPlan& plan, const KernelMap& map, const float* i
   }
 }
 
+// Output rows [begin, end), one channel after the other; `packed` is [c_out, K, c_in].
+void ComputeRowsByChannel(const ConvShape& shape, const KernelMap& map, const float* input,
+                          const float* packed, int64_t begin, int64_t end, float* output) {
+  const int64_t num_offsets = map.num_offsets();
+  const int32_t* table = map.table().table.data();
+  for (int64_t j = 0; j < shape.c_out; ++j) {
+    for (int64_t q = begin; q < end; ++q) {
+      float sum = 0;
+      for (int64_t k = 0; k < num_offsets; ++k) {
+        const int32_t neighbour = table[q * num_offsets + k];
+        if (neighbour < 0) continue;
+        const float* x = input + neighbour * shape.c_in;
+        const float* w = packed + (j * num_offsets + k) * shape.c_in;
+        for (int64_t c = 0; c < shape.c_in; ++c) sum += x[c] * w[c];
+      }
+      output[q * shape.c_out + j] = sum;
+    }
+  }
+}
+
 class DirectCpu final : public Direct {
  public:
   using Direct::Direct;
@@ -169,7 +205,9 @@ class DirectCpu final : public Direct {
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
     const auto& own = static_cast<const CpuPlan&>(plan);
-    if (weights() == DirectWeights::kNaive) {
+    if (weights() == DirectWeights::kChannel) {
+      ForwardByChannel(own, prepared.map(), args, workspace.Get<float>(own.packed_slot()), context);
+    } else if (weights() == DirectWeights::kNaive) {
       ForwardNaive(own, prepared.map(), args, context);
     } else {
       ForwardCached(own, prepared.map(), args, workspace.Get<float>(own.packed_slot()), context);
@@ -191,6 +229,27 @@ class DirectCpu final : public Direct {
         ComputeRowNaive(plan.shape(), {table + q * num_offsets, static_cast<size_t>(num_offsets)},
                         input, weights, output + q * plan.shape().c_out);
       }
+    });
+  }
+
+  static void ForwardByChannel(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
+                               float* packed, const ExecutionContext& context) {
+    const ConvShape& shape = plan.shape();
+    const int64_t weight_rows = map.num_offsets() * shape.c_in;
+    const float* input = args.input.f32();
+    const float* weights = args.weights.f32();
+    float* output = args.output.f32();
+    {
+      const StageScope stage(context, Stage::kConvert);
+      ParallelRanges(context, shape.c_out, 1, [&](int64_t j, int64_t) {
+        for (int64_t i = 0; i < weight_rows; ++i) {
+          packed[j * weight_rows + i] = weights[i * shape.c_out + j];
+        }
+      });
+    }
+    const StageScope stage(context, Stage::kFused);
+    ParallelRanges(context, map.num_outputs(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      ComputeRowsByChannel(shape, map, input, packed, begin, end, output);
     });
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Naive: a thread has one channel of an output row. Cached: thread blocks bring the weights of a
-// few channels to shared memory, piece by piece, for a few hundred rows. Both add in the same
+// Naive: a thread has one channel of an output row. Channel: so has it, and a thread block has one
+// channel, whose weights are in shared memory. Cached: thread blocks bring the weights of a
+// few channels to shared memory, piece by piece, for a few hundred rows. All add in the same
 // order, in f32.
 #include <algorithm>
 #include <memory>
@@ -48,7 +49,9 @@ bool IsNarrow(const ConvShape& shape) { return shape.c_out <= CachedTile<16>::kC
 class CudaPlan final : public DataflowPlan {
  public:
   CudaPlan(DirectWeights weights, const KernelMap& map, const ConvShape& shape) {
-    kernel_ = weights == DirectWeights::kNaive ? "naive" : "cached weights";
+    kernel_ = weights == DirectWeights::kNaive     ? "naive"
+              : weights == DirectWeights::kChannel ? "a channel a block"
+                                                   : "cached weights";
     if (map.counts_known()) Count(weights, map, shape);  // counting would wait for the device
   }
 
@@ -59,10 +62,12 @@ class CudaPlan final : public DataflowPlan {
     const int64_t size = SizeOf(shape.types.input);
     const int64_t rows = map.num_outputs();
     const bool narrow = IsNarrow(shape);
-    const int64_t channels = weights == DirectWeights::kNaive
-                                 ? kNaiveChannels
-                                 : (narrow ? CachedTile<16>::kChannels : CachedTile<32>::kChannels);
-    const int64_t block_rows = narrow ? CachedTile<16>::kBlockRows : CachedTile<32>::kBlockRows;
+    const int64_t cached = narrow ? CachedTile<16>::kChannels : CachedTile<32>::kChannels;
+    const int64_t channels = weights == DirectWeights::kNaive     ? kNaiveChannels
+                             : weights == DirectWeights::kChannel ? 1
+                                                                  : cached;
+    const int64_t tile_rows = narrow ? CachedTile<16>::kBlockRows : CachedTile<32>::kBlockRows;
+    const int64_t block_rows = weights == DirectWeights::kChannel ? kThreads : tile_rows;
     const int64_t matrix_bytes = shape.c_in * shape.c_out * size;
     const int64_t weight_bytes = weights == DirectWeights::kNaive
                                      ? map.num_pairs() * matrix_bytes
@@ -90,6 +95,40 @@ __global__ void __launch_bounds__(kThreads) NaiveKernel(const DirectArgs<T> args
     for (int64_t c = 0; c < args.c_in; ++c) sum = fmaf(Widen(x[c]), Widen(w[c * args.c_out]), sum);
   }
   args.output[row * args.c_out + channel] = static_cast<T>(sum);
+}
+
+// The paper's optimised kernel: a row of blocks for each output channel. Blocks go on with further
+// channels where a grid has no more.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) ChannelKernel(const DirectArgs<T> args) {
+  constexpr int kDepth = 4096;
+  __shared__ float weights[kDepth];
+  const int64_t row = GlobalThread();
+  const int64_t weight_rows = args.num_offsets * args.c_in;
+  for (int64_t channel = blockIdx.y; channel < args.c_out; channel += gridDim.y) {
+    float sum = 0;
+    for (int64_t base = 0; base < weight_rows; base += kDepth) {
+      const auto depth = static_cast<int>(min(int64_t{kDepth}, weight_rows - base));
+      __syncthreads();
+      for (int i = static_cast<int>(threadIdx.x); i < depth; i += kThreads) {
+        weights[i] = Widen(args.weights[(base + i) * args.c_out + channel]);
+      }
+      __syncthreads();
+      if (row >= args.num_rows) continue;
+      for (int64_t k = base / args.c_in; k * args.c_in < base + depth; ++k) {
+        const int32_t neighbour = __ldg(args.table + row * args.num_offsets + k);
+        if (neighbour < 0) continue;
+        const T* x = args.input + neighbour * args.c_in;
+        const int64_t first = k * args.c_in;
+        const int64_t begin = max(base - first, int64_t{0});
+        const int64_t end = min(base + depth - first, args.c_in);
+        for (int64_t c = begin; c < end; ++c) {
+          sum = fmaf(Widen(x[c]), weights[first - base + c], sum);
+        }
+      }
+    }
+    if (row < args.num_rows) args.output[row * args.c_out + channel] = static_cast<T>(sum);
+  }
 }
 
 // Adds the products of weight rows [base, base + depth), which are in shared memory: a row is one
@@ -204,6 +243,13 @@ class DirectCuda final : public Direct {
     if (weights() == DirectWeights::kCached) {
       return IsNarrow(shape) ? LaunchCached<T, CachedTile<16>>(args, context)
                              : LaunchCached<T, CachedTile<32>>(args, context);
+    }
+    if (weights() == DirectWeights::kChannel) {
+      constexpr int64_t kMostAlongY = 65535;
+      dim3 grid = GridFor(args.num_rows, kThreads);
+      grid.y = static_cast<unsigned>(std::min(args.c_out, kMostAlongY));
+      VOXCONV_LAUNCH(ChannelKernel<T>, grid, kThreads, 0, context, args);
+      return absl::OkStatus();
     }
     const dim3 grid(static_cast<unsigned>(CeilDiv(args.num_rows, kNaiveRows)),
                     static_cast<unsigned>(CeilDiv(args.c_out, kNaiveChannels)));
