@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "voxconv/mapping/hash/hash_table_cpu.h"
 
 namespace voxconv {
 namespace {
@@ -18,7 +17,7 @@ PluginDescription HashMapping::Describe() {
   description.name = "hash";
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source =
-      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D, MinkowskiEngine 0.5.4, Luo & Lai "
+      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, Luo & Lai "
       "(planar coordinates)";
   description.options.Enum(
       "variant",
@@ -27,7 +26,8 @@ PluginDescription HashMapping::Describe() {
       "the table: linear probing, two-choice buckets, chains of slabs (CUDA only), "
       "linear probing of slots that lead to the coordinates (MinkowskiEngine's on the GPU), "
       "cuckoo tables of 512 entries and hashes in memory (TorchSparse's 1.4 and 2.0), "
-      "open3d::core::HashMap and std::unordered_map (CPU only)");
+      "open3d::core::HashMap itself on the CPU and its slab table on CUDA, and "
+      "std::unordered_map (CPU only)");
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
@@ -42,9 +42,6 @@ PluginDescription HashMapping::Describe() {
 
 absl::Status HashMapping::CheckOptions(const Options& options) {
   const std::string& variant = options.GetEnum("variant");
-  if (variant == "open3d" && !HaveOpen3d()) {
-    return absl::UnimplementedError("variant=open3d: this build has no Open3D");
-  }
   if (PlanarCoords(options) && variant != "open_addressing") {
     return absl::InvalidArgumentError(
         absl::StrCat("coords=planar: variant=", variant,

@@ -16,7 +16,7 @@ class HashCuda final : public HashMapping {
   explicit HashCuda(Options options) : HashMapping(std::move(options), SplitCoordinatesCuda) {}
 
   Support DoSupports(const ConvGeometry&) const override {
-    if (variant() != "open3d" && variant() != "std") return Support::Yes();
+    if (variant() != "std") return Support::Yes();
     return Support::No(absl::StrCat("hash: variant=", variant(), " has no CUDA implementation"));
   }
 
@@ -27,6 +27,7 @@ class HashCuda final : public HashMapping {
     if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
     if (variant() == "minkowski") return BuildMinkowskiCuda(inputs.set(), load_factor(), context);
     if (variant() == "torchsparse1") return BuildTorchsparse1Cuda(inputs.set(), context);
+    if (variant() == "open3d") return BuildOpen3dCuda(inputs.set(), context);
     VOXCONV_CHECK(variant() == "open_addressing");
     return BuildOpenAddressingCuda(inputs, load_factor(), context);
   }

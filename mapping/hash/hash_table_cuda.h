@@ -47,6 +47,11 @@ absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, 
 absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs, double load_factor,
                                                     const ExecutionContext& context);
 
+// Open3D's slab back end. Each query reads the rows of `inputs`, which bytes() does not count. 260
+// bytes a row. Queues two fills and one kernel.
+absl::StatusOr<HashTableCudaPtr> BuildOpen3dCuda(const CoordinateSet& inputs,
+                                                 const ExecutionContext& context);
+
 // TorchSparse's two levels of cuckoo hashing (torchsparse1_table.h). Each query reads the rows of
 // `inputs`, which bytes() does not count, and takes 16 bytes for each row and offset, of at most
 // 128 offsets at a time. Synchronises the stream, because a construction can fail and is then tried
