@@ -34,6 +34,10 @@ absl::StatusOr<GridCpuPtr> BuildDenseGridCpu(const CoordinateRows& inputs, int64
 absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64_t limit_mib,
                                               const ExecutionContext& context);
 
+// SpConv 1.x's rule generation. Query makes a grid over the outputs, of one int32 for each cell,
+// and goes over the inputs. kResourceExhausted, of Query, if the grid exceeds `limit_mib` MiB.
+GridCpuPtr MakeRulesGridCpu(int64_t limit_mib);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_GRID_GRID_CPU_H_

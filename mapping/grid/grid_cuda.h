@@ -32,6 +32,8 @@ absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int
 absl::StatusOr<GridCudaPtr> BuildBitmapGridCuda(const CoordinateSet& inputs, int64_t limit_mib,
                                                 const ExecutionContext& context);
 
+GridCudaPtr MakeRulesGridCuda(int64_t limit_mib);  // as on the CPU
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_GRID_GRID_CUDA_H_

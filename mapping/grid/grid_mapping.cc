@@ -12,10 +12,14 @@ PluginDescription GridMapping::Describe() {
   PluginDescription description;
   description.name = "grid";
   description.summary = "an array over all cells of the inputs' bounding box, one access a lookup";
-  description.source = "TorchSparse 4.2.1 (collision-free grid), Luo & Lai (planar coordinates)";
+  description.source =
+      "TorchSparse 4.2.1 (collision-free grid), Luo & Lai (planar coordinates; rules of SpConv "
+      "1.x)";
   description.options.Enum(
-      "storage", {"dense", "bitmap"}, "dense",
-      "a row number for every cell, or a bit for every cell and a rank for 64 of them");
+      "storage", {"dense", "bitmap", "rules"}, "dense",
+      "a row number for every cell; a bit for every cell and a rank for 64 of them; or a row "
+      "number "
+      "for every cell of the outputs, to which the inputs write their pairs (SpConv 1.x)");
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
@@ -26,6 +30,11 @@ PluginDescription GridMapping::Describe() {
 
 absl::Status GridMapping::CheckOptions(const Options& options) {
   const std::string& storage = options.GetEnum("storage");
+  if (storage == "rules" && options.GetBool("symmetric")) {
+    return absl::InvalidArgumentError(
+        "symmetric=true: storage=rules writes every pair where it finds it; allowed with dense and "
+        "bitmap");
+  }
   if (!PlanarCoords(options) || storage == "dense") return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "coords=planar: storage=", storage, " reads interleaved rows only; allowed with dense"));

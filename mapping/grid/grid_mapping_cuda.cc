@@ -18,6 +18,7 @@ class GridCudaMapping final : public GridMapping {
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
+    if (rules()) return MakeRulesGridCuda(limit_mib());
     return bitmap() ? BuildBitmapGridCuda(inputs.set(), limit_mib(), context)
                     : BuildDenseGridCuda(inputs, limit_mib(), context);
   }

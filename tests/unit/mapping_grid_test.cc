@@ -39,7 +39,7 @@ TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
   Pairs expected;
   for (const std::string spec :
        {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true", "grid:coords=planar",
-        "grid:coords=planar,symmetric=true"}) {
+        "grid:coords=planar,symmetric=true", "grid:storage=rules"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
@@ -183,6 +183,11 @@ TEST(GridMappingTest, RefusesWithReason) {
                               .status()
                               .message()),
               HasSubstr("coords=planar: storage=bitmap"));
+  EXPECT_THAT(std::string(registry.mappings()
+                              .Create("grid:storage=rules,symmetric=true", BackendKind::kCpu)
+                              .status()
+                              .message()),
+              HasSubstr("symmetric=true: storage=rules"));
   EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 
