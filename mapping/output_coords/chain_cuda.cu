@@ -86,6 +86,8 @@ absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
       return StagedLevelCuda(level, context);
     case ExpansionCuda::kFused:
       return FusedLevelCuda(level, context);
+    case ExpansionCuda::kAppended:
+      return AppendedLevelCuda(level, context);
     case ExpansionCuda::kSortUnique:
       break;
   }

@@ -314,6 +314,10 @@ absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
   if (level.cells.count / 8 <= kMaxFlatBytes) return MarkAndRead(level, context);
   if (TakesBricks(level)) return MarkBricksAndRead({&level, 1}, context);
+  return AppendedLevelCuda(level, context);
+}
+
+absl::Status AppendedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context) {
   return level.cells.count < kMaxNarrowCells ? AppendAndSort<uint32_t>(level, context)
                                              : AppendAndSort<uint64_t>(level, context);
 }

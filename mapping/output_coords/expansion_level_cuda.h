@@ -121,6 +121,7 @@ struct PerLevel {
 // Each function queues the work of one level on the context's stream. inputs.bound must be > 0.
 absl::Status StagedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
+absl::Status AppendedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 // Does the work of FusedLevelCuda for each level. No level may read what another writes. Two or
 // more levels share launches if their bitmaps take few enough bricks.

@@ -53,7 +53,11 @@ absl::Status RegisterOutputCoords(Registry& registry) {
   VOXCONV_RETURN_IF_ERROR(Register(registry, "staged",
                                    "tests every candidate, each step in a pass over memory",
                                    "TorchSparse Appendix A, Algorithm 3", StagedKeysCpu));
-  return Register(registry, "fused", "tests every candidate in one pass, storing outputs only",
+  VOXCONV_RETURN_IF_ERROR(Register(registry, "appended",
+                                   "the fused pass with a list of outputs, then sort and unique",
+                                   "TorchSparse 4.2.2 and Appendix A, Algorithm 3", FusedKeysCpu));
+  return Register(registry, "fused",
+                  "tests every candidate in one pass, storing outputs only; bitmaps on CUDA",
                   "TorchSparse 4.2.2 and Appendix A, Algorithm 3", FusedKeysCpu);
 }
 

@@ -42,7 +42,8 @@ class OutputCoordsCuda final : public ExpandingOutputCoords {
 absl::Status RegisterOutputCoordsCuda(Registry& registry) {
   for (const auto& [name, expansion] : {std::pair{"sort_unique", ExpansionCuda::kSortUnique},
                                         {"staged", ExpansionCuda::kStaged},
-                                        {"fused", ExpansionCuda::kFused}}) {
+                                        {"fused", ExpansionCuda::kFused},
+                                        {"appended", ExpansionCuda::kAppended}}) {
     VOXCONV_RETURN_IF_ERROR(registry.output_coords().Implement(
         name, BackendKind::kCuda,
         [expansion =

@@ -20,6 +20,9 @@ enum class ExpansionCuda {
   // order gives the outputs sorted and without repetitions. If the bitmap would be too large, the
   // kernel appends outputs to a list, which is then sorted.
   kFused,
+  // TorchSparse's fused kernel as it is: one kernel does all steps and appends outputs to a list,
+  // which is sorted. Unique follows.
+  kAppended,
   // One kernel writes the outputs of each input; a radix sort over the bits in use, then unique.
   kSortUnique,
 };

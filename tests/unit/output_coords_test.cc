@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<const OutputCoords>> AllPlugins() {
   for (const std::string& spec : registry.output_coords().Variants(BackendKind::kCpu)) {
     plugins.push_back(*registry.output_coords().Create(spec, BackendKind::kCpu));
   }
-  EXPECT_EQ(plugins.size(), 3u);
+  EXPECT_EQ(plugins.size(), 4u);
   return plugins;
 }
 
