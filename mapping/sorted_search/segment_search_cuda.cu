@@ -104,41 +104,43 @@ struct Piece {
   int64_t begin, end;      // queries
 };
 
-// first_piece[0 .. count): exclusive sum of the pieces. False behind the last.
-__device__ bool FindPiece(const SourceBlocks& shape, int64_t count, const int64_t* first_piece,
-                          const int32_t* pieces, const int32_t* ends, int64_t index, Piece& piece) {
-  if (index >= first_piece[count - 1] + pieces[count - 1]) return false;
-  int64_t low = 0, high = count;  // the last whose first piece is not behind index
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (first_piece[middle] <= index) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+// owners[p]: the entry of `ends` that query block p belongs to. A warp writes the query blocks of
+// an entry, which the search then need not look for.
+__global__ void __launch_bounds__(kThreads)
+    OwnerKernel(int64_t count, const int64_t* first_piece, const int32_t* pieces, int32_t* owners,
+                int32_t* num_pieces) {
+  const int64_t entry = GlobalThread() / 32;
+  if (entry >= count) return;
+  const int64_t first = first_piece[entry];
+  const int32_t here = pieces[entry];
+  for (int32_t i = static_cast<int32_t>(threadIdx.x % 32); i < here; i += 32) {
+    owners[first + i] = static_cast<int32_t>(entry);
   }
-  piece.segment = low / shape.blocks;
-  piece.block = low % shape.blocks;
-  const int64_t first = piece.block == 0 ? 0 : ends[low - 1];
-  piece.begin = first + (index - first_piece[low]) * shape.query_block;
-  piece.end = min(piece.begin + shape.query_block, int64_t{ends[low]});
-  return true;
+  if (entry == count - 1 && threadIdx.x % 32 == 0) {
+    *num_pieces = static_cast<int32_t>(first + here);
+  }
+}
+
+__device__ Piece PieceOf(const SourceBlocks& shape, const int64_t* first_piece,
+                         const int32_t* owners, const int32_t* ends, int64_t index) {
+  const int64_t entry = owners[index];
+  Piece piece{};
+  piece.segment = entry / shape.blocks;
+  piece.block = entry % shape.blocks;
+  const int64_t first = piece.block == 0 ? 0 : ends[entry - 1];
+  piece.begin = first + (index - first_piece[entry]) * shape.query_block;
+  piece.end = min(piece.begin + shape.query_block, int64_t{ends[entry]});
+  return piece;
 }
 
 __global__ void __launch_bounds__(kQueryThreads)
     ForwardKernel(const SortedKeysView source, const SortedKeysView outputs,
                   const __grid_constant__ OffsetChunk chunk, const SourceBlocks shape,
-                  const int64_t* first_piece, const int32_t* pieces, const int32_t* ends,
-                  bool shared_block, const TableWriter writer) {
+                  const int64_t* first_piece, const int32_t* owners, const int32_t* num_pieces,
+                  const int32_t* ends, bool shared_block, const TableWriter writer) {
   extern __shared__ uint64_t shared_keys[];
-  __shared__ Piece piece;
-  __shared__ bool found;
-  if (threadIdx.x == 0) {
-    found =
-        FindPiece(shape, chunk.count * shape.blocks, first_piece, pieces, ends, blockIdx.x, piece);
-  }
-  __syncthreads();
-  if (!found) return;
+  if (static_cast<int64_t>(blockIdx.x) >= *num_pieces) return;
+  const Piece piece = PieceOf(shape, first_piece, owners, ends, blockIdx.x);
   const int64_t first = piece.block * shape.size;
   const int64_t length = min(shape.size, source.size - first);
   const uint64_t* block = source.keys + first;
@@ -175,10 +177,15 @@ absl::Status SearchBlocks(const SortedSearchCuda& search, const SortedKeysCuda& 
   VOXCONV_LAUNCH(BackwardKernel, grid, kThreads, 0, context, source_view, outputs_view, chunk,
                  shape, ends.data(), pieces.data());
   VOXCONV_RETURN_IF_ERROR(ExclusiveSum(pieces.data(), first_piece.data(), count, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> owners, AllocateArray<int32_t>(most + 1, context));
+  int32_t* const num_pieces = owners.data() + most;
+  VOXCONV_LAUNCH(OwnerKernel, GridFor(count * 32, kThreads), kThreads, 0, context, count,
+                 first_piece.data(), pieces.data(), owners.data(), num_pieces);
   const bool shared = shape.size <= kMaxSharedKeys;
   VOXCONV_LAUNCH(ForwardKernel, dim3(static_cast<unsigned>(most)), kQueryThreads,
                  shared ? shape.size * sizeof(uint64_t) : 0, context, source_view, outputs_view,
-                 chunk, shape, first_piece.data(), pieces.data(), ends.data(), shared, writer);
+                 chunk, shape, first_piece.data(), owners.data(), num_pieces, ends.data(), shared,
+                 writer);
   return absl::OkStatus();
 }
 
