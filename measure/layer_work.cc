@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/measure/layer_work.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,15 @@ absl::Status Scale(const Int3& factor, std::vector<Coordinate>& rows) {
     }
   }
   return absl::OkStatus();
+}
+
+// The spec of the configuration's dataflow for one layer. By a heuristic, the layer is a group of
+// its own.
+const std::string& DataflowOf(const Configuration& configuration, const ConvShape& shape) {
+  if (!configuration.heuristic.has_value()) return configuration.choice.dataflow;
+  const HeuristicPlanner::Config& heuristic = *configuration.heuristic;
+  const bool narrow = std::max(shape.c_in, shape.c_out) <= heuristic.channel_threshold;
+  return narrow ? heuristic.narrow : heuristic.wide;
 }
 
 }  // namespace
@@ -127,7 +137,7 @@ absl::StatusOr<std::unique_ptr<LayerRunner>> LayerRunner::Create(const LayerProb
   std::unique_ptr<LayerRunner> runner(new LayerRunner(std::move(mapper), shape, context));
   VOXCONV_ASSIGN_OR_RETURN(
       runner->dataflow_,
-      registry.dataflows().Create(configuration.choice.dataflow, context.backend->kind()));
+      registry.dataflows().Create(DataflowOf(configuration, shape), context.backend->kind()));
   VOXCONV_RETURN_IF_ERROR(runner->dataflow_->Supports(Pass::kForward, shape).ToStatus("dataflow"));
   VOXCONV_RETURN_IF_ERROR(runner->BuildMap(context));
   return runner;

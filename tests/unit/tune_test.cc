@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/core/convolution.h"
+#include "voxconv/io/file_bytes.h"
+#include "voxconv/measure/preset.h"
 #include "voxconv/networks/graph_builder.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/tune/candidates.h"
@@ -384,6 +387,24 @@ TEST_F(TuneTest, CandidatesAreReadAndRefused) {
     EXPECT_THAT(std::string(ParseCandidates(text, registry_, cpu, defaults).status().message()),
                 HasSubstr(word))
         << text;
+  }
+}
+
+// What each engine tunes by itself. A preset with a plan of its space is tuned as its engine is.
+TEST_F(TuneTest, SpacesOfEngines) {
+  for (const std::string name : {"minuet", "torchsparse"}) {
+    const auto json =
+        ReadFileBytes(absl::StrCat(VOXCONV_SOURCE_DIR, "/experiments/spaces/", name, ".json"));
+    ASSERT_TRUE(json.ok()) << json.status();
+    const auto space = ParseCandidates(*json, registry_, BackendKind::kCpu, {});
+    ASSERT_TRUE(space.ok()) << name << ": " << space.status();
+    EXPECT_THAT(space->dataflows, ::testing::SizeIs(1)) << name;
+    EXPECT_FALSE(space->grids.empty()) << name;
+    const auto preset = measure::LoadPreset(name);
+    ASSERT_TRUE(preset.ok()) << preset.status();
+    const LayerChoice& choice = preset->configuration.choice;
+    EXPECT_EQ(space->mappings[0], *registry_.mappings().Canonical(choice.mapping)) << name;
+    EXPECT_EQ(space->dataflows[0], *registry_.dataflows().Canonical(choice.dataflow)) << name;
   }
 }
 
