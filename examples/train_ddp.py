@@ -15,7 +15,6 @@ scenes, and losses beside one process with all of them.
 """
 
 import argparse
-import functools
 import os
 import pathlib
 import time
@@ -53,7 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
     parser.add_argument("--checkpoint", type=pathlib.Path, help="file to go on from and to write")
     parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
-    parser.add_argument("--workers", type=int, default=2, help="threads that make batches")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make batches")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() and voxconv.has_cuda
                         else "cpu", help="cpu or cuda")
     parser.add_argument("--autocast", action="store_true", help="compute in bfloat16")
@@ -70,6 +69,7 @@ class Report:
         self.sums = torch.empty(2, pin_memory=device.type == "cuda")
         self.event = torch.cuda.Event() if device.type == "cuda" else None
         self.step: int | None = None
+        self.waited = 0.0  # for batches, in seconds
         self.begin: tuple[int, float] | None = None
 
     def add(self, step: int, sums: torch.Tensor) -> None:
@@ -90,11 +90,12 @@ class Report:
         print(f"step {self.step} loss {total / voxels:.6f} voxels {int(voxels)} {now - self.last:.3f} s",
               flush=True)
         if self.begin is None and self.step >= WARMUP:
-            self.begin = self.step, now
+            self.begin, self.waited = (self.step, now), 0.0
         elif self.begin is not None and self.step == self.options.steps:
-            frames = (self.step - self.begin[0]) * self.options.scenes
-            print(f"frames a second {frames / (now - self.begin[1]):.2f} "
-                  f"(steps {self.begin[0] + 1} to {self.step})", flush=True)
+            steps = self.step - self.begin[0]
+            print(f"frames a second {steps * self.options.scenes / (now - self.begin[1]):.2f} "
+                  f"(steps {self.begin[0] + 1} to {self.step}; {1e3 * self.waited / steps:.1f} ms a step "
+                  "were waits for batches)", flush=True)
         self.step, self.last = None, now
 
 
@@ -102,29 +103,34 @@ def train(options: argparse.Namespace, device: torch.device, world: int, rank: i
     torch.manual_seed(0)
     source = (batches.Frames(options.frames, options.voxel_size) if options.frames
               else batches.Scans(options.azimuths))
+    state, begin = None, 0
+    if options.checkpoint is not None and options.checkpoint.exists():
+        state = torch.load(options.checkpoint, map_location=device, weights_only=True)
+        begin = state["step"]
+    steps = range(begin + 1, options.steps + 1)
+    dataset = batches.Steps(source, list(range(rank, options.scenes, world)))
+    data = iter(batches.loader(dataset, steps, options.workers, device.type == "cuda"))
+
     make, usual_width = networks.NETWORKS[options.network]
     network = make(4, source.classes, options.width or usual_width)
     network = vt.convert_sync_batchnorm(network).to(device)
     optimizer = (torch.optim.AdamW(network.parameters(), lr=options.rate)
                  if options.optimizer == "adamw"
                  else torch.optim.SGD(network.parameters(), lr=options.rate, momentum=0.9))
-    begin = 0
-    if options.checkpoint is not None and options.checkpoint.exists():
-        state = torch.load(options.checkpoint, map_location=device, weights_only=True)
+    if state is not None:
         network.load_state_dict(state["network"])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state["optimizer"]})
-        begin = state["step"]
     parallel = network
     if world > 1:
-        parallel = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True)
+        # SyncBatchNorm's statistics are those of all processes already.
+        parallel = nn.parallel.DistributedDataParallel(
+            network, broadcast_buffers=False, gradient_as_bucket_view=True)
     report = Report(options, device)
 
-    mine = list(range(rank, options.scenes, world))
-    steps = range(begin + 1, options.steps + 1)
-    load = functools.partial(batches.load, source=source, samples=mine,
-                             pinned=device.type == "cuda")
-    for step, (coords, features, labels) in zip(
-            steps, batches.ahead(load, steps, options.workers)):
+    for step in steps:
+        start = time.perf_counter()
+        coords, features, labels = next(data)
+        report.waited += time.perf_counter() - start
         # Coordinates are checked on the host, where they are; from CUDA they would be copied back.
         x = vt.SparseTensor(coords, features.to(device, non_blocking=True))
         labels = labels.to(device, non_blocking=True)

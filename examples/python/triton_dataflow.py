@@ -7,6 +7,7 @@ with a built-in one.
 
 import sys
 
+import torch  # noqa: F401  (voxconv gives arrays of what is loaded)
 import triton
 import triton.language as tl
 import voxconv

@@ -3,9 +3,6 @@
 step's samples have what one process with all of them has."""
 
 import pathlib
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -62,25 +59,27 @@ class Frames:
         return x.coords, x.features[:, :4] * np.float32([0.04, 0.04, 0.25, 1]), labels
 
 
-def load(step: int, source: "Scans | Frames", samples: list[int], pinned: bool) -> Batch:
-    """The samples of one step as one batch; `pinned` memory is copied to a device without a wait."""
-    coords, features, labels = [], [], []
-    for place, index in enumerate(samples):
-        rows, values, classes = source.sample(step, index)
-        rows = np.array(rows)
-        rows[:, 0] = place
-        coords.append(torch.from_numpy(rows))
-        features.append(torch.from_numpy(np.ascontiguousarray(values, np.float32)))
-        labels.append(torch.from_numpy(classes.astype(np.int64)))
-    batch = torch.cat(coords), torch.cat(features), torch.cat(labels)
-    return (batch[0], batch[1].pin_memory(), batch[2].pin_memory()) if pinned else batch
+class Steps(torch.utils.data.Dataset):
+    """The samples of each step as one batch, by the number of the step."""
+
+    def __init__(self, source: Scans | Frames, samples: list[int]):
+        self.source, self.samples = source, samples
+
+    def __getitem__(self, step: int) -> Batch:
+        coords, features, labels = [], [], []
+        for place, index in enumerate(self.samples):
+            rows, values, classes = self.source.sample(step, index)
+            rows = np.array(rows)
+            rows[:, 0] = place
+            coords.append(torch.from_numpy(rows))
+            features.append(torch.from_numpy(np.ascontiguousarray(values, np.float32)))
+            labels.append(torch.from_numpy(classes.astype(np.int64)))
+        return torch.cat(coords), torch.cat(features), torch.cat(labels)
 
 
-def ahead(make: Callable[[int], Batch], steps: range, workers: int) -> Iterator[Batch]:
-    """make(step) of each step, made by threads while the steps before are computed."""
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(make, step) for step in steps[:workers])
-        for step in steps:
-            if step + workers in steps:
-                waiting.append(pool.submit(make, step + workers))
-            yield waiting.popleft().result()
+def loader(dataset: Steps, steps: range, workers: int, pinned: bool) -> torch.utils.data.DataLoader:
+    """The batches of these steps, made by so many processes while the steps before are computed. They are
+    forked by iter(): call it before the first call of voxconv."""
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=None, sampler=steps, num_workers=workers, pin_memory=pinned
+    )

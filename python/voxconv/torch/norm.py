@@ -32,8 +32,8 @@ class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
     Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged by the process group's all_reduce: on CUDA once forward and once backward, by NCCL; on the
-    CPU twice each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits
+    exchanged by the process group: on CUDA once forward and once backward, by NCCL; on the CPU twice
+    each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits
     for the device in every layer. Without a process group, and in evaluation, this is BatchNorm. The
     host does not wait for the device.
 
@@ -119,6 +119,19 @@ class _Sum(torch.autograd.Function):
 _NO_ROWS = 1e-30
 
 
+def _gather(row: torch.Tensor, group: Any) -> torch.Tensor:
+    """The rows of all processes, [processes, length]."""
+    world = distributed.get_world_size(group)
+    if distributed.get_backend(group) == "nccl":
+        rows = row.new_empty((world, len(row)))
+        distributed.all_gather_into_tensor(rows, row, group=group)
+    else:  # Gloo gathers no CUDA tensors: each process fills its row, and the sum is all rows
+        rows = row.new_zeros((world, len(row)))
+        rows[distributed.get_rank(group)] = row
+        distributed.all_reduce(rows, group=group)
+    return rows
+
+
 class _KernelNorm(torch.autograd.Function):
     """Batch norm over all processes' rows by PyTorch's CUDA kernels, which read [N, C] twice forward and
     twice backward."""
@@ -126,20 +139,18 @@ class _KernelNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, running_mean, running_var, step, eps, group):  # type: ignore
         channels = x.shape[1]
-        # Each process fills its row, and the sum over processes is all rows.
-        world, rank = distributed.get_world_size(group), distributed.get_rank(group)
-        rows = torch.zeros((world, 2 * channels + 1), device=x.device)
-        rows[:, -1] = _NO_ROWS
         if len(x):
             mean, invstd = torch.batch_norm_stats(x, eps)
-            rows[rank] = torch.cat([mean, invstd, mean.new_full((1,), len(x))])
+            count = torch.full((1,), float(len(x)), device=x.device)
         else:
-            rows[rank, channels:-1] = eps**-0.5
-        distributed.all_reduce(rows, group=group)
-        counts = rows[:, -1].contiguous()
+            mean = torch.zeros(channels, device=x.device)
+            invstd = torch.full((channels,), eps**-0.5, device=x.device)
+            count = torch.full((1,), _NO_ROWS, device=x.device)
+        rows = _gather(torch.cat([mean, invstd, count]), group)
+        counts = rows[:, -1]
         mean, invstd = torch.batch_norm_gather_stats_with_counts(  # its first tensor gives the dtype
-            rows, rows[:, :channels].contiguous(), rows[:, channels:-1].contiguous(), running_mean,
-            running_var, step, eps, counts,
+            rows, rows[:, :channels], rows[:, channels:-1], running_mean, running_var, step, eps,
+            counts,
         )
         ctx.group = group
         ctx.save_for_backward(x, weight, mean, invstd, counts.to(torch.int32))
