@@ -11,6 +11,9 @@ if importlib.util.find_spec("jax"):
     import jax
     import jax.numpy as jnp
 
+    # Where JAX has a GPU, arrays go there unless they are told not to.
+    jax.config.update("jax_platforms", "cpu")
+
     def test_arrays_of_jax_go_in_and_come_out():
         coords, features = reference.scene(channels=4)
         w = reference.weights(27, 4, 8)
