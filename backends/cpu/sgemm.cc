@@ -185,6 +185,18 @@ bool AllFinite(const ExecutionContext& context, const float* values, int64_t siz
   return finite;
 }
 
+bool AllFiniteBf16(const ExecutionContext& context, const uint16_t* bits, int64_t size) {
+  constexpr int64_t kPerTask = 1 << 16;
+  std::atomic<bool> finite = true;
+  ParallelRanges(context, size, kPerTask, [&](int64_t begin, int64_t end) {
+    constexpr uint16_t kExponent = 0x7f80;
+    bool here = true;
+    for (int64_t i = begin; i < end; ++i) here &= (bits[i] & kExponent) != kExponent;
+    if (!here) finite = false;
+  });
+  return finite;
+}
+
 const char* SgemmTarget() { return HWY_DYNAMIC_DISPATCH(TargetImpl)(); }
 
 double RunMultiplyAdds(int64_t count) { return HWY_DYNAMIC_DISPATCH(MultiplyAddsImpl)(count); }

@@ -35,6 +35,8 @@ void SgemmTransposedSerial(int64_t m, int64_t n, int64_t k, const float* a, cons
 // Whether no element of `values` is NaN or infinite. Runs on the context's threads. Dataflows that
 // multiply padding ask this of their weights, because 0 * infinity is NaN. O(size).
 bool AllFinite(const ExecutionContext& context, const float* values, int64_t size);
+// The same of bits of bf16.
+bool AllFiniteBf16(const ExecutionContext& context, const uint16_t* bits, int64_t size);
 
 // The instruction set that products use on this machine, as Highway names it: "AVX3", "AVX2".
 const char* SgemmTarget();

@@ -7,6 +7,9 @@ voxconv_add_test(sgemm_test
 voxconv_add_test(indirect_gemm_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/indirect_gemm_test.cc
   LIBS voxconv_backend_cpu LABELS unit)
+voxconv_add_test(bf16_gemm_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/bf16_gemm_test.cc
+  LIBS voxconv_backend_cpu LABELS unit)
 foreach(dataflow fetch_on_demand implicit_gemm direct)
   voxconv_add_test(dataflow_${dataflow}_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/dataflow_${dataflow}_test.cc

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of bf16 rows that lie anywhere, with sums in f32: indirect_gemm.h in bf16.
+//
+// Uses the dot products of AVX512-BF16, which multiply two input channels at a time. Whether the
+// processor has them is asked at run time; Highway 1.0 has no target for them.
+#ifndef VOXCONV_BACKENDS_CPU_BF16_GEMM_H_
+#define VOXCONV_BACKENDS_CPU_BF16_GEMM_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "voxconv/backends/cpu/indirect_gemm.h"
+#include "voxconv/core/backend.h"
+
+namespace voxconv {
+
+// Whether this program and this processor have such products. The functions below need them.
+bool HasBf16Products();
+
+// Row-major bits of bf16 in host memory, not owned.
+struct Bf16GemmOperands {
+  const uint16_t* input = nullptr;     // [*, c_in]
+  const uint16_t* zero_row = nullptr;  // c_in zeros: the row of index -1
+  // [K] matrices of PackedBf16WeightSize(c_in, c_out) elements, as PackBf16Weights writes them;
+  // aligned to 64 bytes.
+  const uint16_t* packed_weights = nullptr;
+  uint16_t* output = nullptr;  // [*, c_out]
+  int64_t c_in = 0;            // >= 1
+  int64_t c_out = 0;           // >= 1
+};
+
+// Stores, for each i, the sum over steps s of input[in[s, i]] * W[steps[s]] in output[out[i]],
+// rounded once to nearest, ties to even. Each element is one chain of additions over (step, pair of
+// input channels) in ascending order, of the odd channel of a pair before the even one. Hence the
+// result of a row does not depend on the rows that are computed with it. Denormal numbers count as
+// zero. Runs on the calling thread. O(count * steps * c_in * c_out).
+void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
+                      const IndirectGemmRows& rows);
+
+// Elements of one packed matrix [c_in, c_out]: whole vectors of columns, whole pairs of channels.
+int64_t PackedBf16WeightSize(int64_t c_in, int64_t c_out);
+
+// Rearranges the matrices of `weights`, [matrices, c_in, c_out], one after the other. `packed` has
+// matrices * PackedBf16WeightSize elements, aligned to 64 bytes. Runs on the context's threads.
+// O(size of `packed`).
+void PackBf16Weights(const uint16_t* weights, int64_t matrices, int64_t c_in, int64_t c_out,
+                     uint16_t* packed, const ExecutionContext& context);
+
+// Makes `count` dot products of whole vectors on the calling thread, with all operands in
+// registers. Returns the number of floating-point operations. Over the time that this takes, it is
+// the most that a core can do.
+double RunBf16DotProducts(int64_t count);
+
+}  // namespace voxconv
+
+#endif  // VOXCONV_BACKENDS_CPU_BF16_GEMM_H_

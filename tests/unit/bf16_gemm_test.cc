@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "voxconv/backends/cpu/bf16_gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "unit_cpu.h"
+#include "voxconv/core/half.h"
+
+namespace voxconv {
+namespace {
+
+struct Sizes {
+  int64_t rows, matrices, c_in, c_out;
+};
+
+// A product with inputs anywhere, some of them missing, and its sums in float64.
+class Problem {
+ public:
+  static constexpr int64_t kInputs = 23;
+
+  explicit Problem(const Sizes& sizes) : sizes_(sizes) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<uint16_t>& bits, int64_t size) {
+      for (int64_t i = 0; i < size; ++i) bits.push_back(FloatToBf16Bits(normal(random)));
+    };
+    fill(input_, kInputs * sizes.c_in);
+    fill(weights_, sizes.matrices * sizes.c_in * sizes.c_out);
+    for (int64_t k = 0; k < sizes.matrices; k += 2) steps_.push_back(static_cast<int32_t>(k));
+    for (size_t i = 0; i < steps_.size() * sizes.rows; ++i) {
+      in_.push_back(static_cast<int32_t>(random() % (kInputs + 1)) - 1);
+    }
+    for (int64_t i = 0; i < sizes.rows; ++i) {
+      out_.push_back(static_cast<int32_t>(sizes.rows - 1 - i));
+    }
+  }
+
+  std::vector<uint16_t>& input() { return input_; }
+
+  std::vector<float> Run(int64_t first, int64_t count) const {
+    const int64_t c_in = sizes_.c_in, c_out = sizes_.c_out;
+    const UnitCpu cpu(2);
+    Array<uint16_t> packed =
+        *AllocateArray<uint16_t>(sizes_.matrices * PackedBf16WeightSize(c_in, c_out), cpu.context);
+    PackBf16Weights(weights_.data(), sizes_.matrices, c_in, c_out, packed.data(), cpu.context);
+    const std::vector<uint16_t> zeros(c_in, 0);
+    std::vector<uint16_t> output(sizes_.rows * c_out, FloatToBf16Bits(77));
+    IndirectBf16Gemm({input_.data(), zeros.data(), packed.data(), output.data(), c_in, c_out},
+                     steps_, {count, in_.data() + first, sizes_.rows, out_.data() + first});
+    std::vector<float> values;
+    for (const uint16_t bits : output) values.push_back(Bf16BitsToFloat(bits));
+    return values;
+  }
+
+  // The sums, and those of the magnitudes.
+  std::pair<std::vector<double>, std::vector<double>> Sums() const {
+    std::vector<double> sums(sizes_.rows * sizes_.c_out, 0), magnitudes = sums;
+    for (int64_t i = 0; i < sizes_.rows; ++i) {
+      for (size_t s = 0; s < steps_.size(); ++s) {
+        const int32_t row = in_[s * sizes_.rows + i];
+        if (row < 0) continue;
+        for (int64_t c = 0; c < sizes_.c_in; ++c) {
+          const double x = Bf16BitsToFloat(input_[row * sizes_.c_in + c]);
+          for (int64_t o = 0; o < sizes_.c_out; ++o) {
+            const double product =
+                x * Bf16BitsToFloat(weights_[(steps_[s] * sizes_.c_in + c) * sizes_.c_out + o]);
+            sums[out_[i] * sizes_.c_out + o] += product;
+            magnitudes[out_[i] * sizes_.c_out + o] += std::abs(product);
+          }
+        }
+      }
+    }
+    return {sums, magnitudes};
+  }
+
+ private:
+  Sizes sizes_;
+  std::vector<uint16_t> input_, weights_;
+  std::vector<int32_t> steps_, in_, out_;
+};
+
+// One and several rows, tiles and panels; odd channels; nothing.
+constexpr Sizes kSizes[] = {{1, 1, 1, 1},   {3, 3, 2, 16},    {8, 5, 3, 17},   {9, 27, 16, 32},
+                            {17, 4, 5, 33}, {50, 27, 64, 64}, {7, 9, 31, 100}, {0, 3, 4, 4}};
+
+TEST(Bf16GemmTest, MatchesBruteForce) {
+  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  for (const Sizes& sizes : kSizes) {
+    const Problem problem(sizes);
+    const auto [sums, magnitudes] = problem.Sums();
+    const std::vector<float> output = problem.Run(0, sizes.rows);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      // One rounding to 8 bits, and f32's of the sums.
+      ASSERT_NEAR(output[i], sums[i], 0x1p-8 * std::abs(sums[i]) + 1e-5 * magnitudes[i])
+          << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out << ", " << i;
+    }
+  }
+}
+
+TEST(Bf16GemmTest, ARowDoesNotDependOnTheOthers) {
+  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  const Sizes sizes{13, 9, 7, 40};
+  const Problem problem(sizes);
+  const std::vector<float> all = problem.Run(0, sizes.rows);
+  for (int64_t row = 0; row < sizes.rows; ++row) {
+    const std::vector<float> one = problem.Run(row, 1);
+    const int64_t at = (sizes.rows - 1 - row) * sizes.c_out;
+    for (int64_t o = 0; o < sizes.c_out; ++o) {
+      ASSERT_EQ(one[at + o], all[at + o]);
+      // No other row is written.
+      ASSERT_EQ(one[(at + sizes.c_out) % (sizes.rows * sizes.c_out) + o], 77);
+    }
+  }
+}
+
+// The channel behind an odd last one belongs to the next row, and is not read with it.
+TEST(Bf16GemmTest, NanStaysInItsRow) {
+  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  const Sizes sizes{6, 3, 5, 20};
+  Problem problem(sizes);
+  for (int64_t c = 0; c < sizes.c_in; ++c) {
+    problem.input()[3 * sizes.c_in + c] = FloatToBf16Bits(std::numeric_limits<float>::quiet_NaN());
+  }
+  const std::vector<double> sums = problem.Sums().first;
+  const std::vector<float> output = problem.Run(0, sizes.rows);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    ASSERT_EQ(std::isnan(output[i]), std::isnan(sums[i])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace voxconv
