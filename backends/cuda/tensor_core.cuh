@@ -81,13 +81,38 @@ __device__ __forceinline__ uint32_t RoundToTf32(uint32_t bits) {
   return rounded;
 }
 
-// What rounding took away from a number: its bits less those of `rounded`, rounded in the same way.
-// 0 for a number that is not finite, or was rounded to infinity. The sum of both then differs from
-// the number by at most 2^-22 of it, unless the remainder is denormal.
-__device__ __forceinline__ uint32_t RemainderOfTf32(uint32_t bits, uint32_t rounded) {
-  const float whole = __uint_as_float(rounded);
-  const float rest = __uint_as_float(bits) - whole;
-  return fabsf(whole) <= FLT_MAX ? RoundToTf32(__float_as_uint(rest)) : 0;
+// A float as tf32 numbers, such that x w = rest * w.whole + factor * w.rest + whole * w.whole, up
+// to the product of both remainders.
+// - For a finite number `whole` and `factor` are the number rounded, or cut off where rounding
+// would
+//   make it infinite, and `rest` is what that took away, rounded. whole + rest differs from the
+//   number by at most 2^-22 of it, unless the remainder is denormal.
+// - Infinities and NaN have no remainder as a left operand: `factor` is one of the same sign, so
+// that
+//   nothing but `whole` multiplies, and adds finite numbers to what is not finite.
+struct SplitFloat {
+  uint32_t whole, rest, factor;
+};
+__device__ __forceinline__ bool IsFiniteFloat(uint32_t bits) {
+  return fabsf(__uint_as_float(bits)) <= FLT_MAX;
+}
+__device__ __forceinline__ SplitFloat SplitToTf32(uint32_t bits) {
+  constexpr uint32_t kSign = 0x80000000, kOne = 0x3F800000, kTf32Bits = 0xFFFFE000;
+  SplitFloat split;
+  split.whole = RoundToTf32(bits);
+  if (!IsFiniteFloat(split.whole) && IsFiniteFloat(bits)) split.whole = bits & kTf32Bits;
+  const float rest = __uint_as_float(bits) - __uint_as_float(split.whole);
+  const bool finite = IsFiniteFloat(split.whole);
+  split.rest = finite ? RoundToTf32(__float_as_uint(rest)) : 0;
+  split.factor = finite ? split.whole : (bits & kSign) | kOne;
+  return split;
+}
+// The right operand of such a product, as what its `whole` or its `rest` is. An infinity is one of
+// its sign and an infinity as the rest: the left operand's rest, which may be 0, does not meet it.
+__device__ __forceinline__ uint32_t SplitRightToTf32(uint32_t bits, bool rest) {
+  const SplitFloat split = SplitToTf32(bits);
+  if (IsFiniteFloat(bits)) return rest ? split.rest : split.whole;
+  return rest ? bits : split.factor;
 }
 
 // Computes c += a * b with sums in f32. The shape is m16n8k16 for f16 and bf16, and m16n8k8 for

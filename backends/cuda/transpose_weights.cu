@@ -26,13 +26,13 @@ struct Matrices {
 };
 
 template <typename Unit>
-__device__ __forceinline__ Unit Converted(Unit bits, bool) {
+__device__ __forceinline__ Unit Converted(Unit bits, const Matrices&, bool) {
   return bits;
 }
 template <>
-__device__ __forceinline__ float Converted(float value, bool remainder) {
+__device__ __forceinline__ float Converted(float value, const Matrices& m, bool remainder) {
   const uint32_t bits = __float_as_uint(value);
-  return __uint_as_float(remainder ? RemainderOfTf32(bits, RoundToTf32(bits)) : RoundToTf32(bits));
+  return __uint_as_float(m.remainders ? SplitRightToTf32(bits, remainder) : RoundToTf32(bits));
 }
 
 // A block transposes a tile through shared memory, so that it reads and writes whole lines. Moves
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.y; i < kTile; i += kTileRows) {
     const int64_t row = first_row + threadIdx.x, column = first_column + i;
     if (row < m.padded_rows && column < m.columns) {
-      to[column * m.padded_rows + row] = Converted(tile[threadIdx.x][i], remainder);
+      to[column * m.padded_rows + row] = Converted(tile[threadIdx.x][i], m, remainder);
     }
   }
 }

@@ -15,10 +15,10 @@ absl::Status CudaTransposeWeights(const ConstTensorView& weights, int num_offset
                                   const TensorView& transposed, const ExecutionContext& context);
 
 // Writes the transposed weights as [K, columns, padded_rows], rounded to tf32 (to nearest, ties
-// away from zero). If `remainders`, as many matrices follow, which hold what the rounding took
-// away, rounded in the same way. `weights` is [K * rows, columns] in f32. Elements past `rows`
-// become 0. Both arrays lie in device memory. One launch. O(elements). Returns the error of the
-// launch.
+// away from zero). If `remainders`, they are right operands of split products (SplitRightToTf32 in
+// tensor_core.cuh): as many matrices follow, which hold what the rounding took away. `weights` is
+// [K * rows, columns] in f32. Elements past `rows` become 0. Both arrays lie in device memory. One
+// launch. O(elements). Returns the error of the launch.
 absl::Status CudaTransposeToTf32(const float* weights, int num_offsets, int64_t rows,
                                  int64_t columns, int64_t padded_rows, bool remainders,
                                  float* transposed, const ExecutionContext& context);

@@ -46,7 +46,7 @@ PluginDescription DescribeImplicitGemm() {
             "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
             "of warps; 3xtf32: as auto, and in f32 from 8 input channels on, where warpgroups win, "
             "three tf32 products in place of a fused multiply-add, within the same bound on the "
-            "error; an infinity may become NaN");
+            "error");
   return description;
 }
 

@@ -9,7 +9,8 @@
 // In f32, x = x_0 + x_1 + e, where x_0 and x_1 are tf32 numbers and |e| is at most 2^-22 |x|. The
 // kernel adds up x_0 w_0 + x_1 w_0 + x_0 w_1 and leaves out x_1 w_1, which is as small as the
 // errors e. It adds the products of one step on the tensor cores, which cut sums off, and all steps
-// by f32 additions, which round to nearest.
+// by f32 additions, which round to nearest. Numbers that are not finite are split so that the sums
+// are those of plain multiply-adds (SplitFloat).
 //
 // Different warps copy and multiply. The last warps of a block gather the inputs, and the tensor
 // memory accelerator copies the weights for them. Each warpgroup before them multiplies 64 rows by
@@ -224,12 +225,14 @@ class TileMultiplier {
     float step[Config::kChannels / 2];
 #pragma unroll
     for (int k = 0; k < kProducts; ++k) {
-      uint32_t whole[4], rest[4];
+      uint32_t whole[4], rest[4], factor[4];
       LoadMatrices(rows ^ (k * 32), rest);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        whole[i] = RoundToTf32(rest[i]);
-        rest[i] = RemainderOfTf32(rest[i], whole[i]);
+        const SplitFloat split = SplitToTf32(rest[i]);
+        whole[i] = split.whole;
+        rest[i] = split.rest;
+        factor[i] = split.factor;
       }
       const uint32_t w = weights + k * (32 / 16);
       BeginProducts();
@@ -238,7 +241,7 @@ class TileMultiplier {
       } else {
         WarpgroupMmaTf32<Config::kChannels>(step, rest, w);
       }
-      WarpgroupMmaTf32<Config::kChannels>(step, whole, w + kRemainders);
+      WarpgroupMmaTf32<Config::kChannels>(step, factor, w + kRemainders);
       WarpgroupMmaTf32<Config::kChannels>(step, whole, w);
       CommitProducts();
       WaitProducts<0>();

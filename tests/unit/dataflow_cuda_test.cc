@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `voxconv verify --backend cuda` does not reach: kernels of more offsets than one launch
 // moves, matrices at odd addresses, and work forked to side streams.
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -89,6 +92,51 @@ TEST(DataflowCudaTest, FeaturesAtAnyAddress) {
       EXPECT_NEAR((*moved)[i], (*expected)[i], 0.1) << spec << " " << i;
     }
   }
+}
+
+// In f32 by tf32 products, numbers that are not finite, and those that tf32 would round to
+// infinity, give what plain multiply-adds give. The rows are enough for the products of warpgroups,
+// and all of them have the one offset, so that no padding meets the weights.
+TEST(DataflowCudaTest, SplitProductsKeepInfinities) {
+  VOXCONV_NEED_CUDA(cuda);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr int64_t kRows = 20000, kIn = 24, kOut = 64;
+  const auto row = [](int64_t i) { return i * 1009 % kRows * kIn; };
+  ConvProblem problem(RandomMap(kRows, kRows, {kRows}, 3), kIn, kOut);
+  for (int i = 0; i < 8; ++i) {
+    for (const float value : {kInf, -kInf, kNan, kMost, -kMost, 0.0f}) {
+      static int64_t at = 0;
+      ++at;
+      problem.features[row(at) + at % kIn] = value;
+    }
+  }
+  // A column of each kind. 1e-3 keeps products of the largest numbers finite.
+  for (float& weight : problem.weights) weight *= 1e-3f;
+  problem.weights[3 * kOut + 5] = kInf;
+  problem.weights[4 * kOut + 6] = -kInf;
+  problem.weights[5 * kOut + 7] = kNan;
+  problem.weights[6 * kOut + 8] = kMost;
+  problem.weights[7 * kOut + 9] = 0;
+  const auto split = RunAt(0, "implicit_gemm:mma=3xtf32", problem, Precision::kF32, cuda->context);
+  const auto plain = RunAt(0, "implicit_gemm", problem, Precision::kF32, cuda->context);
+  ASSERT_TRUE(split.ok() && plain.ok()) << split.status() << plain.status();
+  int64_t infinities = 0, nans = 0;
+  for (size_t i = 0; i < plain->size(); ++i) {
+    const float expected = (*plain)[i], actual = (*split)[i];
+    if (std::isnan(expected)) {
+      ++nans;
+      ASSERT_TRUE(std::isnan(actual)) << i << ": " << actual;
+    } else if (std::isinf(expected)) {
+      ++infinities;
+      ASSERT_EQ(actual, expected) << i;
+    } else {
+      ASSERT_NEAR(actual, expected, 1e-5 * std::max(1.0f, std::abs(expected))) << i;
+    }
+  }
+  EXPECT_GT(infinities, 2 * kRows);  // two columns of them at least
+  EXPECT_GT(nans, kRows);
 }
 
 TEST(DataflowCudaTest, KeptPassesAreTheSame) {
