@@ -60,7 +60,7 @@ absl::Status CheckKept(const VoxelOptions& options) {
                                                  kMost));
 }
 
-absl::Status CheckMap(absl::string_view op, const PointMapView& map,
+absl::Status CheckMap(absl::string_view op, const PointMapView& map, bool reads_transpose,
                       const ConstTensorView& of_voxels, const ConstTensorView& of_points,
                       const Backend& backend) {
   if (map.points < 0 || map.voxels < 0 || map.neighbours < 1 ||
@@ -70,8 +70,9 @@ absl::Status CheckMap(absl::string_view op, const PointMapView& map,
                      map.voxels, " voxels; allowed are at most ", kMostEntries, " entries"));
   }
   const bool has_rows = map.points == 0 || map.rows != nullptr;
-  const bool has_begins = map.voxels == 0 || map.begins != nullptr;
-  const bool has_entries = map.points == 0 || map.voxels == 0 || map.entries != nullptr;
+  const bool has_begins = !reads_transpose || map.voxels == 0 || map.begins != nullptr;
+  const bool has_entries =
+      !reads_transpose || map.points == 0 || map.voxels == 0 || map.entries != nullptr;
   if (!has_rows || !has_begins || !has_entries) {
     return absl::InvalidArgumentError(absl::StrCat(op, ": map: null arrays"));
   }
@@ -208,12 +209,12 @@ absl::Status CheckInterpolate(const ConstTensorView& points, const VoxelOptions&
 
 absl::Status CheckDevoxelize(const PointMapView& map, const ConstTensorView& x, const TensorView& y,
                              const Backend& backend) {
-  return CheckMap("devoxelize", map, x, y, backend);
+  return CheckMap("devoxelize", map, /*reads_transpose=*/false, x, y, backend);
 }
 
 absl::Status CheckDevoxelizeGrad(const PointMapView& map, const ConstTensorView& dy,
                                  const TensorView& dx, const Backend& backend) {
-  return CheckMap("devoxelize_grad", map, dx, dy, backend);
+  return CheckMap("devoxelize_grad", map, /*reads_transpose=*/true, dx, dy, backend);
 }
 
 PointGrid GridOf(const VoxelOptions& options) {
@@ -252,6 +253,14 @@ absl::StatusOr<PointVoxels> AllocateVoxels(const ConstTensorView& points,
   VOXCONV_ASSIGN_OR_RETURN(voxels.points, AllocateArray<int32_t>(points.rows, context));
   VOXCONV_ASSIGN_OR_RETURN(voxels.report, AllocateArray<VoxelReport>(1, context));
   return voxels;
+}
+
+PointMapView SortedVoxels::to_sorted() const {
+  return {.points = set->size(), .voxels = set->size(), .rows = given.data()};
+}
+
+PointMapView SortedVoxels::to_given() const {
+  return {.points = set->size(), .voxels = set->size(), .rows = position.data()};
 }
 
 }  // namespace voxconv

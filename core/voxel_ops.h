@@ -113,7 +113,7 @@ absl::StatusOr<SparseTensorView> TakeVoxels(PointVoxels& voxels, const Execution
 
 // Which rows of voxels each point reads, and by which weights. Owns nothing. The transpose lists
 // the entries p * neighbours + k of row v, ascending, in entries[begins[v]] .. entries[begins[v +
-// 1] - 1].
+// 1] - 1]. DevoxelizeGrad alone reads it.
 struct PointMapView {
   int64_t points = 0, voxels = 0;
   int neighbours = 1;
@@ -133,9 +133,23 @@ struct PointMap {
   PointMapView view;
 };
 
+// The voxels of a set in ascending order of their keys (core/coordinate_key.h).
+struct SortedVoxels {
+  CoordinateSetPtr set;     // the same voxels and bounds
+  Array<int32_t> given;     // [N]: by sorted row, the row that was given
+  Array<int32_t> position;  // [N]: the inverse; by given row, the sorted row
+  // The rows of features on the given rows, put in sorted order, and back (Devoxelize).
+  PointMapView to_sorted() const;
+  PointMapView to_given() const;
+};
+
 class VoxelOps {
  public:
   virtual ~VoxelOps() = default;
+
+  // Sorts the voxels of `set`. O(N) on CUDA for coordinates of few bits, O(N log N) in general.
+  virtual absl::StatusOr<SortedVoxels> Sort(const CoordinateSet& set,
+                                            const ExecutionContext& context) = 0;
 
   // Makes voxels of points. There are at most 2^30 points. The points must stay until the work is
   // done. O(P * C) expected. On CUDA a voxel of more than 1024 points costs up to P more.

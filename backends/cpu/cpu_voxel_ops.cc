@@ -60,6 +60,23 @@ absl::Status Transpose(PointMap& map, int64_t voxels, const ExecutionContext& co
 
 class CpuVoxelOps final : public VoxelOps {
  public:
+  absl::StatusOr<SortedVoxels> Sort(const CoordinateSet& set,
+                                    const ExecutionContext& context) override {
+    const int64_t size = set.size();
+    VOXCONV_ASSIGN_OR_RETURN(SortedRows rows, SortedRows::Create(set, context));
+    VOXCONV_ASSIGN_OR_RETURN(Array<Coordinate> coordinates,
+                             AllocateArray<Coordinate>(size, context));
+    VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> position, AllocateArray<int32_t>(size, context));
+    for (int64_t i = 0; i < size; ++i) {
+      const int32_t row = rows.rows.data()[i];
+      coordinates.data()[i] = set.rows().data()[row];
+      position.data()[row] = static_cast<int32_t>(i);
+    }
+    return SortedVoxels{CoordinateSet::Adopt(std::move(coordinates), set.tensor_stride(),
+                                             set.bounds(), set.num_batches(), /*sorted=*/true),
+                        std::move(rows.rows), std::move(position)};
+  }
+
   absl::StatusOr<PointVoxels> Voxelize(const ConstTensorView& points, const int32_t* batches,
                                        const VoxelOptions& options,
                                        const ExecutionContext& context) override {

@@ -5,6 +5,9 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <random>
+#include <set>
+#include <vector>
 
 #include "voxel_ops_test_util.h"
 
@@ -179,6 +182,45 @@ TEST_P(DevoxelizeOpTest, EmptySets) {
   const PointMap of_nothing =
       *ops().Interpolate(nothing.values.view(), nullptr, options, *one, context_);
   EXPECT_EQ(Gradient(of_nothing.view, {}, 2), std::vector<float>(2, 0.0f));
+}
+
+// Few cells and many, so that keys take one word or two; samples in turn; nothing and one.
+TEST_P(DevoxelizeOpTest, SortsVoxels) {
+  std::mt19937 random(5);
+  for (const int32_t edge : {3, 40, 100000}) {
+    std::set<Coordinate> distinct;
+    std::uniform_int_distribution<int32_t> place(-edge, edge), batch(0, 2);
+    while (distinct.size() < (edge == 3 ? 100u : 5000u)) {
+      distinct.insert({batch(random), place(random), place(random), place(random)});
+    }
+    std::vector<Coordinate> rows(distinct.begin(), distinct.end());
+    const std::vector<Coordinate> expected = rows;
+    std::shuffle(rows.begin(), rows.end(), random);
+    const CoordinateSetPtr set = *CoordinateSet::Create(rows, {1, 1, 1}, context_);
+    const auto sorted = ops().Sort(*set, context_);
+    ASSERT_TRUE(sorted.ok()) << sorted.status();
+    EXPECT_EQ(*CopyToHost(sorted->set->rows(), context_), expected);
+    EXPECT_TRUE(sorted->set->sorted());
+    EXPECT_EQ(sorted->set->num_batches(), set->num_batches());
+    const std::vector<int32_t> given = *CopyToHost(sorted->given, context_);
+    const std::vector<int32_t> position = *CopyToHost(sorted->position, context_);
+    std::vector<float> values(rows.size()), values_in_order(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ASSERT_EQ(rows[given[i]], expected[i]);
+      ASSERT_EQ(position[given[i]], static_cast<int32_t>(i));
+      values[i] = static_cast<float>(i);
+    }
+    for (size_t i = 0; i < rows.size(); ++i) values_in_order[i] = values[given[i]];
+    EXPECT_EQ(Devoxelize(sorted->to_sorted(), values, 1), values_in_order);
+    EXPECT_EQ(Devoxelize(sorted->to_given(), values_in_order, 1), values);
+  }
+  for (const std::vector<Coordinate>& few :
+       {std::vector<Coordinate>{}, std::vector<Coordinate>{{3, -1, 2, 5}}}) {
+    const CoordinateSetPtr set = *CoordinateSet::Create(few, {1, 1, 1}, context_);
+    const auto sorted = ops().Sort(*set, context_);
+    ASSERT_TRUE(sorted.ok()) << sorted.status();
+    EXPECT_EQ(*CopyToHost(sorted->set->rows(), context_), few);
+  }
 }
 
 TEST_P(DevoxelizeOpTest, RefusesArgumentsByName) {
