@@ -61,8 +61,9 @@ po::options_description BenchOptions() {
        "CPU thread counts, separated by commas; 0: all cores")                                 //
       ("backend", po::value<std::string>()->default_value("cpu"), "the backend: cpu or cuda")  //
       ("device", po::value<int>()->default_value(0), "CUDA: index of the GPU")                 //
-      ("dtype", po::value<Strings>()->default_value({"f16"}, "f16"),
-       "CUDA: dtype of features and weights: f32, tf32, f16 or bf16; may be repeated")  //
+      ("dtype", po::value<Strings>()->default_value({"f16"}, "the backend's"),
+       "dtype of features and weights: on CUDA f32, tf32, f16 or bf16, by default f16; on the CPU "
+       "f32, the default, or for layers bf16; may be repeated")  //
       ("output-coords", po::value<Strings>()->default_value({}, "all variants"),
        "CUDA: spec of the output coordinates of strided maps; may be repeated")  //
       ("network", po::value<Strings>()->default_value({}, "none"),
@@ -177,9 +178,13 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
     VOXCONV_ASSIGN_OR_RETURN(const LayerChannels channels, ParseLayerChannels(text));
     AddOnce(request.channels, bench::Channels{channels.in, channels.out});
   }
-  for (const std::string& text : values["dtype"].as<Strings>()) {
-    VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
-    AddOnce(request.precisions, precision);
+  if (backend == BackendKind::kCpu && values["dtype"].defaulted()) {
+    request.precisions = {Precision::kF32};
+  } else {
+    for (const std::string& text : values["dtype"].as<Strings>()) {
+      VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
+      AddOnce(request.precisions, precision);
+    }
   }
   VOXCONV_ASSIGN_OR_RETURN(request.load.voxelize.size,
                            ParseDouble3("--voxel-size", values["voxel-size"].as<std::string>()));
@@ -224,7 +229,10 @@ absl::Status RegisterCpu(const Request& request, const Registry& registry,
   const Strings mappings =
       Supported(request.mappings, request.asked_mappings, registry.mappings(),
                 [&](const Mapping& mapping) { return mapping.Supports(geometry).ok; });
-  for (int count : request.threads) bench::AddCopyBenchmark(count);
+  for (int count : request.threads) {
+    bench::AddCopyBenchmark(count);
+    for (const Precision precision : request.precisions) bench::AddPeakBenchmark(precision, count);
+  }
   for (const std::string& input : request.inputs) {
     for (int count : request.threads) {
       if (request.points && HoldsPoints(input)) {
@@ -236,13 +244,16 @@ absl::Status RegisterCpu(const Request& request, const Registry& registry,
       }
       for (const bench::Channels& channels : request.channels) {
         bench::AddSgemmBenchmark(channels, scenario);
-        const ConvShape shape = ShapeOfLayer(geometry, channels.in, channels.out, Precision::kF32);
-        const auto supports = [&](const Dataflow& dataflow) {
-          return dataflow.Supports(Pass::kForward, shape).ok;
-        };
-        for (const std::string& spec : Supported(request.dataflows, request.asked_dataflows,
-                                                 registry.dataflows(), supports)) {
-          bench::AddConvBenchmark(spec, request.asked_dataflows, channels, scenario, failures);
+        for (const Precision precision : request.precisions) {
+          const ConvShape shape = ShapeOfLayer(geometry, channels.in, channels.out, precision);
+          const auto supports = [&](const Dataflow& dataflow) {
+            return dataflow.Supports(Pass::kForward, shape).ok;
+          };
+          for (const std::string& spec : Supported(request.dataflows, request.asked_dataflows,
+                                                   registry.dataflows(), supports)) {
+            bench::AddConvBenchmark(spec, request.asked_dataflows, channels, precision, scenario,
+                                    failures);
+          }
         }
       }
     }
@@ -403,9 +414,11 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
                      ": has no meaning with --backend cpu, on which no strided map is timed"));
   }
   for (const std::string& dtype : values["dtype"].as<Strings>()) {
-    if (backend == BackendKind::kCuda || values["dtype"].defaulted() || dtype == "f32") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype ", dtype, ": allowed with --backend cpu is f32"));
+    if (backend == BackendKind::kCuda || values["dtype"].defaulted()) continue;
+    if (dtype == "f32" || (dtype == "bf16" && !networks)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype,
+                                                   ": allowed with --backend cpu is f32",
+                                                   networks ? "" : ", and bf16 without networks"));
   }
   return absl::OkStatus();
 }

@@ -110,7 +110,12 @@ absl::Status RunConvolutionOnto(const Dataflow& dataflow, const KernelMap& map,
                            ShapeOf(map, input, weights, output.dtype, precision));
   VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kForward, shape,
                                                                 map, kept, workspace, context));
-  return dataflow.Forward(*prepared.plan, *prepared.map, {input, weights, output, epilogue},
+  return dataflow.Forward(*prepared.plan, *prepared.map,
+                          {.input = input,
+                           .weights = weights,
+                           .output = output,
+                           .epilogue = epilogue,
+                           .prepared_weights = kept.weights},
                           workspace, context);
 }
 
@@ -138,13 +143,15 @@ absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const Dat
                                              const PreparedMap& map, const ConstTensorView& input,
                                              const ConstTensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
-                                             const Epilogue& epilogue, bool settled) {
+                                             const Epilogue& epilogue, bool settled,
+                                             const PreparedWeights* prepared_weights) {
   VOXCONV_RETURN_IF_ERROR(workspace.Grant(plan.booking(), context));
   VOXCONV_ASSIGN_OR_RETURN(Tensor output,
                            Tensor::Create(map.map().num_outputs(), plan.shape().c_out,
                                           plan.shape().types.output, context));
   VOXCONV_RETURN_IF_ERROR(dataflow.Forward(
-      plan, map, {input, weights, output.view(), epilogue, settled}, workspace, context));
+      plan, map, {input, weights, output.view(), epilogue, settled, prepared_weights}, workspace,
+      context));
   return output;
 }
 

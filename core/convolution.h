@@ -43,6 +43,8 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& da
 struct KeptPasses {
   PreparedMaps* maps = nullptr;
   absl::string_view spec = {};
+  // Of the forward pass (ForwardArgs::prepared_weights), or null.
+  const PreparedWeights* weights = nullptr;
 };
 
 // Each of the functions below computes one pass of a layer. It prepares the map, plans the pass,
@@ -74,13 +76,14 @@ absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
                            const ExecutionContext& context, const KeptPasses& kept = {});
 
 // The forward pass for callers that keep plans. Returns a new tensor [N_out, C_out]. `plan` must
-// have been made for `map`. Grants `workspace`. `settled`: see ForwardArgs. Errors of
-// Dataflow::Forward.
+// have been made for `map`. Grants `workspace`. `settled` and `prepared_weights`: see ForwardArgs.
+// Errors of Dataflow::Forward.
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,
                                              const PreparedMap& map, const ConstTensorView& input,
                                              const ConstTensorView& weights, Workspace& workspace,
                                              const ExecutionContext& context,
-                                             const Epilogue& epilogue = {}, bool settled = false);
+                                             const Epilogue& epilogue = {}, bool settled = false,
+                                             const PreparedWeights* prepared_weights = nullptr);
 
 }  // namespace voxconv
 

@@ -43,6 +43,17 @@ absl::Status CheckEpilogue(const Epilogue& epilogue, const ForwardArgs& args,
                      args.output.dtype, device);
 }
 
+absl::Status CheckPrepared(const PreparedWeights& weights, const ConvShape& shape) {
+  ConvShape made_for = weights.shape();
+  made_for.symmetric = shape.symmetric;  // a property of the map alone
+  if (made_for == shape) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("prepared_weights: made for ", made_for.num_offsets, " offsets, ", made_for.c_in,
+                   " -> ", made_for.c_out, " channels in ", ToString(made_for.types.precision),
+                   "; the plan has ", shape.num_offsets, ", ", shape.c_in, " -> ", shape.c_out,
+                   " in ", ToString(shape.types.precision)));
+}
+
 // In place.
 absl::Status ApplyEpilogue(const Epilogue& epilogue, const TensorView& y,
                            const ExecutionContext& context) {
@@ -136,6 +147,10 @@ Capability Dataflow::AskCapability(Pass pass, const ConvShape& shape) const {
     forward.types.weights = forward.types.input;
   }
   Capability capability = DoCapability(Pass::kForward, forward);
+  if (capability.support.ok && capability.forward_only) {
+    capability.support = Support::No(absl::StrCat(
+        "no gradients in ", ToString(shape.types.precision), ": the forward pass alone has it"));
+  }
   capability.fuses_epilogue = false;
   if (pass == Pass::kWeightGrad) {  // another's product, in a fixed order
     capability.deterministic = true;
@@ -163,6 +178,21 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::Prepare(
   VOXCONV_RETURN_IF_ERROR(map.CheckSizes());  // layouts are made by the sizes
   const StageScope stage(context, Stage::kConvert);
   return CallPluginForPointer(*this, "DoPrepare", [&] { return DoPrepare(map, need, context); });
+}
+
+absl::StatusOr<std::unique_ptr<const PreparedWeights>> Dataflow::PrepareWeights(
+    const ConvShape& shape, const ConstTensorView& weights, const ExecutionContext& context) const {
+  VOXCONV_RETURN_IF_ERROR(Supports(Pass::kForward, shape).ToStatus("dataflow"));
+  VOXCONV_RETURN_IF_ERROR(CheckTensor("weights", weights, int64_t{shape.num_offsets} * shape.c_in,
+                                      shape.c_out, shape.types.weights, context.backend->device()));
+  const StageScope stage(context, Stage::kConvert);
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<PreparedWeights> prepared,
+                           CallPlugin(*this, "DoPrepareWeights",
+                                      [&]() -> absl::StatusOr<std::unique_ptr<PreparedWeights>> {
+                                        return DoPrepareWeights(shape, weights, context);
+                                      }));
+  if (prepared != nullptr) prepared->shape_ = shape;
+  return prepared;
 }
 
 absl::StatusOr<std::unique_ptr<DataflowPlan>> Dataflow::Plan(
@@ -208,18 +238,18 @@ absl::Status Dataflow::Forward(const DataflowPlan& plan, const PreparedMap& map,
       CheckLayer({"features", "weights", "output", args.input, args.weights, args.output},
                  plan.shape(), map.map(), /*transposed=*/false, device));
   VOXCONV_RETURN_IF_ERROR(CheckEpilogue(args.epilogue, args, device));
-  if (plan.capability().fuses_epilogue || args.epilogue.empty()) {
-    VOXCONV_RETURN_IF_ERROR(CallPlugin(
-        *this, "DoForward", [&] { return DoForward(plan, map, args, workspace, context); }));
-    Count(plan, context);
-    return absl::OkStatus();
+  ForwardArgs own = args;
+  if (args.prepared_weights != nullptr) {
+    VOXCONV_RETURN_IF_ERROR(CheckPrepared(*args.prepared_weights, plan.shape()));
+    const std::string& layout = plan.weights_layout();
+    if (layout.empty() || args.prepared_weights->layout() != layout) own.prepared_weights = nullptr;
   }
-  ForwardArgs sums = args;
-  sums.epilogue = Epilogue();
+  const bool fuses = plan.capability().fuses_epilogue;
+  if (!fuses) own.epilogue = Epilogue();
   VOXCONV_RETURN_IF_ERROR(CallPlugin(
-      *this, "DoForward", [&] { return DoForward(plan, map, sums, workspace, context); }));
+      *this, "DoForward", [&] { return DoForward(plan, map, own, workspace, context); }));
   Count(plan, context);
-  return ApplyEpilogue(args.epilogue, args.output, context);
+  return fuses ? absl::OkStatus() : ApplyEpilogue(args.epilogue, args.output, context);
 }
 
 absl::Status Dataflow::InputGrad(const DataflowPlan& plan, const PreparedMap& map,
@@ -277,6 +307,11 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::DoPrepare(
     const KernelMap&, const MapNeed& need, const ExecutionContext&) const {
   return absl::InternalError(
       absl::StrCat(label(), ": it asks for the layout '", need.layout, "' and does not make it"));
+}
+
+absl::StatusOr<std::unique_ptr<PreparedWeights>> Dataflow::DoPrepareWeights(
+    const ConvShape&, const ConstTensorView&, const ExecutionContext&) const {
+  return nullptr;
 }
 
 absl::Status Dataflow::DoInputGrad(const DataflowPlan&, const PreparedMap&, const InputGradArgs&,

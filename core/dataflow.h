@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "voxconv/core/backend.h"
+#include "voxconv/core/buffer.h"
 #include "voxconv/core/kernel_map.h"
 #include "voxconv/core/plugin.h"
 #include "voxconv/core/tensor.h"
@@ -71,6 +72,10 @@ struct Capability {
   // A weight that is NaN or infinite reaches only the outputs that have a pair of its offset. If
   // not, it may reach others through padding, whose products are 0 * w.
   bool isolates_weights = true;
+  // Numbers below the least normal one may count as zero, as operands and as results.
+  bool flushes_denormals = false;
+  // The passes that the plugin does not compute itself (Has) are not supported for this shape.
+  bool forward_only = false;
 };
 
 // The map that a pass wants to read.
@@ -114,6 +119,31 @@ class PreparedMap {
   KernelMap map_;
 };
 
+// The weights of one layer as the forward pass of a dataflow reads them: transposed, padded, or
+// packed into panels. Made once for any number of runs (Dataflow::PrepareWeights), in the backend's
+// memory. Owns that memory. Immutable. Does not refer to the weights that it was made of. Must not
+// outlive the backend.
+class PreparedWeights {
+ public:
+  PreparedWeights(Buffer memory, std::string layout)
+      : memory_(std::move(memory)), layout_(std::move(layout)) {}
+  virtual ~PreparedWeights() = default;
+
+  const void* data() const { return memory_.data(); }
+  int64_t bytes() const { return memory_.bytes(); }
+  // The name of the layout, such as "panels". Names everything that the layout depends on besides
+  // shape(). Not empty.
+  const std::string& layout() const { return layout_; }
+  // The shape of the layer. Dataflow::PrepareWeights sets it.
+  const ConvShape& shape() const { return shape_; }
+
+ private:
+  friend class Dataflow;
+  Buffer memory_;
+  std::string layout_;
+  ConvShape shape_;
+};
+
 // The schedule of one pass for one prepared map and shape: groups, tiles, workspace slots. Lies on
 // the host. Immutable. Serves any number of runs of that pass.
 class DataflowPlan {
@@ -129,6 +159,9 @@ class DataflowPlan {
   // Names what the plan does besides, such as copies of operands that the kernel cannot read as
   // they are. Empty: the plugin does not say.
   const std::string& kernel() const { return kernel_; }
+  // The layout of weights (PreparedWeights::layout) that a forward run of this plan reads. A run
+  // that is given such weights makes no copy of its own. Empty: the run reads weights as they are.
+  const std::string& weights_layout() const { return weights_layout_; }
 
   // What the plan was made for. Dataflow::Plan sets these.
   Pass pass() const { return pass_; }
@@ -139,6 +172,7 @@ class DataflowPlan {
   WorkspaceBooking booking_;
   Counters work_;
   std::string kernel_;
+  std::string weights_layout_;
 
  private:
   friend class Dataflow;
@@ -176,6 +210,10 @@ struct ForwardArgs {
   // True if no work that is still queued writes the prepared map, the weights or the epilogue's
   // vectors. A kernel may then read them before the kernel in front of it on the stream has ended.
   bool settled = false;
+  // The same weights, prepared by the same dataflow for the plan's shape, or null. They are read
+  // where their layout is the plan's (DataflowPlan::weights_layout). Otherwise `weights` is read.
+  // They must live until the run has ended.
+  const PreparedWeights* prepared_weights = nullptr;
 };
 
 struct InputGradArgs {
@@ -228,6 +266,16 @@ class Dataflow : public NamedPlugin {
                                                              const MapNeed& need,
                                                              const ExecutionContext& context) const;
 
+  // Prepares the weights of a layer, [K * C_in, C_out], for forward runs with any number of rows.
+  // Null where the dataflow reads the weights of this shape as they are. Queued on the context's
+  // stream, which `weights` must outlive. Does not synchronise it. Records Stage::kConvert. Takes
+  // time and memory in proportion to the weights. kInvalidArgument for weights that do not fit the
+  // shape. kUnimplemented gives the reason why the shape is not supported. kResourceExhausted if
+  // the memory does not suffice.
+  absl::StatusOr<std::unique_ptr<const PreparedWeights>> PrepareWeights(
+      const ConvShape& shape, const ConstTensorView& weights,
+      const ExecutionContext& context) const;
+
   // Plans a pass over a map that was prepared for NeededMap(pass, shape). Books all scratch memory.
   // Queues no work. Does not synchronise the stream. kInvalidArgument for a shape without channels,
   // for a shape whose number of offsets is not the map's, and for a map in another layout.
@@ -265,6 +313,11 @@ class Dataflow : public NamedPlugin {
   // layout. Allocates what the layout keeps. The default refuses.
   virtual absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
       const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const;
+  // Makes the layout of weights that most plans for `shape` read, or returns null, as the default
+  // does. The shape is supported, and the weights fit it.
+  virtual absl::StatusOr<std::unique_ptr<PreparedWeights>> DoPrepareWeights(
+      const ConvShape& shape, const ConstTensorView& weights,
+      const ExecutionContext& context) const;
   virtual absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
       Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const = 0;

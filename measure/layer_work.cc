@@ -167,6 +167,8 @@ absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<cons
   };
   VOXCONV_ASSIGN_OR_RETURN(features_, upload(features, rows, shape_.c_in));
   VOXCONV_ASSIGN_OR_RETURN(weights_, upload(weights, weight_rows, shape_.c_out));
+  VOXCONV_ASSIGN_OR_RETURN(prepared_weights_,
+                           dataflow_->PrepareWeights(shape_, weights_.view(), context_));
   return absl::OkStatus();
 }
 
@@ -177,7 +179,8 @@ absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
                              dataflow_->Plan(Pass::kForward, *map_, shape_, context));
     VOXCONV_ASSIGN_OR_RETURN(
         output_, RunPlannedConvolution(*dataflow_, *plan, *map_, features_.view(), weights_.view(),
-                                       workspace_, context));
+                                       workspace_, context, /*epilogue=*/{}, /*settled=*/false,
+                                       prepared_weights_.get()));
     return absl::OkStatus();
   });
 }

@@ -92,7 +92,8 @@ class LayerRunner {
                                                              const ExecutionContext& context);
 
   // Copies features [N_in, c_in] and weights [K * c_in, c_out] to the backend, rounded to the
-  // shape's precision. kInvalidArgument for sizes that do not fit.
+  // shape's precision, and prepares the weights, as a network does once. kInvalidArgument for sizes
+  // that do not fit.
   absl::Status Load(absl::Span<const float> features, absl::Span<const float> weights);
 
   // Runs once, after Load. With `rebuild_maps`, the run includes output coordinates, index, map and
@@ -123,6 +124,7 @@ class LayerRunner {
   std::unique_ptr<const Dataflow> dataflow_;
   std::shared_ptr<const PreparedMap> map_;
   Tensor features_, weights_, output_;
+  std::unique_ptr<const PreparedWeights> prepared_weights_;
   Workspace workspace_;
 };
 

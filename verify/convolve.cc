@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/verify/convolve.h"
 
+#include <memory>
+
 #include "voxconv/verify/difference.h"
 
 namespace voxconv::verify {
@@ -16,7 +18,8 @@ ConvShape ShapeOf(const KernelMap& map, const Operands& operands) {
 absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap& map,
                                        const ConstTensorView& input, const ConstTensorView& weights,
                                        Precision precision, Workspace& workspace,
-                                       const ExecutionContext& context, const Epilogue& epilogue) {
+                                       const ExecutionContext& context, const Epilogue& epilogue,
+                                       const KeptPasses& kept) {
   VOXCONV_ASSIGN_OR_RETURN(
       Tensor output, Tensor::Create(map.num_outputs(), weights.channels, input.dtype, context));
   const TensorView& view = output.view();
@@ -24,14 +27,14 @@ absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(view.data, 0xff, view.bytes(), *context.stream));
   VOXCONV_RETURN_IF_ERROR(RunConvolutionOnto(dataflow, map, input, weights, precision, view,
-                                             workspace, context, epilogue));
+                                             workspace, context, epilogue, kept));
   return output;
 }
 
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
                                             const Operands& operands,
                                             const ExecutionContext& context,
-                                            const HostEpilogue& epilogue) {
+                                            const HostEpilogue& epilogue, bool prepares_weights) {
   const reference::ConvShape& shape = operands.shape;
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor input, Tensor::FromHost(operands.features, shape.num_inputs, shape.c_in, context,
@@ -47,13 +50,19 @@ absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const Kern
         residual, Tensor::FromHost(epilogue.residual, shape.num_outputs, shape.c_out, context,
                                    StorageOf(operands.precision)));
   }
+  std::unique_ptr<const PreparedWeights> prepared;
+  if (prepares_weights) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        prepared, dataflow.PrepareWeights(ShapeOf(map, operands), weights.view(), context));
+  }
   Workspace workspace;
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
       ConvolveOntoNan(
           dataflow, map, input.view(), weights.view(), operands.precision, workspace, context,
           {epilogue.scale.empty() ? nullptr : scale.data(),
-           epilogue.shift.empty() ? nullptr : shift.data(), residual.view(), epilogue.relu}));
+           epilogue.shift.empty() ? nullptr : shift.data(), residual.view(), epilogue.relu},
+          {.weights = prepared.get()}));
   return output.ToHost(context);
 }
 

@@ -21,14 +21,16 @@ absl::StatusOr<Tensor> ConvolveOntoNan(const Dataflow& dataflow, const KernelMap
                                        const ConstTensorView& input, const ConstTensorView& weights,
                                        Precision precision, Workspace& workspace,
                                        const ExecutionContext& context,
-                                       const Epilogue& epilogue = {});
+                                       const Epilogue& epilogue = {}, const KeptPasses& kept = {});
 
 // The same with operands and output on the host. `map` has any form, in the backend's memory.
+// With `prepares_weights` the dataflow prepares the weights before (Dataflow::PrepareWeights).
 // Synchronises the stream.
 absl::StatusOr<std::vector<float>> Convolve(const Dataflow& dataflow, const KernelMap& map,
                                             const Operands& operands,
                                             const ExecutionContext& context,
-                                            const HostEpilogue& epilogue = {});
+                                            const HostEpilogue& epilogue = {},
+                                            bool prepares_weights = false);
 
 // Calls Convolve, and checks its output against the bounds of the exact one (CheckOutput). With
 // `problem`, whose convolution it is, the message names voxels and offsets.

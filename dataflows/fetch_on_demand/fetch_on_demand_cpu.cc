@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/packed_weights.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
@@ -37,6 +38,7 @@ class CpuPlan final : public DataflowPlan {
     const bool pads = work_.padded_pairs > work_.true_pairs;
     padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
     kernel_ = absl::StrCat("products of ", tile, " rows, ", SgemmTarget());
+    weights_layout_ = PackedWeights::kLayout;
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }
@@ -176,6 +178,12 @@ class FetchOnDemandCpu final : public FetchOnDemand {
     }
   }
 
+  absl::StatusOr<std::unique_ptr<PreparedWeights>> DoPrepareWeights(
+      const ConvShape& shape, const ConstTensorView& weights,
+      const ExecutionContext& context) const override {
+    return PackedWeights::Create(shape, weights, context);
+  }
+
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
@@ -188,13 +196,19 @@ class FetchOnDemandCpu final : public FetchOnDemand {
     const PairList& pairs = map.pairs();
     const int64_t c_in = plan.shape().c_in;
     const int64_t c_out = plan.shape().c_out;
-    float* packed = workspace.Get<float>(plan.weights_slot());
     float* zero_row = workspace.Get<float>(plan.zero_row_slot());
     float* padding = workspace.Get<float>(plan.padding_slot());
     float* output = args.output.f32();
+    const float* packed = nullptr;
     {
       const StageScope stage(context, Stage::kConvert);
-      PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, packed, context);
+      if (args.prepared_weights != nullptr) {
+        packed = static_cast<const float*>(args.prepared_weights->data());
+      } else {
+        float* own = workspace.Get<float>(plan.weights_slot());
+        PackWeights(args.weights.f32(), map.num_offsets(), c_in, c_out, own, context);
+        packed = own;
+      }
       std::fill_n(zero_row, c_in, 0.0f);
     }
     const StageScope stage(context, Stage::kFused);

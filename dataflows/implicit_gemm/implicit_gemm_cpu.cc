@@ -8,7 +8,9 @@
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "voxconv/backends/cpu/bf16_gemm.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
+#include "voxconv/backends/cpu/packed_weights.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
@@ -20,7 +22,6 @@
 namespace voxconv {
 namespace {
 
-constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kIndexBytes = sizeof(int32_t);
 // Rows of a tile where the option leaves them to the backend: those of the micro-kernel.
 constexpr int64_t kDefaultTile = 6;
@@ -38,11 +39,12 @@ class CpuPlan final : public DataflowPlan {
       : tile_(tile), tiles_(CeilDiv(map.num_outputs(), tile)), splits_(layout.splits()) {
     FindSteps(map.num_outputs(), layout);
     Count(map, shape);
-    weights_slot_ =
-        booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
+    weights_slot_ = booking_.Book(PackedWeights::Bytes(shape));
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
     partial_slot_ = booking_.Book<float>((splits_ - 1) * map.num_outputs() * shape.c_out);
-    kernel_ = absl::StrCat("products of ", tile, " rows, ", SgemmTarget());
+    const bool bf16 = shape.types.precision == Precision::kBF16;
+    kernel_ = absl::StrCat("products of ", tile, " rows, ", bf16 ? "AVX512-BF16" : SgemmTarget());
+    weights_layout_ = PackedWeights::kLayout;
   }
 
   int64_t tile() const { return tile_; }
@@ -92,15 +94,18 @@ class CpuPlan final : public DataflowPlan {
   // Table entries are read once a row and step, inputs once a pair, weights once a tile and step;
   // partial sums are written once and read once.
   void Count(const KernelMap& map, const ConvShape& shape) {
-    const int64_t matrix_bytes = shape.c_in * shape.c_out * kFloatBytes;
-    const int64_t packed_bytes = PackedWeightSize(shape.c_in, shape.c_out) * kFloatBytes;
-    const int64_t output_bytes = map.num_outputs() * shape.c_out * kFloatBytes;
+    const int64_t element = SizeOf(shape.types.input);
+    const int64_t packed = element == 2 ? PackedBf16WeightSize(shape.c_in, shape.c_out)
+                                        : PackedWeightSize(shape.c_in, shape.c_out);
+    const int64_t matrix_bytes = shape.c_in * shape.c_out * element;
+    const int64_t packed_bytes = packed * element;
+    const int64_t output_bytes = map.num_outputs() * shape.c_out * element;
     const bool reduces = splits_ > 1;
     work_.true_pairs = map.num_pairs();
     work_.launches = splits_ + (reduces ? 1 : 0);
     work_.bytes_read =
         map.num_offsets() * matrix_bytes + work_.padded_pairs * kIndexBytes +
-        splits_ * map.num_outputs() * kIndexBytes + map.num_pairs() * shape.c_in * kFloatBytes +
+        splits_ * map.num_outputs() * kIndexBytes + map.num_pairs() * shape.c_in * element +
         static_cast<int64_t>(steps_.size()) * packed_bytes + (reduces ? splits_ * output_bytes : 0);
     work_.bytes_written =
         map.num_offsets() * packed_bytes + (splits_ + (reduces ? 1 : 0)) * output_bytes;
@@ -123,10 +128,34 @@ struct TileInputs {
   std::vector<int32_t> in;  // [steps, count]
 };
 
+// Products of one dtype on rows that lie anywhere.
+struct FloatProducts {
+  IndirectGemmOperands operands;
+
+  void Prefetch(int64_t row) const { PrefetchInputRow(operands, row); }
+  void Run(absl::Span<const int32_t> steps, const IndirectGemmRows& rows) const {
+    IndirectGemm(operands, steps, rows, ProductMode::kOverwrite);
+  }
+};
+
+struct Bf16Products {
+  Bf16GemmOperands operands;
+
+  void Prefetch(int64_t row) const {
+    constexpr int64_t kCacheLineElements = 32;
+    const uint16_t* at = operands.input + row * operands.c_in;
+    for (int64_t c = 0; c < operands.c_in; c += kCacheLineElements) hwy::Prefetch(at + c);
+  }
+  void Run(absl::Span<const int32_t> steps, const IndirectGemmRows& rows) const {
+    IndirectBf16Gemm(operands, steps, rows);
+  }
+};
+
 // Looks up the inputs of the rows in `order`, and asks for them: the tile before is still to be
 // computed, which hides the wait.
+template <typename Products>
 void FetchTile(absl::Span<const int32_t> order, const int32_t* table, int64_t num_offsets,
-               const IndirectGemmOperands& operands, TileInputs& tile) {
+               const Products& products, TileInputs& tile) {
   tile.count = static_cast<int64_t>(order.size());
   tile.in.resize(tile.steps.size() * order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -134,7 +163,7 @@ void FetchTile(absl::Span<const int32_t> order, const int32_t* table, int64_t nu
     for (size_t s = 0; s < tile.steps.size(); ++s) {
       const int32_t p = neighbours[tile.steps[s]];
       tile.in[s * order.size() + i] = p;
-      if (p >= 0) PrefetchInputRow(operands, p);
+      if (p >= 0) products.Prefetch(p);
     }
   }
 }
@@ -153,8 +182,9 @@ int64_t RunEnd(const CpuPlan& plan, int64_t split, int64_t first, int64_t end) {
 }
 
 // Tiles of one split, from row position `begin` to `end`.
-void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared,
-                  const IndirectGemmOperands& operands, int64_t split, int64_t begin, int64_t end) {
+template <typename Products>
+void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared, const Products& products,
+                  int64_t split, int64_t begin, int64_t end) {
   const KernelMap& map = prepared.map();
   const MaskSortedArrays& layout = prepared.arrays();
   const int32_t* order = layout.row_order.data() + split * map.num_outputs();
@@ -164,15 +194,14 @@ void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared,
     const int64_t last = RunEnd(plan, split, first, end);
     to.steps = plan.steps(split, first / plan.tile());
     FetchTile({order + first, static_cast<size_t>(last - first)}, map.table().table.data(),
-              map.num_offsets(), operands, to);
+              map.num_offsets(), products, to);
     return last;
   };
   int64_t first = begin;
   int64_t last = fetch(first, tile);
   while (first < end) {
     const int64_t next_last = last < end ? fetch(last, next) : end;
-    IndirectGemm(operands, tile.steps, {tile.count, tile.in.data(), tile.count, order + first},
-                 ProductMode::kOverwrite);
+    products.Run(tile.steps, {tile.count, tile.in.data(), tile.count, order + first});
     std::swap(tile, next);
     first = std::exchange(last, next_last);
   }
@@ -180,8 +209,9 @@ void ComputeTiles(const CpuPlan& plan, const MaskSorted& prepared,
 
 // The same rows one by one, with no padding between them, for weights that are not all finite. The
 // sums of finite weights are the same bits as those of tiles.
-void ComputeRows(const MaskSorted& prepared, const IndirectGemmOperands& operands, int64_t split,
-                 int64_t begin, int64_t end) {
+template <typename Products>
+void ComputeRows(const MaskSorted& prepared, const Products& products, int64_t split, int64_t begin,
+                 int64_t end) {
   const KernelMap& map = prepared.map();
   const MaskSortedArrays& layout = prepared.arrays();
   const int32_t* order = layout.row_order.data() + split * map.num_outputs();
@@ -195,8 +225,22 @@ void ComputeRows(const MaskSorted& prepared, const IndirectGemmOperands& operand
       steps.push_back(k);
       in.push_back(neighbours[k]);
     }
-    IndirectGemm(operands, steps, {1, in.data(), 1, order + i}, ProductMode::kOverwrite);
+    products.Run(steps, {1, in.data(), 1, order + i});
   }
+}
+
+// One split, on the context's threads. `finite`: whether all weights are.
+template <typename Products>
+void ComputeSplit(const CpuPlan& plan, const MaskSorted& map, const Products& products,
+                  int64_t split, bool finite, const ExecutionContext& context) {
+  const int64_t grain = std::max<int64_t>(kRowsPerTask / plan.tile(), 1) * plan.tile();
+  ParallelRanges(context, map.map().num_outputs(), grain, [&](int64_t begin, int64_t end) {
+    if (finite) {
+      ComputeTiles(plan, map, products, split, begin, end);
+    } else {
+      ComputeRows(map, products, split, begin, end);
+    }
+  });
 }
 
 // output += the partial sums of splits 1, 2, ..., in that order.
@@ -217,7 +261,21 @@ class ImplicitGemmCpu final : public ImplicitGemm {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = F32Only(kImplicitGemmName, shape)};
+    if (shape.types != ConvTypes::Of(Precision::kBF16)) {
+      return {.support = F32Only(kImplicitGemmName, shape)};
+    }
+    Capability bf16{.flushes_denormals = true, .forward_only = true};
+    if (!HasBf16Products()) {
+      bf16.support = Support::No(absl::StrCat(
+          kImplicitGemmName, ": bf16 on the CPU needs AVX512-BF16, which this processor lacks"));
+    } else if (options().GetInt("splits") > 1) {
+      bf16.support =
+          Support::No(absl::StrCat(kImplicitGemmName, ": splits=", options().GetInt("splits"),
+                                   " in bf16; allowed on the CPU is 1"));
+    } else {
+      bf16.support = Support::Yes();
+    }
+    return bf16;
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
@@ -237,38 +295,53 @@ class ImplicitGemmCpu final : public ImplicitGemm {
     }
   }
 
+  absl::StatusOr<std::unique_ptr<PreparedWeights>> DoPrepareWeights(
+      const ConvShape& shape, const ConstTensorView& weights,
+      const ExecutionContext& context) const override {
+    return PackedWeights::Create(shape, weights, context);
+  }
+
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
     const auto& plan = static_cast<const CpuPlan&>(base_plan);
     const auto& map = static_cast<const MaskSorted&>(prepared);
-    const int64_t c_in = plan.shape().c_in;
-    const int64_t c_out = plan.shape().c_out;
-    const int64_t rows = map.map().num_outputs();
-    float* packed = workspace.Get<float>(plan.weights_slot());
-    float* zero_row = workspace.Get<float>(plan.zero_row_slot());
-    float* partial = workspace.Get<float>(plan.partial_slot());
-    const bool finite =
-        AllFinite(context, args.weights.f32(), map.map().num_offsets() * c_in * c_out);
+    const ConvShape& shape = plan.shape();
+    const auto* prepared_weights = static_cast<const PackedWeights*>(args.prepared_weights);
+    const void* panels = nullptr;
+    bool finite = true;
     {
       const StageScope stage(context, Stage::kConvert);
-      PackWeights(args.weights.f32(), map.map().num_offsets(), c_in, c_out, packed, context);
-      std::fill_n(zero_row, c_in, 0.0f);
+      if (prepared_weights != nullptr) {
+        panels = prepared_weights->data();
+        finite = prepared_weights->finite();
+      } else {
+        void* own = workspace.Get<void>(plan.weights_slot());
+        finite = PackedWeights::Pack(shape, args.weights, own, context);
+        panels = own;
+      }
+      const int64_t row_bytes = shape.c_in * SizeOf(shape.types.input);
+      std::fill_n(workspace.Get<char>(plan.zero_row_slot()), row_bytes, char{0});
     }
     const StageScope stage(context, Stage::kFused);
-    const int64_t grain = std::max<int64_t>(kRowsPerTask / plan.tile(), 1) * plan.tile();
-    for (int64_t split = 0; split < plan.splits(); ++split) {
-      float* output = split == 0 ? args.output.f32() : partial + (split - 1) * rows * c_out;
-      const IndirectGemmOperands operands{args.input.f32(), zero_row, packed, output, c_in, c_out};
-      ParallelRanges(context, rows, grain, [&](int64_t begin, int64_t end) {
-        if (finite) {
-          ComputeTiles(plan, map, operands, split, begin, end);
-        } else {
-          ComputeRows(map, operands, split, begin, end);
-        }
-      });
+    if (shape.types.precision == Precision::kBF16) {
+      const Bf16Products products{
+          {static_cast<const uint16_t*>(args.input.data),
+           workspace.Get<uint16_t>(plan.zero_row_slot()), static_cast<const uint16_t*>(panels),
+           static_cast<uint16_t*>(args.output.data), shape.c_in, shape.c_out}};
+      ComputeSplit(plan, map, products, 0, finite, context);
+      return absl::OkStatus();
     }
-    if (plan.splits() > 1) AddPartials(plan, rows * c_out, partial, args.output.f32(), context);
+    const int64_t elements = map.map().num_outputs() * shape.c_out;
+    float* partial = workspace.Get<float>(plan.partial_slot());
+    for (int64_t split = 0; split < plan.splits(); ++split) {
+      float* output = split == 0 ? args.output.f32() : partial + (split - 1) * elements;
+      const FloatProducts products{{args.input.f32(), workspace.Get<float>(plan.zero_row_slot()),
+                                    static_cast<const float*>(panels), output, shape.c_in,
+                                    shape.c_out}};
+      ComputeSplit(plan, map, products, split, finite, context);
+    }
+    if (plan.splits() > 1) AddPartials(plan, elements, partial, args.output.f32(), context);
     return absl::OkStatus();
   }
 };

@@ -27,25 +27,67 @@ constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kIndexBytes = sizeof(int32_t);
 constexpr int64_t kFloatBytes = sizeof(float);
 
+// The weights of a layer as a kernel reads them.
+class WeightsForm {
+ public:
+  WeightsForm(const ImplicitGemmTile& tile, const ConvShape& shape)
+      : shape_(shape), rows_(tile.padded_c_in), columns_(shape.c_out) {
+    if (tile.kernel == ImplicitGemmKernel::kFma) return;
+    const int64_t size = SizeOf(shape.types.weights);
+    columns_ = CeilDiv(columns_, kVectorBytes / size) * (kVectorBytes / size);
+    transposed_ = tile.kernel == ImplicitGemmKernel::kWarpgroup && size == kFloatBytes;
+    splits_f32_ = transposed_ && shape.types.precision == Precision::kF32;
+    copied_ = rows_ != shape.c_in || columns_ != shape.c_out || transposed_;
+    bytes_ = shape.num_offsets * rows_ * columns_ * size * (splits_f32_ ? 2 : 1);
+    if (!copied_) return;
+    layout_ = absl::StrCat(transposed_ ? "transposed" : "padded", ":rows=", rows_,
+                           ",columns=", columns_, splits_f32_ ? ",remainders" : "");
+  }
+
+  // Whether the kernel reads a copy, with rows of whole vectors.
+  bool copied() const { return copied_; }
+  // Whether that copy is transposed and rounded, as the warpgroup kernel needs it in tf32. Its
+  // products take operands whose depth is contiguous.
+  bool transposed() const { return transposed_; }
+  // Whether the remainders of the weights' rounding follow them.
+  bool splits_f32() const { return splits_f32_; }
+  int64_t bytes() const { return bytes_; }               // of the copy
+  const std::string& layout() const { return layout_; }  // of the copy; empty: none
+  int64_t ld() const { return transposed_ ? rows_ : columns_; }
+
+  // Queues the copy of `from`, which has the layer's shape.
+  absl::Status Write(const void* from, void* to, const ExecutionContext& context) const {
+    if (transposed_) {
+      return CudaTransposeToTf32(static_cast<const float*>(from), shape_.num_offsets, shape_.c_in,
+                                 shape_.c_out, rows_, splits_f32_, static_cast<float*>(to),
+                                 context);
+    }
+    return LaunchPad(from, to, shape_.num_offsets, shape_.c_in, shape_.c_out, rows_, columns_,
+                     SizeOf(shape_.types.weights), context);
+  }
+
+ private:
+  ConvShape shape_;
+  int64_t rows_;
+  int64_t columns_;
+  int64_t bytes_ = 0;
+  bool copied_ = false, transposed_ = false, splits_f32_ = false;
+  std::string layout_;
+};
+
 class CudaPlan final : public DataflowPlan {
  public:
   CudaPlan(const ImplicitGemmTile& tile, const KernelMap& map, int splits, const ConvShape& shape)
       : tile_(tile),
-        precision_(shape.types.precision),
+        weights_(tile, shape),
         size_(SizeOf(shape.types.input)),
         parts_(int64_t{splits} * tile.k_parts),
+        pads_input_(tile.padded_c_in != shape.c_in),
         counts_pairs_(map.counts_known() && map.num_outputs() > 0) {
-    const int64_t vector = kVectorBytes / size_;
-    ld_weights_ = tensor_cores() ? CeilDiv(shape.c_out, vector) * vector : shape.c_out;
-    pads_input_ = tile.padded_c_in != shape.c_in;
-    transposes_weights_ = tile.kernel == ImplicitGemmKernel::kWarpgroup && size_ == kFloatBytes;
-    pads_weights_ = pads_input_ || ld_weights_ != shape.c_out || transposes_weights_;
+    weights_layout_ = weights_.layout();
     if (tensor_cores()) {
       input_slot_ = booking_.Book(pads_input() ? map.num_inputs() * tile.padded_c_in * size_ : 0);
-      weights_bytes_ = int64_t{map.num_offsets()} * tile.padded_c_in * ld_weights_ * size_ *
-                       (splits_f32() ? 2 : 1);
-      weights_slot_ = booking_.Book(pads_weights() ? weights_bytes_ : 0);
-      if (transposes_weights_) ld_weights_ = tile.padded_c_in;
+      weights_slot_ = booking_.Book(weights_.copied() ? weights_.bytes() : 0);
     }
     shared_slot_ =
         booking_.Book<float>(int64_t{tile.shared_tiles} * tile.shares * tile.rows * tile.channels);
@@ -57,16 +99,9 @@ class CudaPlan final : public DataflowPlan {
   const ImplicitGemmTile& tile() const { return tile_; }
   bool tensor_cores() const { return tile_.kernel != ImplicitGemmKernel::kFma; }
   int64_t element_bytes() const { return size_; }
-  int64_t ld_weights() const { return ld_weights_; }
+  const WeightsForm& weights() const { return weights_; }
   // Whether the kernel reads a copy in the workspace, with rows of whole vectors.
   bool pads_input() const { return pads_input_; }
-  bool pads_weights() const { return pads_weights_; }
-  // Whether that copy of the weights is transposed and rounded, as the warpgroup kernel needs it in
-  // tf32. Its products take operands whose depth is contiguous.
-  bool transposes_weights() const { return transposes_weights_; }
-  int64_t weights_bytes() const { return weights_bytes_; }  // of the copy
-  // Whether the remainders of the weights' rounding follow them.
-  bool splits_f32() const { return transposes_weights_ && precision_ == Precision::kF32; }
   int64_t parts() const { return parts_; }
   // Whether work() has counts. The padded pairs are missing in it: only the device knows them.
   bool counts_pairs() const { return counts_pairs_; }
@@ -79,11 +114,11 @@ class CudaPlan final : public DataflowPlan {
  private:
   std::string KernelName() const {
     std::string name = absl::StrCat(ToString(tile_.kernel), " ", tile_.rows, " x ", tile_.channels);
-    if (splits_f32()) absl::StrAppend(&name, ", 3 tf32 products");
+    if (weights_.splits_f32()) absl::StrAppend(&name, ", 3 tf32 products");
     if (parts_ > 1) absl::StrAppend(&name, ", sums of ", parts_, " parts");
     if (pads_input_) absl::StrAppend(&name, ", padded inputs");
-    if (pads_weights_) {
-      absl::StrAppend(&name, transposes_weights_ ? ", transposed weights" : ", padded weights");
+    if (weights_.copied()) {
+      absl::StrAppend(&name, weights_.transposed() ? ", transposed weights" : ", padded weights");
     }
     return name;
   }
@@ -104,13 +139,11 @@ class CudaPlan final : public DataflowPlan {
   }
 
   ImplicitGemmTile tile_;
-  Precision precision_;
+  WeightsForm weights_;
   int64_t size_;  // of an element
   int64_t parts_;
+  bool pads_input_;
   bool counts_pairs_;
-  int64_t ld_weights_ = 0;
-  int64_t weights_bytes_ = 0;
-  bool pads_input_ = false, pads_weights_ = false, transposes_weights_ = false;
   int input_slot_ = 0, weights_slot_ = 0, shared_slot_ = 0, partial_slot_ = 0;
 };
 
@@ -131,7 +164,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const MaskSorted& prepared,
   args.words = layout.words;
   args.c_in = static_cast<int>(plan.tile().padded_c_in);
   args.c_out = static_cast<int>(plan.shape().c_out);
-  args.ld_weights = static_cast<int>(plan.ld_weights());
+  args.ld_weights = static_cast<int>(plan.weights().ld());
   args.splits = layout.splits();
   args.k_parts = plan.tile().k_parts;
   args.shares = plan.tile().shares;
@@ -153,13 +186,17 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const MaskSorted& prepared,
 // on the spot where only the caller's pointers are not.
 class PaddedOperands {
  public:
-  PaddedOperands(const CudaPlan& plan, const KernelMap& map, const Workspace& workspace)
-      : plan_(plan), map_(map), workspace_(workspace) {}
+  // `prepared`: the weights in the plan's layout, or null.
+  PaddedOperands(const CudaPlan& plan, const KernelMap& map, const PreparedWeights* prepared,
+                 const Workspace& workspace)
+      : plan_(plan), map_(map), prepared_(prepared), workspace_(workspace) {}
 
   absl::Status Replace(const ExecutionContext& context, ImplicitGemmArgs& args) {
     if (!plan_.tensor_cores()) return absl::OkStatus();
+    if (prepared_ != nullptr) args.weights = prepared_->data();
     const bool input = plan_.pads_input() || !Aligned({args.input}, kVectorBytes);
-    const bool weights = plan_.pads_weights() || !Aligned({args.weights}, kVectorBytes);
+    const bool weights = prepared_ == nullptr &&
+                         (plan_.weights().copied() || !Aligned({args.weights}, kVectorBytes));
     if (!input && !weights) return absl::OkStatus();
     StageScope stage(context, Stage::kConvert);
     const ConvShape& shape = plan_.shape();
@@ -173,17 +210,11 @@ class PaddedOperands {
       args.input = to;
     }
     if (!weights) return absl::OkStatus();
-    VOXCONV_ASSIGN_OR_RETURN(void* to, Room(plan_.pads_weights(), plan_.weights_slot(),
-                                            plan_.weights_bytes(), weights_, context));
+    VOXCONV_ASSIGN_OR_RETURN(void* to, Room(plan_.weights().copied(), plan_.weights_slot(),
+                                            plan_.weights().bytes(), weights_, context));
     const void* from = std::exchange(args.weights, to);
     args.settled = false;
-    if (plan_.transposes_weights()) {
-      return CudaTransposeToTf32(static_cast<const float*>(from), map_.num_offsets(), shape.c_in,
-                                 shape.c_out, args.c_in, plan_.splits_f32(),
-                                 static_cast<float*>(to), context);
-    }
-    return LaunchPad(from, to, map_.num_offsets(), shape.c_in, shape.c_out, args.c_in,
-                     args.ld_weights, size, context);
+    return plan_.weights().Write(from, to, context);
   }
 
  private:
@@ -196,6 +227,7 @@ class PaddedOperands {
 
   const CudaPlan& plan_;
   const KernelMap& map_;
+  const PreparedWeights* prepared_;
   const Workspace& workspace_;
   Buffer input_, weights_;
 };
@@ -248,24 +280,31 @@ class ImplicitGemmCuda final : public ImplicitGemm {
                                                      shape.c_out, " channels; at most ",
                                                      kMaxChannels, " on CUDA"));
     }
-    ImplicitGemmChoice choice{.warpgroups = options().GetEnum("mma") != "warp",
-                              .splits_f32 = options().GetEnum("mma") == "3xtf32",
-                              .tile = options().GetInt("tile"),
-                              .tile_channels = options().GetInt("tile_channels"),
-                              .splits = layout->splits(),
-                              .num_outputs = map.num_outputs()};
-    VOXCONV_CHECK(choice.splits <= ImplicitGemmArgs::kMaxSplits);
-    for (int s = 0; s < choice.splits; ++s) {
-      choice.num_offsets =
-          std::max(choice.num_offsets, layout->split_ptr[s + 1] - layout->split_ptr[s]);
+    VOXCONV_CHECK(layout->splits() <= ImplicitGemmArgs::kMaxSplits);
+    int num_offsets = 0;
+    for (int s = 0; s < layout->splits(); ++s) {
+      num_offsets = std::max(num_offsets, layout->split_ptr[s + 1] - layout->split_ptr[s]);
     }
-    const CudaBackend& cuda = AsCuda(context);
-    const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
-                                    cuda.num_multiprocessors(),
-                                    VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90};
     const ImplicitGemmTile tile =
-        ChooseImplicitGemmTile(choice, shape.types.precision, shape.c_in, shape.c_out, device);
-    return std::make_unique<CudaPlan>(tile, map, choice.splits, shape);
+        TileFor(shape, layout->splits(), num_offsets, map.num_outputs(), context);
+    return std::make_unique<CudaPlan>(tile, map, layout->splits(), shape);
+  }
+
+  // As plans with rows enough for any kernel read them.
+  absl::StatusOr<std::unique_ptr<PreparedWeights>> DoPrepareWeights(
+      const ConvShape& shape, const ConstTensorView& weights,
+      const ExecutionContext& context) const override {
+    constexpr int64_t kManyRows = 1 << 20;
+    const auto splits =
+        static_cast<int>(std::min<int64_t>(options().GetInt("splits"), shape.num_offsets));
+    const ImplicitGemmTile tile =
+        TileFor(shape, splits, CeilDiv(shape.num_offsets, splits), kManyRows, context);
+    const WeightsForm form(tile, shape);
+    if (!form.copied()) return nullptr;
+    VOXCONV_ASSIGN_OR_RETURN(Buffer memory,
+                             context.backend->Allocate(form.bytes(), *context.stream));
+    VOXCONV_RETURN_IF_ERROR(form.Write(weights.data, memory.data(), context));
+    return std::make_unique<PreparedWeights>(std::move(memory), form.layout());
   }
 
   absl::Status DoForward(const DataflowPlan& base_plan, const PreparedMap& prepared,
@@ -275,7 +314,7 @@ class ImplicitGemmCuda final : public ImplicitGemm {
     const auto& map = static_cast<const MaskSorted&>(prepared);
     if (map.map().num_outputs() == 0) return absl::OkStatus();
     ImplicitGemmArgs args = ArgsOf(plan, map, forward);
-    PaddedOperands padded_operands(plan, map.map(), workspace);
+    PaddedOperands padded_operands(plan, map.map(), forward.prepared_weights, workspace);
     VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
     if (args.shared_tiles > 0) args.shared_sums = workspace.Get<float>(plan.shared_slot());
     if (plan.parts() > 1) args.partial = workspace.Get<float>(plan.partial_slot());
@@ -292,6 +331,24 @@ class ImplicitGemmCuda final : public ImplicitGemm {
                              CountPaddedPairs(args, plan.tile().skip_rows, context));
     counters->padded_pairs += padded;
     return absl::OkStatus();
+  }
+
+ private:
+  // `num_offsets`: those of the largest split.
+  ImplicitGemmTile TileFor(const ConvShape& shape, int splits, int num_offsets, int64_t num_outputs,
+                           const ExecutionContext& context) const {
+    const ImplicitGemmChoice choice{.warpgroups = options().GetEnum("mma") != "warp",
+                                    .splits_f32 = options().GetEnum("mma") == "3xtf32",
+                                    .tile = options().GetInt("tile"),
+                                    .tile_channels = options().GetInt("tile_channels"),
+                                    .num_offsets = num_offsets,
+                                    .splits = splits,
+                                    .num_outputs = num_outputs};
+    const CudaBackend& cuda = AsCuda(context);
+    const ImplicitGemmDevice device{cuda.compute_capability(), cuda.max_shared_memory(),
+                                    cuda.num_multiprocessors(),
+                                    VOXCONV_HAVE_SM90A != 0 && cuda.compute_capability() == 90};
+    return ChooseImplicitGemmTile(choice, shape.types.precision, shape.c_in, shape.c_out, device);
   }
 };
 

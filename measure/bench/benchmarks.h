@@ -31,12 +31,13 @@ std::string SkipText(const absl::Status& status, Asked asked);
 void AddMapBenchmark(const std::string& mapping, Asked asked, std::shared_ptr<Scenario> scenario,
                      std::shared_ptr<GateFailures> failures);
 
-// conv/<spec>/<input>/CINxCOUT/threads=N: plan and forward on a map that is prepared for the
-// dataflow. Counters: GFLOP/s of the true pairs, and of_sgemm, which is this rate divided by that
-// of one dense SGEMM with as many rows, run after each iteration. Not timed if the output is not
-// close to that of the baseline dataflow.
+// conv/<spec>/<input>/CINxCOUT[/<dtype>]/threads=N: plan and forward on a map and weights that are
+// prepared for the dataflow; the dtype unless it is f32. Counters: GFLOP/s of the true pairs, and
+// of_sgemm, which is this rate divided by that of one dense SGEMM with as many rows, run after each
+// iteration. Not timed if the output is not close to that of the baseline dataflow.
 void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
-                      std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures);
+                      Precision precision, std::shared_ptr<Scenario> scenario,
+                      std::shared_ptr<GateFailures> failures);
 
 // sgemm/<input>/CINxCOUT/threads=N: the same SGEMM alone.
 void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>& scenario);
@@ -44,6 +45,10 @@ void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>
 // copy/threads=N: a copy far larger than the caches, which bounds all work that only moves data.
 // Counter: GB/s of bytes read and written.
 void AddCopyBenchmark(int threads);
+
+// peak/<dtype>/threads=N: multiply-adds in registers on every thread, which bound all products of
+// f32, or of bf16 where the processor has them. Counter: GFLOP/s.
+void AddPeakBenchmark(Precision precision, int threads);
 
 struct NetworkSpec {
   std::string network;                   // networks/models.h

@@ -46,11 +46,12 @@ class DenseProduct {
 
 class ConvBenchmark {
  public:
-  ConvBenchmark(std::string spec, Asked asked, const Channels& channels,
+  ConvBenchmark(std::string spec, Asked asked, const Channels& channels, Precision precision,
                 std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures)
       : spec_(std::move(spec)),
         asked_(asked),
         channels_(channels),
+        precision_(precision),
         scenario_(std::move(scenario)),
         failures_(std::move(failures)) {}
 
@@ -70,6 +71,7 @@ class ConvBenchmark {
       dense_seconds.push_back(dense.Run(scenario_->Context()));
     }
     map_ = nullptr;  // the next benchmark needs the memory
+    prepared_weights_ = nullptr;
     if (!status.ok()) {
       state.SkipWithError(SkipText(status, asked_).c_str());
       return;
@@ -83,22 +85,27 @@ class ConvBenchmark {
  private:
   absl::Status Prepare(DenseProduct& dense) {
     const ExecutionContext context = scenario_->Context();
-    VOXCONV_ASSIGN_OR_RETURN(map_,
-                             PrepareMap(*dataflow_, Pass::kForward, scenario_->ShapeOf(channels_),
-                                        scenario_->pairs(), context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        map_, PrepareMap(*dataflow_, Pass::kForward, scenario_->ShapeOf(channels_, precision_),
+                         scenario_->pairs(), context));
+    VOXCONV_ASSIGN_OR_RETURN(const Scenario::Data* data, scenario_->DataFor(channels_, precision_));
+    VOXCONV_ASSIGN_OR_RETURN(prepared_weights_,
+                             dataflow_->PrepareWeights(scenario_->ShapeOf(channels_, precision_),
+                                                       data->weights.view(), context));
     VOXCONV_RETURN_IF_ERROR(dense.Prepare(*scenario_, channels_));
     dense.Run(context);
     return absl::OkStatus();
   }
 
   absl::StatusOr<Tensor> Convolve() {
-    VOXCONV_ASSIGN_OR_RETURN(const Scenario::Data* data, scenario_->DataFor(channels_));
+    VOXCONV_ASSIGN_OR_RETURN(const Scenario::Data* data, scenario_->DataFor(channels_, precision_));
     const ExecutionContext context = scenario_->Context();
     VOXCONV_ASSIGN_OR_RETURN(
         const auto plan,
-        dataflow_->Plan(Pass::kForward, *map_, scenario_->ShapeOf(channels_), context));
+        dataflow_->Plan(Pass::kForward, *map_, scenario_->ShapeOf(channels_, precision_), context));
     return RunPlannedConvolution(*dataflow_, *plan, *map_, data->features.view(),
-                                 data->weights.view(), workspace_, context);
+                                 data->weights.view(), workspace_, context, /*epilogue=*/{},
+                                 /*settled=*/false, prepared_weights_.get());
   }
 
   absl::StatusOr<std::vector<float>> OutputOf(const Dataflow& dataflow,
@@ -107,7 +114,7 @@ class ConvBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(
         const Tensor output,
         verify::ConvolveOntoNan(dataflow, scenario_->pairs(), data.features.view(),
-                                data.weights.view(), Precision::kF32, workspace_, context));
+                                data.weights.view(), precision_, workspace_, context));
     return output.ToHost(context);
   }
 
@@ -117,16 +124,10 @@ class ConvBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(
         dataflow_, scenario_->registry().dataflows().Create(spec_, context.backend->kind()));
     VOXCONV_RETURN_IF_ERROR(
-        dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_)).ToStatus());
-    VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_));
-    if (data->output.empty()) {
-      VOXCONV_ASSIGN_OR_RETURN(const auto baseline,
-                               scenario_->registry().dataflows().Create(
-                                   scenario_->baseline_dataflow(), context.backend->kind()));
-      VOXCONV_ASSIGN_OR_RETURN(data->output, OutputOf(*baseline, *data));
-    }
+        dataflow_->Supports(Pass::kForward, scenario_->ShapeOf(channels_, precision_)).ToStatus());
+    VOXCONV_ASSIGN_OR_RETURN(Scenario::Data * data, scenario_->DataFor(channels_, precision_));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> features, OutputOf(*dataflow_, *data));
-    const ConvShape shape = scenario_->ShapeOf(channels_);
+    const ConvShape shape = scenario_->ShapeOf(channels_, precision_);
     const auto same = verify::CompareOutputs(
         features, data->output,
         verify::DifferenceBound({}, verify::RunPrecisionOf(*dataflow_, shape),
@@ -140,10 +141,12 @@ class ConvBenchmark {
   std::string spec_;
   Asked asked_;
   Channels channels_;
+  Precision precision_;
   std::shared_ptr<Scenario> scenario_;
   std::shared_ptr<GateFailures> failures_;
   std::unique_ptr<const Dataflow> dataflow_;
   std::shared_ptr<const PreparedMap> map_;
+  std::unique_ptr<const PreparedWeights> prepared_weights_;  // once, as networks do
   Workspace workspace_;
   std::optional<absl::Status> gate_;
 };
@@ -168,11 +171,14 @@ void RunSgemm(Scenario& scenario, const Channels& channels, benchmark::State& st
 }  // namespace
 
 void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
-                      std::shared_ptr<Scenario> scenario, std::shared_ptr<GateFailures> failures) {
-  const std::string name = absl::StrCat("conv/", dataflow, "/", scenario->input(), "/",
-                                        channels.name(), "/", scenario->ThreadsName());
-  auto body = std::make_shared<ConvBenchmark>(dataflow, asked, channels, std::move(scenario),
-                                              std::move(failures));
+                      Precision precision, std::shared_ptr<Scenario> scenario,
+                      std::shared_ptr<GateFailures> failures) {
+  const std::string name =
+      absl::StrCat("conv/", dataflow, "/", scenario->input(), "/", channels.name(), "/",
+                   precision == Precision::kF32 ? "" : absl::StrCat(ToString(precision), "/"),
+                   scenario->ThreadsName());
+  auto body = std::make_shared<ConvBenchmark>(dataflow, asked, channels, precision,
+                                              std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);

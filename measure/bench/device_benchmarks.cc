@@ -124,9 +124,14 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
   }
   VOXCONV_ASSIGN_OR_RETURN(const auto map,
                            PrepareMap(dataflow, Pass::kForward, shape, queried, context));
+  // Once, as networks do.
+  VOXCONV_ASSIGN_OR_RETURN(const auto prepared_weights,
+                           dataflow.PrepareWeights(shape, weights, context));
   const auto convolve = [&](const ExecutionContext& run) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(const auto plan, dataflow.Plan(Pass::kForward, *map, shape, run));
-    return RunPlannedConvolution(dataflow, *plan, *map, features, weights, workspace, run).status();
+    return RunPlannedConvolution(dataflow, *plan, *map, features, weights, workspace, run,
+                                 /*epilogue=*/{}, /*settled=*/false, prepared_weights.get())
+        .status();
   };
   VOXCONV_ASSIGN_OR_RETURN(DeviceTimes times, scenario.Time(convolve));
   const double flops = 2.0 * static_cast<double>(scenario.num_pairs()) *

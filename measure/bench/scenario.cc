@@ -10,6 +10,8 @@
 #include "voxconv/measure/defaults.h"
 #include "voxconv/measure/statistics.h"
 #include "voxconv/measure/timer.h"
+#include "voxconv/verify/bounds.h"
+#include "voxconv/verify/convolve.h"
 #include "voxconv/verify/matrix.h"
 
 namespace voxconv::bench {
@@ -62,18 +64,35 @@ absl::StatusOr<double> Scenario::TimeBaseline() {
   return timer.Seconds();
 }
 
-absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels) {
-  if (const auto found = data_.find(channels); found != data_.end()) return &found->second;
+absl::StatusOr<Scenario::Data*> Scenario::DataFor(const Channels& channels, Precision precision) {
+  const std::pair key(channels, precision);
+  if (const auto found = data_.find(key); found != data_.end()) return &found->second;
   // One entry at a time: wide features of a large input are most of the memory.
   data_.clear();
+  const ExecutionContext context = Context();
   const int64_t rows = coordinates_->size(), weight_rows = geometry_->num_offsets() * channels.in;
+  const auto features = verify::RoundedTo(precision, verify::Values(rows * channels.in, 1));
+  const auto weights = verify::RoundedTo(precision, verify::Values(weight_rows * channels.out, 2));
   Data data;
-  VOXCONV_ASSIGN_OR_RETURN(data.features, Tensor::FromHost(verify::Values(rows * channels.in, 1),
-                                                           rows, channels.in, Context()));
-  VOXCONV_ASSIGN_OR_RETURN(
-      data.weights, Tensor::FromHost(verify::Values(weight_rows * channels.out, 2), weight_rows,
-                                     channels.out, Context()));
-  return &data_.emplace(channels, std::move(data)).first->second;
+  {
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor x,
+                             Tensor::FromHost(features, rows, channels.in, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor w,
+                             Tensor::FromHost(weights, weight_rows, channels.out, context));
+    VOXCONV_ASSIGN_OR_RETURN(const auto baseline,
+                             registry_.dataflows().Create(baseline_dataflow_, backend_->kind()));
+    Workspace workspace;
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor y,
+                             verify::ConvolveOntoNan(*baseline, pairs_, x.view(), w.view(),
+                                                     Precision::kF32, workspace, context));
+    VOXCONV_ASSIGN_OR_RETURN(data.output, y.ToHost(context));
+  }
+  const DType dtype = StorageOf(precision);
+  VOXCONV_ASSIGN_OR_RETURN(data.features,
+                           Tensor::FromHost(features, rows, channels.in, context, dtype));
+  VOXCONV_ASSIGN_OR_RETURN(data.weights,
+                           Tensor::FromHost(weights, weight_rows, channels.out, context, dtype));
+  return &data_.emplace(key, std::move(data)).first->second;
 }
 
 double Median(const std::vector<double>& values) { return measure::Quantile(values, 0.5); }

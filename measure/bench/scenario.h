@@ -53,9 +53,9 @@ class Scenario {
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // The canonical pairs, found by the baseline mapping.
   const KernelMap& pairs() const { return pairs_; }
-  // The shape of a convolution on that map, in f32.
-  ConvShape ShapeOf(const Channels& channels) const {
-    return ShapeOfLayer(*geometry_, channels.in, channels.out, Precision::kF32);
+  // The shape of a convolution on that map.
+  ConvShape ShapeOf(const Channels& channels, Precision precision) const {
+    return ShapeOfLayer(*geometry_, channels.in, channels.out, precision);
   }
   // The name of the baseline's pairs in messages.
   const std::string& baseline_name() const { return baseline_name_; }
@@ -64,14 +64,14 @@ class Scenario {
   // Seconds of one index build and query by the baseline mapping.
   absl::StatusOr<double> TimeBaseline();
 
-  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out]. Made once for
-  // each `channels`, and owned by the scenario.
+  // Seeded features [N, channels.in] and weights [27 * channels.in, channels.out], rounded to the
+  // precision. Made once for each `channels` and precision, and owned by the scenario.
   struct Data {
     Tensor features, weights;
-    // The output of the baseline dataflow; empty until it has run.
+    // The output of the baseline dataflow in f32, of the same operands.
     std::vector<float> output;
   };
-  absl::StatusOr<Data*> DataFor(const Channels& channels);
+  absl::StatusOr<Data*> DataFor(const Channels& channels, Precision precision);
 
   // "scene:lidar64" and "threads=2", for names of benchmarks.
   std::string input() const { return NameOfInput(input_, load_); }
@@ -91,7 +91,7 @@ class Scenario {
   std::string baseline_name_, baseline_dataflow_;
   std::unique_ptr<const Mapping> baseline_;
   KernelMap pairs_;
-  std::map<Channels, Data> data_;
+  std::map<std::pair<Channels, Precision>, Data> data_;
 };
 
 // The input of whole networks on one backend. Loaded on first use. Not thread-safe.

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow_test_util.h"
 #include "gtest/gtest.h"
+#include "prepared_weights_cases.h"
 #include "table_cases.h"
 #include "unit_cpu.h"
 #include "unit_cuda.h"
@@ -156,6 +158,37 @@ TEST_F(LayoutsCudaTest, EveryPreparedMapHoldsThePairsOfItsMap) {
       }
     }
   }
+}
+
+// Rows of whole vectors and others, and rows enough for the products of warpgroups.
+TEST_F(LayoutsCudaTest, PreparedWeightsGiveTheSameBits) {
+  const Registry registry = MakeRegistry();
+  const std::vector<ConvProblem> problems = {{DensityMap(70, 50, 27, 0.3), 16, 20},
+                                             {DensityMap(3000, 2500, 27, 0.2), 64, 64},
+                                             {DensityMap(3000, 2500, 27, 0.2), 33, 70},
+                                             {DensityMap(3000, 2500, 8, 0.5), 96, 128}};
+  int readers = 0;
+  for (const std::string& spec : registry.dataflows().Variants(BackendKind::kCuda)) {
+    const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
+    for (const ConvProblem& problem : problems) {
+      for (const Precision precision : {Precision::kF32, Precision::kTf32, Precision::kF16}) {
+        const ConvShape shape = problem.ShapeIn(precision);
+        if (!dataflow->Supports(Pass::kForward, shape).ok) continue;
+        if (!dataflow->CapabilityOf(Pass::kForward, shape).deterministic) continue;
+        SCOPED_TRACE(testing::Message() << spec << ", " << ToString(precision) << ": "
+                                        << testing::PrintToString(problem));
+        readers += PreparedWeightsGiveTheSameBits(*dataflow, problem, precision, cuda()) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(readers, 0);
+}
+
+TEST_F(LayoutsCudaTest, WeightsThatWerePreparedForAnotherShapeAreRefused) {
+  const Registry registry = MakeRegistry();
+  const auto dataflow = *registry.dataflows().Create("implicit_gemm", BackendKind::kCuda);
+  ExpectOtherShapesAreRefused(*dataflow, ConvProblem(DensityMap(70, 50, 27, 0.3), 33, 70),
+                              Precision::kF16, cuda());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layouts that dataflows make of kernel maps, on the CPU.
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "dataflow_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "prepared_weights_cases.h"
 #include "unit_cpu.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/map_ops.h"
@@ -263,6 +265,38 @@ TEST_F(MaskSortedTest, SharesTheTable) {
   EXPECT_EQ(prepared->map().table().table.data(), table.table().table.data());
   const int64_t rows = table.num_outputs();
   EXPECT_EQ(prepared->bytes(), rows * 27 * 4 + rows * 4 + rows * 4);  // table, masks, row order
+}
+
+TEST_F(LayoutsTest, PreparedWeightsGiveTheSameBits) {
+  std::vector<std::string> readers;
+  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+    const auto dataflow = Make(spec);
+    for (const ConvProblem& problem : EdgeCases()) {
+      if (!dataflow->Supports(Pass::kForward, problem.ShapeIn(Precision::kF32)).ok) continue;
+      SCOPED_TRACE(testing::Message() << spec << ": " << testing::PrintToString(problem));
+      if (PreparedWeightsGiveTheSameBits(*dataflow, problem, Precision::kF32, context())) {
+        readers.push_back(spec);
+      }
+    }
+  }
+  EXPECT_THAT(readers, testing::Contains("fetch_on_demand"));
+  EXPECT_THAT(readers, testing::Contains("implicit_gemm"));
+}
+
+// What is prepared knows that a weight is infinite, and keeps it to the pairs of its offset.
+TEST_F(LayoutsTest, PreparedWeightsThatAreNotFinite) {
+  ConvProblem problem(DensityMap(70, 50, 27, 0.3), 16, 20);
+  problem.weights[5 * 16 * 20] = std::numeric_limits<float>::infinity();
+  for (const char* spec : {"fetch_on_demand", "implicit_gemm"}) {
+    EXPECT_TRUE(PreparedWeightsGiveTheSameBits(*Make(spec), problem, Precision::kF32, context()));
+  }
+}
+
+TEST_F(LayoutsTest, WeightsThatWerePreparedForAnotherShapeAreRefused) {
+  const ConvProblem problem(DensityMap(70, 50, 27, 0.3), 16, 20);
+  for (const char* spec : {"fetch_on_demand", "implicit_gemm"}) {
+    ExpectOtherShapesAreRefused(*Make(spec), problem, Precision::kF32, context());
+  }
 }
 
 }  // namespace
