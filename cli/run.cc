@@ -24,6 +24,7 @@
 #include "voxconv/measure/preset.h"
 #include "voxconv/measure/result_line.h"
 #include "voxconv/measure/statistics.h"
+#include "voxconv/measure/timer.h"
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/models.h"
 
@@ -103,6 +104,9 @@ absl::StatusOr<po::options_description> ConfigurationOptions(const measure::Defa
       ("serial-maps", po::bool_switch(),
        "CUDA: frames build each map when its first layer needs it; without this option they build "
        "maps ahead of their layers on further streams")  //
+      ("reorder", po::bool_switch(),
+       "each frame first sorts the input's voxels, runs on them in this order, and gives results "
+       "back in the order of the input; the times include this")  //
       ("keep-maps", po::bool_switch(),
        "later runs, the reported run and the frames use the maps of the first run; coordinates and "
        "maps then take no time")  //
@@ -281,8 +285,23 @@ void PrintLeftOut(const measure::Configuration& configuration, BackendKind backe
   std::cout << "left out on " << backend.name() << ": " << absl::StrJoin(left_out, ", ") << "\n";
 }
 
+// The runs before the reported one. The first of them is the first frame, if nothing has run a
+// frame in this process before (`is_first`).
+absl::Status WarmUp(NetworkRunner& runner, const SparseTensorView& input,
+                    const ExecutionContext& context, int runs, bool is_first, Start& start) {
+  RunResult result;
+  runner.set_profile_stages(false);
+  for (int i = 0; i < runs; ++i) {
+    VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
+                             measure::TimeFrame(runner, input, context, result));
+    if (i == 0 && is_first) start.first_frame_ms = time.wall_ms;
+  }
+  runner.set_profile_stages(true);
+  return absl::OkStatus();
+}
+
 absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
-                        Session& session, StandardOutput& output) {
+                        Start start, Session& session, StandardOutput& output) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
                            ParsePrecision(values["dtype"].as<std::string>()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildNetwork(values));
@@ -303,6 +322,7 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
                    .precision = precision,
                    .fold_batch_norm = values["fold-batch-norm"].as<bool>(),
                    .keep_maps = values["keep-maps"].as<bool>(),
+                   .reorder_input = values["reorder"].as<bool>(),
                    .parallel_maps = !values["serial-maps"].as<bool>()};
   const ExecutionContext context = session.Context();
   VOXCONV_ASSIGN_OR_RETURN(const SparseTensor tensor,
@@ -312,17 +332,20 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
     VOXCONV_RETURN_IF_ERROR(CheckLoadedMappings(graph, config, input, session));
   }
   VOXCONV_RETURN_IF_ERROR(WriteFeatures(values, graph, config, input, session, output));
+  const measure::Timer network_timer;
   VOXCONV_ASSIGN_OR_RETURN(
       auto runner,
       NetworkRunner::Create(std::move(graph), config, session.registry(), session.backend()));
+  start.network_ms = network_timer.Milliseconds();
   std::cout << values["network"].as<std::string>() << " on " << values["input"].as<std::string>()
             << ": " << cloud.size() << " voxels of " << cloud.points << " points (" << cloud.dropped
             << " dropped), order " << ToString(cloud.order) << "; "
             << session.backend().DeviceName() << "\n";
   PrintChannels(cloud, in_channels);
-  for (int i = 0; i < values["warmup"].as<int>(); ++i) {
-    VOXCONV_RETURN_IF_ERROR(runner->Run(input).status());
-  }
+  const bool is_first =
+      !measure::HasLoadedMapping(configuration) && values.count("features-out") == 0;
+  VOXCONV_RETURN_IF_ERROR(
+      WarmUp(*runner, input, context, values["warmup"].as<int>(), is_first, start));
   RunResult result;
   VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime profiled,
                            RunProfiled(*runner, input, context, result));
@@ -336,9 +359,9 @@ absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults
 
   PrintLayerTable(result.report, values["verbose"].as<bool>());
   if (values["map-sizes"].as<bool>()) PrintMapSizes(result.report);
-  PrintTotals(result.report, frames, session.backend());
-  return output.WriteResult(
-      values, ResultJson(values, configuration, cloud, result.report, frames, session.backend()));
+  PrintTotals(result.report, start, frames, session.backend());
+  return output.WriteResult(values, ResultJson(values, configuration, cloud, result.report, start,
+                                               frames, session.backend()));
 }
 
 }  // namespace
@@ -357,8 +380,10 @@ absl::Status RunRun(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(CheckOut(values));
   VOXCONV_RETURN_IF_ERROR(CheckFeaturesOut(values));
   StandardOutput output(values);
+  const measure::Timer timer;
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Open(values));
-  return RunNetwork(values, defaults, *session, output);
+  const Start start{.backend_ms = timer.Milliseconds()};
+  return RunNetwork(values, defaults, start, *session, output);
 }
 
 }  // namespace voxconv::cli

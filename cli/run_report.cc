@@ -60,7 +60,8 @@ void PrintLayerTable(const RunReport& report, bool verbose) {
 }
 
 // The stages that cost most, and what else the run held and counted.
-void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend) {
+void PrintTotals(const RunReport& report, const Start& start, const Frames& frames,
+                 Backend& backend) {
   std::vector<Stage> stages = VisitedStages(report.total);
   std::sort(stages.begin(), stages.end(),
             [&](Stage a, Stage b) { return report.total.Time(a) > report.total.Time(b); });
@@ -70,6 +71,11 @@ void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend
     std::cout << absl::StrFormat(" %s %.2f ms (%.0f %%)", ToString(stages[i]),
                                  report.total.Time(stages[i]),
                                  100 * report.total.Time(stages[i]) / report.total.Total());
+  }
+  std::cout << absl::StrFormat("\nstart: backend %.0f ms, network %.0f ms", start.backend_ms,
+                               start.network_ms);
+  if (start.first_frame_ms.has_value()) {
+    std::cout << absl::StrFormat(", first frame %.1f ms", *start.first_frame_ms);
   }
   if (frames.count > 0 && backend.kind() == BackendKind::kCuda) {
     std::cout << absl::StrFormat(
@@ -122,36 +128,43 @@ measure::Json TimedLayerJson(const LayerReport& layer) {
 }  // namespace
 
 measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,
-                         const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
-                         const Backend& backend) {
+                         const VoxelizedCloud& cloud, const RunReport& report, const Start& start,
+                         const Frames& frames, const Backend& backend) {
   measure::Json layers = measure::Json::array();
   for (const LayerReport& layer : report.layers) layers.push_back(TimedLayerJson(layer));
   // As given: BuildNetwork has read it.
   const measure::Json grid =
       values.count("grid") == 0 ? measure::Json() : measure::Json(values["grid"].as<std::string>());
-  return {{"kind", "run"},
-          {"network", values["network"].as<std::string>()},
-          {"width", values["width"].as<double>()},
-          {"grid", grid},
-          {"seed", values["seed"].as<uint64_t>()},
-          {"input", values["input"].as<std::string>()},
-          {"input_hash", measure::HashInput(cloud.coords, cloud.features)},
-          {"order", std::string(ToString(cloud.order))},
-          {"voxels", cloud.size()},
-          {"configuration", measure::ToJson(config)},
-          {"dtype", values["dtype"].as<std::string>()},
-          {"fold_batch_norm", values["fold-batch-norm"].as<bool>()},
-          {"wall_ms", frames.wall_ms},
-          {"frames", frames.count},
-          {"queued_ms", frames.queued_ms},
-          {"synchronisations",
-           frames.count == 0 ? measure::Json() : measure::Json(frames.synchronisations)},
-          {"keep_maps", values["keep-maps"].as<bool>()},
-          {"replayed_ms", frames.replayed_ms},
-          {"replay_queued_ms", frames.replay_queued_ms},
-          {"layers", layers},
-          {"counters", measure::ToJson(report.total.counters)},
-          {"provenance", measure::DescribeProvenance(backend)}};
+  return {
+      {"kind", "run"},
+      {"network", values["network"].as<std::string>()},
+      {"width", values["width"].as<double>()},
+      {"grid", grid},
+      {"seed", values["seed"].as<uint64_t>()},
+      {"input", values["input"].as<std::string>()},
+      {"input_hash", measure::HashInput(cloud.coords, cloud.features)},
+      {"order", std::string(ToString(cloud.order))},
+      {"voxels", cloud.size()},
+      {"configuration", measure::ToJson(config)},
+      {"dtype", values["dtype"].as<std::string>()},
+      {"fold_batch_norm", values["fold-batch-norm"].as<bool>()},
+      {"start",
+       {{"backend_ms", start.backend_ms},
+        {"network_ms", start.network_ms},
+        {"first_frame_ms", start.first_frame_ms.has_value() ? measure::Json(*start.first_frame_ms)
+                                                            : measure::Json()}}},
+      {"wall_ms", frames.wall_ms},
+      {"frames", frames.count},
+      {"queued_ms", frames.queued_ms},
+      {"synchronisations",
+       frames.count == 0 ? measure::Json() : measure::Json(frames.synchronisations)},
+      {"keep_maps", values["keep-maps"].as<bool>()},
+      {"reorder", values["reorder"].as<bool>()},
+      {"replayed_ms", frames.replayed_ms},
+      {"replay_queued_ms", frames.replay_queued_ms},
+      {"layers", layers},
+      {"counters", measure::ToJson(report.total.counters)},
+      {"provenance", measure::DescribeProvenance(backend)}};
 }
 
 double PeakRate(const Backend& backend) {

@@ -4,6 +4,7 @@
 #define VOXCONV_CLI_RUN_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -34,9 +35,19 @@ struct Frames {
   }
 };
 
+// What came before the frames that are measured.
+struct Start {
+  double backend_ms = 0;  // until the backend was there: threads, or the driver and its context
+  double network_ms = 0;  // until the network was ready: plugins and parameters in the backend
+  // The first frame of this process, from coordinates and features in the backend's memory to its
+  // results: it loads kernels, allocates and plans. None: something else ran a frame before it.
+  std::optional<double> first_frame_ms;
+};
+
 // `verbose`: with each layer's dataflow and the kernel that ran.
 void PrintLayerTable(const RunReport& report, bool verbose);
-void PrintTotals(const RunReport& report, const Frames& frames, Backend& backend);
+void PrintTotals(const RunReport& report, const Start& start, const Frames& frames,
+                 Backend& backend);
 void PrintMapSizes(const RunReport& report);
 
 // Multiply-adds a second at the peak of the fastest processors of this kind.
@@ -48,8 +59,8 @@ std::string HowLong(const NetworkGraph& graph, const VoxelizedCloud& cloud, doub
 
 // The result line.
 measure::Json ResultJson(const po::variables_map& values, const measure::Configuration& config,
-                         const VoxelizedCloud& cloud, const RunReport& report, const Frames& frames,
-                         const Backend& backend);
+                         const VoxelizedCloud& cloud, const RunReport& report, const Start& start,
+                         const Frames& frames, const Backend& backend);
 
 }  // namespace voxconv::cli
 

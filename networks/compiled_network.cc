@@ -37,6 +37,7 @@ class Compiler {
       : network_(network), graph_(network.graph), registry_(registry), context_(context) {}
 
   absl::Status Run() {
+    VOXCONV_RETURN_IF_ERROR(CheckOrder());
     VOXCONV_RETURN_IF_ERROR(FindKeptLayers());
     VOXCONV_RETURN_IF_ERROR(SetUpLayers());
     VOXCONV_RETURN_IF_ERROR(CheckPrecision());
@@ -53,6 +54,16 @@ class Compiler {
   }
 
  private:
+  absl::Status CheckOrder() const {
+    if (!network_.config.reorder_input) return absl::OkStatus();
+    if (network_.config.trains) {
+      return absl::InvalidArgumentError("reorder_input: has no meaning for training");
+    }
+    if (context_.backend->voxel_ops() != nullptr) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrCat(
+        "reorder_input: backend ", ToString(context_.backend->kind()), " has no voxel operators"));
+  }
+
   absl::Status FindKeptLayers() {
     for (const std::string& name : network_.config.keep_layers) {
       int id = 1;
@@ -246,6 +257,9 @@ class Compiler {
       }
       network_.parameter_bytes +=
           uploaded.weights.view().bytes() + uploaded.scale.bytes() + uploaded.shift.bytes();
+      if (uploaded.prepared_weights != nullptr) {
+        network_.parameter_bytes += uploaded.prepared_weights->bytes();
+      }
     }
     return absl::OkStatus();
   }
@@ -264,6 +278,12 @@ class Compiler {
         uploaded.weights,
         Tensor::FromHost(weights.values, weights.size() / node.channels, node.channels, context_,
                          StorageOf(network_.config.precision)));
+    if (const LayerSetup& layer = network_.layers[id]; layer.dataflow != nullptr) {
+      VOXCONV_ASSIGN_OR_RETURN(
+          uploaded.prepared_weights,
+          layer.dataflow->PrepareWeights(layer.shapes[static_cast<int>(Pass::kForward)],
+                                         uploaded.weights.view(), context_));
+    }
     return UploadTail(id, uploaded);
   }
 

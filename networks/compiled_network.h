@@ -38,6 +38,11 @@ struct RunConfig {
   // Maps outlive a run and serve later runs on the same CoordinateSet. Otherwise each is freed
   // after its last layer.
   bool keep_maps = false;
+  // The voxels of the input are sorted by their keys before the first layer, once a frame unless
+  // maps are kept, and what a run gives back on these voxels has the rows of the input again. Maps
+  // of rows that come in another order then take as long as those of sorted rows. Refused for
+  // backends without voxel operators, and for training.
+  bool reorder_input = false;
   // An asynchronous backend builds maps ahead of their layers, on streams beside the one that
   // computes, unless stages are profiled. The computing stream waits for a map where its first
   // layer comes. Otherwise, and where memory does not suffice for this, each map is built when its
@@ -72,6 +77,8 @@ struct LayerSetup {
 // batch norm. A batch norm that runs by itself has scale and shift. The other arrays are empty.
 struct LayerParameters {
   Tensor weights;  // [K * C_in, C_out]
+  // The same weights as the layer's dataflow reads them, or null.
+  std::unique_ptr<const PreparedWeights> prepared_weights;
   Array<float> scale, shift;
 };
 

@@ -31,10 +31,13 @@ class Execution {
         features_(network) {}
 
   absl::StatusOr<RunResult> Run(const SparseTensorView& input) {
-    maps_.Start(input.coordinates);
+    RecordInto(input_profile_);
+    VOXCONV_RETURN_IF_ERROR(maps_.Start(input.coordinates, context_));
     // Never resized afterwards: backends may write into a profile until FlushStages.
     if (profiled_) report_.layers.resize(graph_.nodes().size() - 1);
     absl::Status status = RunNodes(input.features);
+    RunResult result;
+    if (status.ok()) status = GiveResults(result);
     status.Update(maps_.FinishBuilding());
     if (status.ok() && profiled_) status = FinishReport();
     if (!status.ok()) {
@@ -44,20 +47,33 @@ class Execution {
     }
     report_.parameter_bytes = network_.parameter_bytes;
     report_.peak_feature_bytes = features_.peak_bytes();
-    RunResult result{Give(graph_.output()), std::move(report_), {}};
-    for (const int id : network_.kept) {
-      const std::string& name = graph_.node(id).name;
-      if (id != graph_.output() && !result.kept.contains(name)) result.kept[name] = Give(id);
-    }
+    result.report = std::move(report_);
     return result;
   }
 
  private:
-  // The node's tensor, which the run does not need any more.
-  SparseTensor Give(int id) {
+  // The node's tensor, which the run does not need any more. On the input's voxels it has the rows
+  // of the input.
+  absl::StatusOr<SparseTensor> Give(int id) {
     const int coordinates = graph_.node(id).coordinates;
-    return SparseTensor(coordinates < 0 ? nullptr : maps_.Coordinates(coordinates),
-                        features_.Release(id));
+    Tensor tensor = features_.Release(id);
+    if (coordinates != 0 || !maps_.input_order().moves_rows()) {
+      return SparseTensor(coordinates < 0 ? nullptr : maps_.Coordinates(coordinates),
+                          std::move(tensor));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(Tensor given, maps_.input_order().ToGiven(tensor.view(), context_));
+    return SparseTensor(maps_.input_order().given(), std::move(given));
+  }
+
+  absl::Status GiveResults(RunResult& result) {
+    RecordInto(input_profile_);
+    VOXCONV_ASSIGN_OR_RETURN(result.output, Give(graph_.output()));
+    for (const int id : network_.kept) {
+      const std::string& name = graph_.node(id).name;
+      if (id == graph_.output() || result.kept.contains(name)) continue;
+      VOXCONV_ASSIGN_OR_RETURN(result.kept[name], Give(id));
+    }
+    return absl::OkStatus();
   }
 
   // Of node `id`. A run that is not profiled makes no reports: what is written there is ignored.
@@ -108,8 +124,12 @@ class Execution {
   // do nothing.
   absl::Status TakeFeatures() {
     if (given_ == nullptr) return absl::OkStatus();
-    const ConstTensorView& given = *std::exchange(given_, nullptr);
+    ConstTensorView given = *std::exchange(given_, nullptr);
     RecordInto(input_profile_);
+    if (maps_.input_order().moves_rows()) {
+      VOXCONV_ASSIGN_OR_RETURN(sorted_features_, maps_.input_order().ToSorted(given, context_));
+      given = sorted_features_.view();
+    }
     if (given.dtype == StorageOf(network_.config.precision)) {
       features_.Borrow(0, given);
       return absl::OkStatus();
@@ -248,9 +268,10 @@ class Execution {
         .scale = parameters.scale.data(), .shift = parameters.shift.data(), .relu = tail.relu};
     if (tail.residual >= 0) epilogue.residual = features_.View(tail.residual);
     VOXCONV_ASSIGN_OR_RETURN(
-        Tensor output, RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
-                                             parameters.weights.view(), workspace_, context_,
-                                             epilogue, maps_.IsSettled(id)));
+        Tensor output,
+        RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
+                              parameters.weights.view(), workspace_, context_, epilogue,
+                              maps_.IsSettled(id), parameters.prepared_weights.get()));
     features_.Keep(tail.result, std::move(output));
     return absl::OkStatus();
   }
@@ -355,6 +376,7 @@ class Execution {
   RunReport report_;
   LayerReport ignored_;
   const ConstTensorView* given_ = nullptr;  // the caller's features, until they are taken
+  Tensor sorted_features_;                  // those in another order, if rows move
   Profile input_profile_;                   // of the conversion of the caller's features
   size_t next_ = 0;                         // in the schedule's order
 };

@@ -54,10 +54,16 @@ MapStore::MapStore(const CompiledNetwork& network) : network_(network) {
   Clear();
 }
 
-void MapStore::Start(const CoordinateSetPtr& input) {
-  const bool same = coordinates_[0] != nullptr && coordinates_[0]->id() == input->id();
+absl::Status MapStore::Start(const CoordinateSetPtr& input, const ExecutionContext& context) {
+  const CoordinateSetPtr& before =
+      input_order_.given() != nullptr ? input_order_.given() : coordinates_[0];
+  const bool same = before != nullptr && before->id() == input->id();
   if (!same || !network_.config.keep_maps) Clear();
   coordinates_[0] = input;
+  if (!network_.config.reorder_input) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(input_order_.Sort(input, context));
+  coordinates_[0] = input_order_.set();
+  return absl::OkStatus();
 }
 
 void MapStore::Clear() {
@@ -65,6 +71,7 @@ void MapStore::Clear() {
   maps_.clear();
   indices_.clear();
   coordinates_.clear();
+  input_order_.Clear();
   coordinates_.resize(network_.graph.coordinates().size());
   indices_.resize(network_.maps.indices.size());
   maps_.resize(network_.maps.maps.size());

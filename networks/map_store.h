@@ -12,6 +12,7 @@
 #include "voxconv/core/dataflow.h"
 #include "voxconv/core/mapping.h"
 #include "voxconv/networks/compiled_network.h"
+#include "voxconv/networks/input_order.h"
 #include "voxconv/networks/report.h"
 
 namespace voxconv {
@@ -22,8 +23,11 @@ class MapStore {
  public:
   explicit MapStore(const CompiledNetwork& network);
 
-  // Starts a run on `input`. Drops everything that was made for another coordinate set.
-  void Start(const CoordinateSetPtr& input);
+  // Starts a run on `input`, or on its voxels in order (RunConfig::reorder_input). Drops everything
+  // that was made for another coordinate set. Errors of InputOrder::Sort.
+  absl::Status Start(const CoordinateSetPtr& input, const ExecutionContext& context);
+  // How the rows of the input were put in order. None has moved without RunConfig::reorder_input.
+  const InputOrder& input_order() const { return input_order_; }
   // Drops everything.
   void Clear();
 
@@ -100,6 +104,7 @@ class MapStore {
   // By slot: queried maps whose pairs the backward pass needs on the host. They are counted as soon
   // as they are queried, so that the host need not wait for what is queued between.
   std::vector<bool> counted_early_;
+  InputOrder input_order_;
   std::vector<CoordinateSetPtr> coordinates_;
   // Declared after the coordinates: an index must not outlive its set.
   std::vector<std::unique_ptr<MapIndex>> indices_;

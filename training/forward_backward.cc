@@ -111,7 +111,7 @@ absl::Status ForwardBackward::Forward(const SparseTensorView& input, double mome
   momentum_ = momentum;
   randomness_ = randomness;
   observe_ = observe == nullptr ? nullptr : &observe;
-  maps_.Start(input.coordinates);
+  VOXCONV_RETURN_IF_ERROR(maps_.Start(input.coordinates, context_));
   if (context_.backend->asynchronous() && network_.config.parallel_maps) {
     VOXCONV_RETURN_IF_ERROR(maps_.StartBuilding(context_));
   }

@@ -319,6 +319,43 @@ TEST_F(NetworksTest, RowsInAnyOrderEqualTheReference) {
   RunAndCompare(graph, rows, Config());
 }
 
+// Results have the rows of the caller, kept layers too. What is kept for the caller's set is found
+// again by it, and rows that are sorted are not moved.
+TEST_F(NetworksTest, ReorderedInputsGiveResultsInTheCallersOrder) {
+  std::vector<Coordinate> rows = Scene(12);
+  RunConfig config = Config();
+  config.reorder_input = true;
+  RunAndCompare(SmallUNet(), rows, config);
+  std::shuffle(rows.begin(), rows.end(), std::mt19937(3));
+  RunAndCompare(SmallUNet(), rows, config);
+
+  config.keep_maps = true;
+  config.keep_layers = {"stem.conv2", "encoder1.down"};
+  RunConfig plain = config;
+  plain.reorder_input = false;
+  const auto runner = *NetworkRunner::Create(SmallUNet(), config, registry_, *backend_);
+  const auto expected_of = *NetworkRunner::Create(SmallUNet(), plain, registry_, *backend_);
+  const SparseTensor input = Input(rows, 4);
+  const RunResult first = *runner->Run(input.view());
+  const RunResult again = *runner->Run(input.view());
+  const RunResult expected = *expected_of->Run(input.view());
+  EXPECT_EQ(again.report.maps_queried, 0);
+  EXPECT_EQ(again.report.indices_built, 0);
+  const auto expect_same = [&](const SparseTensor& actual, const SparseTensor& wanted) {
+    EXPECT_EQ(*CopyToHost(actual.coordinates()->rows(), context_),
+              *CopyToHost(wanted.coordinates()->rows(), context_));
+    EXPECT_LT(reference::RelativeError(*actual.features().ToHost(context_),
+                                       *wanted.features().ToHost(context_)),
+              1e-5);
+  };
+  for (const RunResult* result : {&first, &again}) {
+    expect_same(result->output, expected.output);
+    expect_same(result->kept.at("stem.conv2"), expected.kept.at("stem.conv2"));
+    expect_same(result->kept.at("encoder1.down"), expected.kept.at("encoder1.down"));
+  }
+  EXPECT_EQ(first.output.coordinates()->id(), input.coordinates()->id());
+}
+
 TEST_F(NetworksTest, GlobalPoolingAndClassifierEqualTheReference) {
   for (PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
     GraphBuilder b("classifier");
