@@ -261,21 +261,7 @@ class ImplicitGemmCpu final : public ImplicitGemm {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    if (shape.types != ConvTypes::Of(Precision::kBF16)) {
-      return {.support = F32Only(kImplicitGemmName, shape)};
-    }
-    Capability bf16{.flushes_denormals = true, .forward_only = true};
-    if (!HasBf16Products()) {
-      bf16.support = Support::No(absl::StrCat(
-          kImplicitGemmName, ": bf16 on the CPU needs AVX512-BF16, which this processor lacks"));
-    } else if (options().GetInt("splits") > 1) {
-      bf16.support =
-          Support::No(absl::StrCat(kImplicitGemmName, ": splits=", options().GetInt("splits"),
-                                   " in bf16; allowed on the CPU is 1"));
-    } else {
-      bf16.support = Support::Yes();
-    }
-    return bf16;
+    return {.support = F32Only(kImplicitGemmName, shape)};
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
