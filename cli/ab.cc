@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "voxconv/cli/ab_rounds.h"
+#include "voxconv/cli/cache_options.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/network_options.h"
@@ -22,6 +23,7 @@
 #include "voxconv/core/plugin_loader.h"
 #include "voxconv/measure/ab/trial.h"
 #include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/cache_use.h"
 #include "voxconv/measure/machine_load.h"
 #include "voxconv/measure/result_line.h"
 #include "voxconv/measure/timer.h"
@@ -69,7 +71,9 @@ po::options_description AbOptions() {
       ("rebuild-maps", po::value<bool>()->default_value(true),
        "true: each run makes coordinates and maps; false: they are made once and not timed")  //
       ("seed", po::value<uint64_t>()->default_value(1),
-       "seed of the weights and of a layer's features")  //
+       "seed of the weights and of a layer's features");
+  AddCacheOptions(options);
+  options.add_options()  //
       ("out", po::value<std::string>(),
        "append the result to this file as one JSON line, with all that is needed to repeat the "
        "run; - is standard output");
@@ -219,14 +223,16 @@ void SayHowLong(double seconds, const measure::PairedOptions& options) {
 }
 
 absl::StatusOr<measure::PairedSamples> MeasureWithProgress(measure::PairedOptions options,
-                                                           const ab::Work& work) {
+                                                           const ab::Work& work,
+                                                           const ExecutionContext& context,
+                                                           ab::Surroundings& surroundings) {
   Progress progress("runs", 2 * (int64_t{options.pairs} + options.warmup));
   const measure::Timer timer;
   options.progress = [&](int64_t done, int64_t total) {
     progress.Step(done);
     if (done == kRunsBeforeEstimate) SayHowLong(timer.Seconds() / done * (total - done), options);
   };
-  return ab::Measure(options, work);
+  return ab::Measure(options, work, context, surroundings);
 }
 
 // What a trial of these options found.
@@ -234,6 +240,8 @@ struct Trial {
   Json line;
   measure::Comparison comparison;
   std::string busy;  // measure::WhyBusy
+  std::string slow;  // measure::GpuWatch::WhySlow
+  Json captured;     // ab::CompareCaptured
 };
 
 // Where plugins are loaded, their code may have other vectors than the other side's.
@@ -248,6 +256,8 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
   const measure::PairedOptions paired = ParsePairedOptions(values);
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   WarnOfSlowProducts(session->backend().kind());
+  VOXCONV_ASSIGN_OR_RETURN(const measure::CacheOptions cache,
+                           ParseCacheOptions(values, session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
                            ParsePrecision(values["dtype"].as<std::string>()));
@@ -281,20 +291,27 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
       ab::Verifier(session->registry(), session->Context()).Verify(request, work, input.hash));
   PrintVerification(verification, work.bound, say);
 
-  const measure::LoadWatch watch;
-  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, MeasureWithProgress(paired, work));
-  const std::optional<measure::MachineLoad> load = watch.Read();
+  ab::Surroundings surroundings;
+  VOXCONV_ASSIGN_OR_RETURN(surroundings.cache,
+                           measure::CacheUse::Create(cache, session->Context()));
+  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples,
+                           MeasureWithProgress(paired, work, session->Context(), surroundings));
   Trial trial;
   VOXCONV_ASSIGN_OR_RETURN(trial.comparison, measure::Compare(samples));
-  trial.busy = measure::WhyBusy(load, &trial.comparison);
+  trial.busy = measure::WhyBusy(surroundings.load, &trial.comparison);
+  trial.slow = surroundings.gpu->WhySlow();
+  VOXCONV_ASSIGN_OR_RETURN(trial.captured, ab::CompareCaptured(paired, work, trial.comparison,
+                                                               session->Context(), surroundings));
   trial.line = {{"format", 1}, {"kind", "ab"}, {"title", work.title}};
   if (values.count("round") != 0) trial.line["round"] = values["round"].as<int>();
   trial.line.update(ab::DescribeTrial(request, work, input, values["a"].as<std::string>(),
-                                      values["b"].as<std::string>(), paired.warmup, load,
+                                      values["b"].as<std::string>(), paired.warmup, surroundings,
                                       session->Context()));
   trial.line["verified"] = verification.checks;
   trial.line["result"] = measure::ToJson(trial.comparison, samples);
   trial.line["result"]["busy"] = trial.busy.empty() ? Json() : Json(trial.busy);
+  trial.line["result"]["clocks"] = trial.slow.empty() ? Json() : Json(trial.slow);
+  trial.line["result"]["captured"] = trial.captured;
   return trial;
 }
 
@@ -308,6 +325,10 @@ void PrintTrial(const Trial& trial, bool rebuild_maps) {
             << (comparison.stopped ? "interrupted; " : "") << comparison.pairs << " pairs, "
             << (rebuild_maps ? "maps rebuilt" : "maps reused") << "\n"
             << Styled(Style::kBold, VerdictLine(comparison.verdict, ratio)) << "\n";
+  if (trial.captured.contains("speedup")) {
+    std::cout << "captured into graphs: " << CapturedLine(trial.captured) << "\n";
+  }
+  if (!trial.slow.empty()) std::cout << Styled(Style::kYellow, trial.slow) << "\n";
   if (trial.busy.empty()) return;
   std::cout << Styled(Style::kYellow, "busy machine:") << " " << trial.busy
             << "; the next run may find another ratio, and --rounds shows how far rounds differ\n";

@@ -39,12 +39,12 @@ absl::StatusOr<Json> RunRound(int round, const std::vector<std::string>& args) {
   return absl::InternalError(absl::StrCat("round ", round, " failed; see above"));
 }
 
-// Nothing where a run took no time that could be told.
-std::optional<measure::Ratio> RatioOf(const Json& line) {
-  const Json& speedup = line["result"]["speedup"];
+// Of a line's result. Nothing where a run took no time that could be told.
+std::optional<measure::Ratio> RatioOf(const Json& result) {
+  const Json& speedup = result["speedup"];
   if (speedup.is_null()) return std::nullopt;
   return measure::Ratio{speedup["ratio"].get<double>(), speedup["low"].get<double>(),
-                        speedup["high"].get<double>(), line["result"]["pairs"].get<int64_t>()};
+                        speedup["high"].get<double>(), result["pairs"].get<int64_t>()};
 }
 
 void PrintWork(const Json& line) {
@@ -105,6 +105,18 @@ std::string VerdictLine(measure::Verdict verdict, const measure::Ratio& ratio) {
                          ratio.pairs, measure::kMinPairsForVerdict);
 }
 
+std::string CapturedLine(const Json& captured) {
+  const measure::Ratio ratio = RatioOf(captured).value_or(measure::Ratio{});
+  std::string line =
+      absl::StrFormat("%s, %.3f ms against %.3f ms", VerdictLine(measure::Judge(ratio), ratio),
+                      captured["a"]["wall_ms"]["median"].get<double>(),
+                      captured["b"]["wall_ms"]["median"].get<double>());
+  for (const Json& side : captured["launch_bound"]) {
+    absl::StrAppend(&line, side == "a" ? "; A" : "; B", " is launch-bound as it runs");
+  }
+  return line;
+}
+
 absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
                          const std::function<absl::Status(const Json&)>& write) {
   const measure::InterruptGuard interrupt;
@@ -115,7 +127,7 @@ absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
     if (round == 1) PrintWork(line);
     if (round == 1) SayHowLong(timer.Seconds() * (rounds - 1), rounds);
     VOXCONV_RETURN_IF_ERROR(write(line));
-    const std::optional<measure::Ratio> ratio = RatioOf(line);
+    const std::optional<measure::Ratio> ratio = RatioOf(line["result"]);
     if (!ratio.has_value()) return absl::InternalError("a run took no time that could be measured");
     ratios.push_back(*ratio);
     std::cout << "round " << round << " of " << rounds << ": "

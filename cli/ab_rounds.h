@@ -28,6 +28,10 @@ absl::Status RunAbRounds(int rounds, const std::vector<std::string>& args,
 // of the intervals to the highest. `ratios` must not be empty (checked).
 measure::Ratio CombineRounds(absl::Span<const measure::Ratio> ratios);
 
+// What ab::CompareCaptured found, with a speedup: "A is 1.10x faster than B (1.08..1.12), 0.021 ms
+// against 0.023 ms; A launch-bound".
+std::string CapturedLine(const measure::Json& captured);
+
 // "A is 2.38x slower than B (2.31..2.48)".
 std::string VerdictLine(measure::Verdict verdict, const measure::Ratio& ratio);
 

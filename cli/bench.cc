@@ -15,6 +15,7 @@
 #include "benchmark/benchmark.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/backends/cpu/sgemm.h"
+#include "voxconv/cli/cache_options.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/network_options.h"
@@ -86,6 +87,7 @@ po::options_description BenchOptions() {
        "also time whole training steps of the networks, and on CUDA the gradients of layers")  //
       ("plugin", po::value<Strings>()->default_value({}, ""),
        "a shared library with plugins; may be repeated");
+  AddCacheOptions(options);
   AddGridOption(options);
   return options;
 }
@@ -158,6 +160,7 @@ struct Request {
   bench::Asked asked_mappings, asked_dataflows;
   bool training = false;
   bool points = false;
+  measure::CacheOptions cache;
 };
 
 absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Registry& registry,
@@ -167,6 +170,7 @@ absl::StatusOr<Request> ParseRequest(const po::variables_map& values, const Regi
   request.asked_dataflows = AskedOf(values, "dataflow");
   request.training = values["training"].as<bool>();
   request.points = values["points"].as<bool>();
+  VOXCONV_ASSIGN_OR_RETURN(request.cache, ParseCacheOptions(values, backend));
   VOXCONV_ASSIGN_OR_RETURN(request.mappings,
                            Specs(values["mapping"].as<Strings>(), registry.mappings(), backend));
   VOXCONV_ASSIGN_OR_RETURN(request.dataflows,
@@ -293,8 +297,8 @@ absl::Status RegisterCuda(const Request& request, int device, const Registry& re
                            MapReaders(request, registry, BackendKind::kCuda));
   bool first = true;
   for (const std::string& input : request.inputs) {
-    const auto scenario =
-        std::make_shared<bench::DeviceScenario>(input, request.load, device, registry);
+    const auto scenario = std::make_shared<bench::DeviceScenario>(input, request.load, device,
+                                                                  registry, request.cache);
     if (std::exchange(first, false)) bench::AddCeilingBenchmarks(scenario, request.precisions);
     if (request.points && HoldsPoints(input)) {
       bench::AddDeviceVoxelizeBenchmark(input, request.load, scenario, failures);
@@ -371,8 +375,8 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<bench::NetworkSpec> specs,
                            ParseNetworks(values, choice.kind, request, registry));
   for (const std::string& input : request.inputs) {
-    const auto scenario =
-        std::make_shared<bench::NetworkScenario>(input, request.load, choice, registry);
+    const auto scenario = std::make_shared<bench::NetworkScenario>(input, request.load, choice,
+                                                                   registry, request.cache);
     for (const bench::NetworkSpec& spec : specs) {
       bench::AddNetworkBenchmark(spec, scenario, failures);
       if (spec.in_flight > 1) continue;
@@ -398,6 +402,15 @@ absl::Status CheckApplicable(const po::variables_map& values, BackendKind backen
         "--training has no meaning without --network or --backend cuda");
   }
   VOXCONV_RETURN_IF_ERROR(CheckDevice(values, backend));
+  // Each has runs, or a backend, that nothing empties or limits a cache for.
+  for (const char* cache : {"cache", "l2-mib"}) {
+    if (values[cache].defaulted()) continue;
+    for (const char* name : {"points", "training", "in-flight"}) {
+      if (values[name].defaulted()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", cache, " has no meaning together with --", name));
+    }
+  }
   constexpr int kMostInFlight = 16;
   const int in_flight = values["in-flight"].as<int>();
   if (in_flight < 1 || in_flight > kMostInFlight) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/ab_rounds.h"
+#include "voxconv/cli/cache_options.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/experiment_merge.h"
 #include "voxconv/cli/input_options.h"
@@ -53,7 +54,8 @@ po::options_description ExperimentOptions() {
        "run one small cell a configuration with 2 pairs; this shows that all works and is no "
        "evidence")  //
       ("pairs", po::value<int>(),
-       "number of measured pairs, 20 or more; fewer only with --quick")  //
+       "number of measured pairs of a round, 20 or more in all rounds together; fewer only with "
+       "--quick; default 20")  //
       ("rounds", po::value<int>(),
        "run all of it this often, each time in a process of its own; the report's intervals then "
        "cover the differences between the rounds; default 5, and 1 with --quick")  //
@@ -71,6 +73,7 @@ po::options_description ExperimentOptions() {
        "CUDA: also read the L2 hit ratio and DRAM bytes of each side, by one more run under ncu")  //
       ("seed", po::value<uint64_t>()->default_value(1),
        "seed of the weights and of a layer's features");
+  AddCacheOptions(options);
   return options;
 }
 
@@ -80,6 +83,8 @@ po::options_description HiddenOptions() {
   options.add_options()  //
       ("round", po::value<int>()->default_value(1),
        "the number of this round; --rounds sets it")  //
+      ("of-rounds", po::value<int>()->default_value(1),
+       "how many rounds there are; --rounds sets it")  //
       ("profiled-side", po::value<std::string>(),
        "CELL:a|b:EXPERIMENT: run one side of one cell and measure nothing; --counters sets it");
   return options;
@@ -163,14 +168,18 @@ absl::Status CheckInputs(const Definition& definition,
     inputs.insert(inputs.end(), definition.inputs.begin(), definition.inputs.end());
   }
   for (const InputSource& input : inputs) {
-    absl::Status status;
-    std::error_code ignored;
-    if (IsSceneSpec(input.input)) {
-      status = ParseSceneSpec(input.input).status();
-    } else if (!std::filesystem::exists(input.input, ignored)) {
-      status = absl::NotFoundError("no such file");
+    std::vector<std::string> samples = input.batch;
+    samples.insert(samples.begin(), input.input);
+    for (const std::string& sample : samples) {
+      absl::Status status;
+      std::error_code ignored;
+      if (IsSceneSpec(sample)) {
+        status = ParseSceneSpec(sample).status();
+      } else if (!std::filesystem::exists(sample, ignored)) {
+        status = absl::NotFoundError("no such file");
+      }
+      if (!status.ok()) return StatusAt(absl::StrCat("input '", sample, "'"), status);
     }
-    if (!status.ok()) return StatusAt(absl::StrCat("input '", input.input, "'"), status);
   }
   return absl::OkStatus();
 }
@@ -285,7 +294,8 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
   for (int round = 1; round <= rounds; ++round) {
     std::cout << "round " << round << " of " << rounds << std::endl;
     std::vector<std::string> of_round = WithoutOption("rounds", args);
-    of_round.insert(of_round.begin(), absl::StrCat("--round=", round));
+    of_round.insert(of_round.begin(),
+                    {absl::StrCat("--round=", round), absl::StrCat("--of-rounds=", rounds)});
     VOXCONV_ASSIGN_OR_RETURN(
         const experiment::ProgramResult result,
         experiment::RunProgramInterruptibly(SelfCommand("experiment", of_round), interrupt));
@@ -318,7 +328,8 @@ absl::StatusOr<int> RoundsOf(const po::variables_map& values) {
 }
 
 absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables_map& values,
-                                                             const std::vector<std::string>& args) {
+                                                             const std::vector<std::string>& args,
+                                                             int rounds) {
   if (values.count("out") == 0) {
     return absl::InvalidArgumentError("--out is missing: a directory for the results");
   }
@@ -335,6 +346,9 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   options.seed = values["seed"].as<uint64_t>();
   options.round = values["round"].as<int>();
   options.memory_limit_mib = values["memory-limit-mib"].as<int64_t>();
+  VOXCONV_ASSIGN_OR_RETURN(const BackendKind backend,
+                           ParseBackendKind(values["backend"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(options.cache, ParseCacheOptions(values, backend));
   if (options.round < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--round ", options.round, ": allowed are 1 and more"));
@@ -343,6 +357,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   paired.pairs = options.pairs;
   paired.warmup = options.warmup;
   paired.quick = options.quick;
+  paired.rounds = options.of_rounds = std::max(rounds, values["of-rounds"].as<int>());
   VOXCONV_RETURN_IF_ERROR(measure::CheckOptions(paired));
   VOXCONV_RETURN_IF_ERROR(ParseCounters(values, args, options));
   return options;
@@ -447,8 +462,8 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
   const std::string& pattern = values["cell"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(CheckCellPattern(pattern, definitions, cell_options));
   if (list) return PrintCells(definitions, cell_options, values);
-  VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args));
   VOXCONV_ASSIGN_OR_RETURN(const int rounds, RoundsOf(values));
+  VOXCONV_ASSIGN_OR_RETURN(const auto runner_options, ParseRunnerOptions(values, args, rounds));
   if (rounds > 1) return RunRounds(rounds, args);
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   WarnOfSlowProducts(session->backend().kind());

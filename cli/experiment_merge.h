@@ -4,7 +4,7 @@
 #define VOXCONV_CLI_EXPERIMENT_MERGE_H_
 
 #include "absl/status/status.h"
-#include "voxconv/cli/command.h"
+#include "voxconv/cli/session.h"
 
 namespace voxconv::cli {
 

@@ -2,6 +2,7 @@
 #include "voxconv/cli/plan_option.h"
 
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/parse.h"
@@ -21,17 +22,13 @@ measure::PlanKey KeyOf(const PlanUse& use) {
 
 absl::StatusOr<measure::Configuration> LoadPlan(const std::string& path, const PlanUse& use,
                                                 const Registry& registry) {
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<measure::TunedPlan> plans, measure::ReadPlans(path));
   const measure::PlanKey key = KeyOf(use);
-  const absl::StatusOr<measure::FoundPlan> found = measure::FindPlan(plans, key);
-  if (!found.ok()) return StatusAt(path, found.status());
-  if (found->other_input_class) {
-    std::cout << path << ": tuned for " << measure::ToString(found->plan->key.input)
-              << "; this input has " << measure::ToString(key.input) << "\n";
+  VOXCONV_ASSIGN_OR_RETURN(measure::PlanSide side, measure::LoadPlanSide(path, key, registry));
+  if (side.other_input_class) {
+    std::cout << path << ": tuned for " << measure::ToString(side.tuned_for) << "; this input has "
+              << measure::ToString(key.input) << "\n";
   }
-  const auto resolved = measure::Resolve(measure::ToConfiguration(*found->plan), registry);
-  if (!resolved.ok()) return StatusAt(path, resolved.status());
-  return resolved;
+  return std::move(side.configuration);
 }
 
 }  // namespace voxconv::cli

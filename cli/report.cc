@@ -55,6 +55,10 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
       ("again", po::value<std::string>(),
        "directory with results of the same experiments from another run; adds a table of what "
        "agrees")  //
+      ("before", po::value<std::string>(),
+       "directory with earlier results of the same experiments; adds a page with each verdict "
+       "before "
+       "and now, and why it changed, which DIR/changes.json says")  //
       ("title", po::value<std::string>()->default_value("voxconv experiments"),
        "title of the pages");
   po::positional_options_description positional;
@@ -75,16 +79,17 @@ absl::Status WriteReport(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(CheckFolder("--out", out));
   std::vector<std::string> argv = {program, directory, "--out",
                                    out,     "--title", values["title"].as<std::string>()};
-  if (values.count("again") != 0) {
-    const std::string& again = values["again"].as<std::string>();
-    if (!fs::is_directory(again, ignored)) {
-      return absl::NotFoundError(absl::StrCat("--again '", again, "' is not a directory"));
+  for (const char* name : {"again", "before"}) {
+    if (values.count(name) == 0) continue;
+    const std::string& other = values[name].as<std::string>();
+    if (!fs::is_directory(other, ignored)) {
+      return absl::NotFoundError(absl::StrCat("--", name, " '", other, "' is not a directory"));
     }
-    if (fs::equivalent(directory, again, ignored)) {
+    if (fs::equivalent(directory, other, ignored)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--again '", again, "' is DIR; allowed are results of another run"));
+          absl::StrCat("--", name, " '", other, "' is DIR; allowed are results of another run"));
     }
-    argv.insert(argv.end(), {"--again", again});
+    argv.insert(argv.end(), {absl::StrCat("--", name), other});
   }
   std::cout << std::flush;
   VOXCONV_ASSIGN_OR_RETURN(const std::string python, FindPython());

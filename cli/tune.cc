@@ -236,8 +236,16 @@ absl::StatusOr<measure::TunedPlan> Measured(const po::variables_map& values, con
     std::cout << "rejected at " << entry.where << ": " << entry.spec << ": " << entry.reason
               << "\n";
   }
-  Json details = {
-      {"search", {{"kind", "measured"}, {"repeats", job.race.repeats}, {"quick", job.quick}}}};
+  const tune::Candidates& space = setup.candidates;
+  Json details = {{"search",
+                   {{"kind", "measured"},
+                    {"repeats", job.race.repeats},
+                    {"quick", job.quick},
+                    {"space",
+                     {{"mappings", space.mappings},
+                      {"dataflows", space.dataflows},
+                      {"output_coords", space.output_coords},
+                      {"grids", space.grids.size()}}}}}};
   const Json networks = TimePlan(values, job, session, result);
   details.update(tune::Details(job.graph, result));
   details["networks"] = networks;

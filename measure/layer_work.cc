@@ -172,6 +172,39 @@ absl::Status LayerRunner::Load(absl::Span<const float> features, absl::Span<cons
   return absl::OkStatus();
 }
 
+absl::StatusOr<Measurement> RecordedLayer::Run() {
+  Measurement measurement;
+  const Timer timer;
+  VOXCONV_RETURN_IF_ERROR(recording_->Replay());
+  VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+  measurement.wall_ms = timer.Milliseconds();
+  return measurement;
+}
+
+absl::StatusOr<std::unique_ptr<RecordedLayer>> LayerRunner::Record() {
+  Recorder* const recorder = context_.backend->recorder();
+  if (recorder == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("backend ", ToString(context_.backend->kind()),
+                     ": work is done when it is queued, so none can be recorded"));
+  }
+  std::unique_ptr<RecordedLayer> recorded(new RecordedLayer(context_));
+  VOXCONV_ASSIGN_OR_RETURN(recorded->plan_,
+                           dataflow_->Plan(Pass::kForward, *map_, shape_, context_));
+  const auto run = [&](const ExecutionContext& context) -> absl::Status {
+    VOXCONV_ASSIGN_OR_RETURN(
+        recorded->output_,
+        RunPlannedConvolution(*dataflow_, *recorded->plan_, *map_, features_.view(),
+                              weights_.view(), recorded->workspace_, context));
+    return absl::OkStatus();
+  };
+  VOXCONV_RETURN_IF_ERROR(run(context_));  // makes the workspace as large as it gets
+  recorded->output_ = Tensor();
+  VOXCONV_RETURN_IF_ERROR(context_.stream->Synchronize());
+  VOXCONV_ASSIGN_OR_RETURN(recorded->recording_, recorder->Record(context_, run));
+  return recorded;
+}
+
 absl::StatusOr<Measurement> LayerRunner::Run(bool rebuild_maps) {
   return Measure(context_, [&](const ExecutionContext& context) -> absl::Status {
     if (rebuild_maps) VOXCONV_RETURN_IF_ERROR(BuildMap(context));

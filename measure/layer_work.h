@@ -79,6 +79,27 @@ class LayerMapper {
 absl::Status CheckMapper(const LayerProblem& problem, const Configuration& configuration,
                          const Registry& registry, const ExecutionContext& context);
 
+class LayerRunner;
+
+// A layer's run on the map that is there, recorded. Must not outlive its runner.
+class RecordedLayer {
+ public:
+  // One replay, timed as a run of the layer. It has no stage times and no counters.
+  absl::StatusOr<Measurement> Run();
+  // The output of the last replay, on the host. Synchronises the stream.
+  absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }
+
+ private:
+  friend class LayerRunner;
+  explicit RecordedLayer(const ExecutionContext& context) : context_(context) {}
+
+  ExecutionContext context_;
+  std::unique_ptr<const DataflowPlan> plan_;
+  Workspace workspace_;
+  Tensor output_;
+  std::unique_ptr<Recording> recording_;  // the last member: it refers to the memory of the others
+};
+
 // A layer bound to one configuration: its plugins, and its data in the backend's memory.
 class LayerRunner {
  public:
@@ -99,6 +120,11 @@ class LayerRunner {
   // Runs once, after Load. With `rebuild_maps`, the run includes output coordinates, index, map and
   // its preparation. Otherwise it takes the map that is there.
   absl::StatusOr<Measurement> Run(bool rebuild_maps);
+
+  // Records a run that takes the map that is there, after Load. kUnimplemented on a backend that
+  // records nothing. kFailedPrecondition where a plugin waits for the device or copies from the
+  // host while it runs.
+  absl::StatusOr<std::unique_ptr<RecordedLayer>> Record();
 
   // The output of the last run, on the host. Synchronises the stream.
   absl::StatusOr<std::vector<float>> Output() const { return output_.ToHost(context_); }

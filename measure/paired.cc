@@ -28,11 +28,13 @@ TimeComparison CompareTimes(const PairedSamples& samples, const BootstrapOptions
 }  // namespace
 
 absl::Status CheckOptions(const PairedOptions& options) {
-  const int fewest = options.quick ? 1 : kMinPairs;
+  const int rounds = std::max(options.rounds, 1);
+  const int fewest = options.quick ? 1 : (kMinPairs + rounds - 1) / rounds;
   constexpr int kMostPairs = 1000000;  // at 1 ms a run they take half an hour
   if (options.pairs < fewest || options.pairs > kMostPairs) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pairs ", options.pairs, ": allowed are ", fewest, " .. ", kMostPairs));
+        absl::StrCat("pairs ", options.pairs, ": allowed are ", fewest, " .. ", kMostPairs,
+                     rounds > 1 ? absl::StrCat(" in each of ", rounds, " rounds") : ""));
   }
   if (options.warmup < 0 || options.warmup > kMostPairs) {
     return absl::InvalidArgumentError(
@@ -47,6 +49,7 @@ absl::StatusOr<PairedSamples> PairedRun(const RunOnce& a, const RunOnce& b,
   const int64_t total = 2 * (int64_t{options.warmup} + options.pairs);
   int64_t done = 0;
   const auto run = [&](const RunOnce& once) -> absl::StatusOr<Measurement> {
+    if (options.prepare) VOXCONV_RETURN_IF_ERROR(options.prepare());
     absl::StatusOr<Measurement> measurement = once();
     if (measurement.ok() && options.progress) options.progress(++done, total);
     return measurement;

@@ -26,9 +26,13 @@ using RunOnce = std::function<absl::StatusOr<Measurement>()>;
 inline constexpr int kMinPairs = 20;
 
 struct PairedOptions {
-  int pairs = kMinPairs;  // at least kMinPairs
+  int pairs = kMinPairs;  // at least kMinPairs in all rounds together
+  int rounds = 1;         // how many such runs, each in a process of its own, count as one
   bool quick = false;     // allows 1 pair and more, for runs that only show that all works
   int warmup = 2;         // runs of each side before the first pair; at least 0
+  // Called before each run, the warm-up included, and not timed. Its error ends the measurement.
+  // May be empty.
+  std::function<absl::Status()> prepare;
   // Called after each run, the warm-up included; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
   // Called before each pair. True ends the measurement with the pairs so far. May be empty.

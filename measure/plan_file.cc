@@ -112,6 +112,29 @@ absl::StatusOr<std::vector<TunedPlan>> ReadIfThere(const std::string& path) {
   return ReadPlans(path);
 }
 
+// "each layer's mapping of 3 and dataflow of 24, on scan.bin". Plans are files of anybody: what
+// they lack is left out.
+std::string WhatWasTuned(const Json& record, bool other_input_class) {
+  const Json search = record.value("search", Json::object());
+  const Json space = search.is_object() ? search.value("space", Json()) : Json();
+  std::string what = "each layer's mapping and dataflow";
+  if (space.is_object() && space.value("mappings", Json()).is_array() &&
+      space.value("dataflows", Json()).is_array()) {
+    what = absl::StrCat("each layer's mapping of ", space["mappings"].size(), " and dataflow of ",
+                        space["dataflows"].size());
+    const Json grids = space.value("grids", Json());
+    if (grids.is_number_unsigned() && grids != 0) absl::StrAppend(&what, " and their options");
+  } else if (search.is_object() && search.value("kind", Json()) == "heuristic") {
+    what = "the threshold of channels";
+  }
+  const Json input = record.value("input", Json());
+  if (input.is_object() && input.value("name", Json()).is_string()) {
+    absl::StrAppend(&what, ", on ", input["name"].get<std::string>());
+  }
+  if (other_input_class) absl::StrAppend(&what, ", which is of another class of inputs");
+  return what;
+}
+
 }  // namespace
 
 std::string FormatPlans(const std::vector<TunedPlan>& plans) {
@@ -230,6 +253,27 @@ Configuration ToConfiguration(const TunedPlan& plan) {
   configuration.choice = plan.layers[0].choice;
   configuration.plan = plan.layers;
   return configuration;
+}
+
+absl::StatusOr<PlanSide> LoadPlanSide(const std::string& path, const PlanKey& key,
+                                      const Registry& registry) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<TunedPlan> plans, ReadPlans(path));
+  const absl::StatusOr<FoundPlan> found = FindPlan(plans, key);
+  if (!found.ok()) return StatusAt(path, found.status());
+  PlanSide side;
+  side.other_input_class = found->other_input_class;
+  side.tuned_for = found->plan->key.input;
+  absl::StatusOr<Configuration> resolved = Resolve(ToConfiguration(*found->plan), registry);
+  if (!resolved.ok()) return StatusAt(path, resolved.status());
+  side.configuration = *std::move(resolved);
+  const Json& record = found->plan->record;
+  side.tuned = {{"plan", path},
+                {"what", WhatWasTuned(record, side.other_input_class)},
+                {"search", record.value("search", Json())},
+                {"input", record.value("input", Json())},
+                {"commit", record.value("provenance", Json::object()).value("commit", Json())},
+                {"other_input_class", side.other_input_class}};
+  return side;
 }
 
 }  // namespace voxconv::measure

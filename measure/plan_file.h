@@ -78,6 +78,20 @@ absl::StatusOr<FoundPlan> FindPlan(const std::vector<TunedPlan>& plans, const Pl
 // the plan take the choice of the first layer.
 Configuration ToConfiguration(const TunedPlan& plan);
 
+// A plan as a side of a comparison.
+struct PlanSide {
+  Configuration configuration;     // resolved
+  bool other_input_class = false;  // FoundPlan
+  InputClass tuned_for;
+  // What was tuned, for result lines: {"plan": PATH, "what": one clause for people, "search",
+  // "input", "commit", "other_input_class"}.
+  Json tuned;
+};
+// Reads the plan of the file for `key`. Errors of ReadPlans, FindPlan and Resolve, preceded by the
+// path.
+absl::StatusOr<PlanSide> LoadPlanSide(const std::string& path, const PlanKey& key,
+                                      const Registry& registry);
+
 }  // namespace voxconv::measure
 
 #endif  // VOXCONV_MEASURE_PLAN_FILE_H_

@@ -27,6 +27,7 @@
 #include "voxconv/core/plugin_loader.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/measure/build_info.h"
+#include "voxconv/measure/nvml.h"
 #include "voxconv/measure/product_rate.h"
 
 namespace voxconv::measure {
@@ -58,8 +59,11 @@ Json Machine() {
   return absl::StrCat(name.nodename, ", ", name.sysname, " ", name.release, " ", name.machine);
 }
 
-Json SummaryToJson(const Summary& summary) {
-  return {{"median", summary.median}, {"p10", summary.p10}, {"p90", summary.p90}};
+// Of the GPU.
+Json Driver(BackendKind backend) {
+  if (backend != BackendKind::kCuda || !Nvml().ok()) return nullptr;
+  const absl::StatusOr<std::string> version = DriverVersion(*Nvml());
+  return version.ok() ? Json(*version) : Json();
 }
 
 Json DescribeSide(const Comparison& comparison, const std::vector<Measurement>& runs,
@@ -67,12 +71,11 @@ Json DescribeSide(const Comparison& comparison, const std::vector<Measurement>& 
   Json stages = Json::object();
   for (int i = 0; i < kNumStages; ++i) {
     if (runs.front().profile.visits[i] == 0) continue;
-    stages[std::string(ToString(static_cast<Stage>(i)))] =
-        SummaryToJson(comparison.stages[i].*side);
+    stages[std::string(ToString(static_cast<Stage>(i)))] = ToJson(comparison.stages[i].*side);
   }
   Json samples = Json::array();
   for (const Measurement& run : runs) samples.push_back(run.wall_ms);
-  return {{"wall_ms", SummaryToJson(comparison.wall.*side)},
+  return {{"wall_ms", ToJson(comparison.wall.*side)},
           {"stages_ms", std::move(stages)},
           {"wall_ms_samples", std::move(samples)},
           {"counters", ToJson(counters)}};
@@ -126,7 +129,8 @@ Json DescribePlugins() {
   return plugins;
 }
 
-Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load) {
+Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load,
+                        const GpuWatch* gpu) {
   const BuildInfo build = GetBuildInfo();
   return {{"commit", build.commit},
           {"dirty", build.dirty},
@@ -137,7 +141,8 @@ Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>
           {"machine", Machine()},
           {"backend", std::string(ToString(backend.kind()))},
           {"device", backend.DeviceName()},
-          {"driver", nullptr},
+          {"driver", Driver(backend.kind())},
+          {"gpu", gpu == nullptr ? Json() : gpu->ToJson()},
           {"cpu_governor", FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
           {"cpu_clock_mhz", CpuClock()},
           {"product", ProductJson(backend.kind())},
@@ -163,6 +168,10 @@ Json ToJson(const Counters& c) {
           {"launches", c.launches},
           {"index_bytes", c.index_bytes},
           {"peak_workspace", c.peak_workspace}};
+}
+
+Json ToJson(const Summary& summary) {
+  return {{"median", summary.median}, {"p10", summary.p10}, {"p90", summary.p90}};
 }
 
 Json ToJson(const Ratio& ratio) {

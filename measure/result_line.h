@@ -12,6 +12,7 @@
 #include "voxconv/core/backend.h"
 #include "voxconv/core/profile.h"
 #include "voxconv/core/types.h"
+#include "voxconv/measure/gpu_watch.h"
 #include "voxconv/measure/json_file.h"
 #include "voxconv/measure/machine_load.h"
 #include "voxconv/measure/paired.h"
@@ -23,11 +24,13 @@ namespace voxconv::measure {
 const std::string& ProgramHash();
 
 // {"commit", "dirty", "program", "plugins", "compiler", "build_type", "machine", "device",
-// "backend", "driver", "cpu_governor", "cpu_clock_mhz", "product", "load", "time_utc"}. "program"
-// is ProgramHash. "plugins" is DescribePlugins.
-// "product" is ProductJson (measure/product_rate.h). "load" is LoadJson (measure/machine_load.h) of
-// `load`. A value that cannot be read is null.
-Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load = {});
+// "backend", "driver", "gpu", "cpu_governor", "cpu_clock_mhz", "product", "load", "time_utc"}.
+// "program" is ProgramHash. "plugins" is DescribePlugins. "driver" is the version of the GPU's
+// driver. "gpu" is GpuWatch::ToJson of `gpu`, or null without a watch. "product" is ProductJson
+// (measure/product_rate.h). "load" is LoadJson (measure/machine_load.h) of `load`. A value that
+// cannot be read is null.
+Json DescribeProvenance(const Backend& backend, const std::optional<MachineLoad>& load = {},
+                        const GpuWatch* gpu = nullptr);
 // What the code of a plugin was compiled for: "AVX2" for one of a loaded library. For built-in
 // ones, what the program was compiled for, and the instruction set that its inner loops take at run
 // time: "SSE2, inner loops AVX3".
@@ -43,6 +46,8 @@ Json PluginHashes();
 std::string HashInput(absl::Span<const Coordinate> coordinates, absl::Span<const float> features);
 
 Json ToJson(const Counters& counters);
+// {"median", "p10", "p90"}.
+Json ToJson(const Summary& summary);
 // {"ratio", "low", "high"}.
 Json ToJson(const Ratio& ratio);
 // {"pairs", "stopped", "verdict", "speedup", "stage_speedups", "a": {...}, "b": {...}}; a side has

@@ -44,7 +44,8 @@ absl::StatusOr<Runners> MakeRunners(const Request& request, const LayerShape& sh
   // comparison of the two.
   for (const auto& [side, configuration] :
        {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
-    const absl::Status held = measure::CheckMapper(problem, *configuration, registry, context);
+    const absl::Status held =
+        HoldMaps(problem, *configuration, request.held_before, registry, context);
     if (!held.ok()) return StatusAt(side, held);
   }
   const auto make = [&](const measure::Configuration& configuration, Precision precision) {
@@ -87,9 +88,27 @@ absl::StatusOr<verify::SampleCheck> CheckSamples(const LayerRunner& runner, cons
   return verify::CheckSampledRows(map, operands, runner.execution(), output);
 }
 
-Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps) {
-  return {[runner, rebuild_maps] { return runner->Run(rebuild_maps); },
-          [runner] { return runner->Output(); }};
+// A replay of the layer, whose output is within `bound` of that of a run.
+absl::StatusOr<measure::RunOnce> Capture(const std::shared_ptr<LayerRunner>& runner, double bound) {
+  VOXCONV_ASSIGN_OR_RETURN(std::shared_ptr<measure::RecordedLayer> recorded, runner->Record());
+  VOXCONV_RETURN_IF_ERROR(recorded->Run().status());
+  VOXCONV_RETURN_IF_ERROR(runner->Run(/*rebuild_maps=*/false).status());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> replayed, recorded->Output());
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> run, runner->Output());
+  VOXCONV_RETURN_IF_ERROR(
+      verify::CompareOutputs(replayed, run, bound, "the layer that was run").status());
+  return [runner, recorded] { return recorded->Run(); };
+}
+
+Side MakeSide(const std::shared_ptr<LayerRunner>& runner, bool rebuild_maps, double bound,
+              const ExecutionContext& context) {
+  Side side;
+  side.run = [runner, rebuild_maps] { return runner->Run(rebuild_maps); };
+  side.output = [runner] { return runner->Output(); };
+  if (!rebuild_maps && context.backend->recorder() != nullptr) {
+    side.capture = [runner, bound] { return Capture(runner, bound); };
+  }
+  return side;
 }
 
 }  // namespace
@@ -98,6 +117,18 @@ std::string PrecisionsOf(const Request& request) {
   const std::string a(ToString(request.precision_a));
   if (request.precision_a == request.precision_b) return a;
   return absl::StrCat(a, " and ", ToString(request.precision_b));
+}
+
+absl::Status HoldMaps(const measure::LayerProblem& problem,
+                      const measure::Configuration& configuration, HeldBefore* held_before,
+                      const Registry& registry, const ExecutionContext& context) {
+  const std::string key =
+      absl::StrCat(problem.geometry.ToString(), " ", configuration.choice.mapping, " ",
+                   configuration.choice.output_coords);
+  if (held_before != nullptr && held_before->maps.contains(key)) return absl::OkStatus();
+  VOXCONV_RETURN_IF_ERROR(measure::CheckMapper(problem, configuration, registry, context));
+  if (held_before != nullptr) held_before->maps.insert(key);
+  return absl::OkStatus();
 }
 
 absl::Status CheckSameMaps(const Request& request, const LayerShape& shape,
@@ -128,8 +159,8 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
                       {"n_in", a->inputs().size()},
                       {"n_out", a->outputs().size()},
                       {"pairs", pairs.num_pairs()}};
-  work.a = MakeSide(a, request.rebuild_maps);
-  work.b = MakeSide(b, request.rebuild_maps);
+  work.a = MakeSide(a, request.rebuild_maps, work.bound, context);
+  work.b = MakeSide(b, request.rebuild_maps, work.bound, context);
   work.hold = [a = a, b = b, shape, precision_a = request.precision_a,
                precision_b = request.precision_b, seed = request.seed,
                context]() -> absl::StatusOr<Held> {

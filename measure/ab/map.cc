@@ -62,7 +62,7 @@ class MapRunner {
 };
 
 Side MakeSide(const std::shared_ptr<MapRunner>& runner) {
-  return {[runner] { return runner->Run(); }, [runner] { return runner->PairsPerOffset(); }};
+  return {[runner] { return runner->Run(); }, [runner] { return runner->PairsPerOffset(); }, {}};
 }
 
 }  // namespace
@@ -77,7 +77,8 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
       measure::MakeLayerProblem(geometry, request.cloud.coords, *output_coords, context));
   for (const auto& [side, configuration] :
        {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
-    const absl::Status held = measure::CheckMapper(problem, *configuration, registry, context);
+    const absl::Status held =
+        HoldMaps(problem, *configuration, request.held_before, registry, context);
     if (!held.ok()) return StatusAt(side, held);
   }
   VOXCONV_ASSIGN_OR_RETURN(auto a, MapRunner::Create(problem, request.a, registry, context));

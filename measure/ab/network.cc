@@ -35,15 +35,39 @@ class NetworkSide {
     return result_.output.features().ToHost(context_);
   }
 
+  absl::StatusOr<measure::Measurement> Replay() {
+    VOXCONV_ASSIGN_OR_RETURN(const measure::FrameTime time,
+                             measure::TimeReplay(*recorded_, context_));
+    return measure::Measurement{time.wall_ms, {}};
+  }
+  // Checks a replay against a run.
+  absl::Status Record() {
+    VOXCONV_ASSIGN_OR_RETURN(recorded_, runner_->Record(input_->view()));
+    VOXCONV_RETURN_IF_ERROR(Run().status());
+    VOXCONV_RETURN_IF_ERROR(Replay().status());
+    return measure::CheckReplay(*runner_, recorded_->result().output.features(),
+                                result_.output.features(), context_);
+  }
+
  private:
   std::unique_ptr<NetworkRunner> runner_;
   std::shared_ptr<const SparseTensor> input_;
   ExecutionContext context_;
   RunResult result_;
+  std::unique_ptr<RecordedFrame> recorded_;  // must not outlive the runner
 };
 
-Side MakeSide(const std::shared_ptr<NetworkSide>& side) {
-  return {[side] { return side->Run(); }, [side] { return side->Output(); }};
+Side MakeSide(const std::shared_ptr<NetworkSide>& network, bool captures) {
+  Side side;
+  side.run = [network] { return network->Run(); };
+  side.output = [network] { return network->Output(); };
+  if (captures) {
+    side.capture = [network]() -> absl::StatusOr<measure::RunOnce> {
+      VOXCONV_RETURN_IF_ERROR(network->Record());
+      return [network] { return network->Replay(); };
+    };
+  }
+  return side;
 }
 
 absl::StatusOr<NetworkGraph> MakeGraph(const NetworkShape& shape, uint64_t seed) {
@@ -96,21 +120,41 @@ struct NamedSide {
   Precision precision;
 };
 
-// The last outputs of the sides against what the trusted pair makes of the same input.
-absl::StatusOr<Held> HoldToTrusted(const NetworkGraph& graph, const std::vector<NamedSide>& sides,
-                                   const SparseTensor& input, const Registry& registry,
-                                   const ExecutionContext& context) {
+struct TrustedOutput {
+  std::string pair;  // for messages
+  HeldBefore::Output output;
+};
+
+// What the trusted pair makes of the input; with `held_before`, once for all requests on it.
+absl::StatusOr<TrustedOutput> OutputOfTrusted(const NetworkGraph& graph, const SparseTensor& input,
+                                              const std::string& key, HeldBefore* held_before,
+                                              const Registry& registry,
+                                              const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
   measure::Configuration trusted;
   trusted.choice = defaults.trusted;
-  const std::string pair =
-      absl::StrCat("the trusted pair, ", trusted.choice.mapping, "/", trusted.choice.dataflow);
+  TrustedOutput result{
+      absl::StrCat("the trusted pair, ", trusted.choice.mapping, "/", trusted.choice.dataflow), {}};
+  if (held_before != nullptr) {
+    const auto known = held_before->trusted.find(key);
+    if (known != held_before->trusted.end()) result.output = known->second;
+  }
+  if (result.output.rows != 0) return result;
   const absl::StatusOr<RunResult> made =
       RunWithCheckedMaps(graph, trusted, input, registry, context);
-  if (!made.ok()) return StatusAt(pair, made.status());
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> expected,
-                           made->output.features().ToHost(context));
-  Held held{"the trusted pair", made->output.features().rows(), 0};
+  if (!made.ok()) return StatusAt(result.pair, made.status());
+  result.output.rows = made->output.features().rows();
+  VOXCONV_ASSIGN_OR_RETURN(result.output.values, made->output.features().ToHost(context));
+  if (held_before != nullptr) held_before->trusted[key] = result.output;
+  return result;
+}
+
+// The last outputs of the sides against what the trusted pair makes of the same input.
+absl::StatusOr<Held> HoldToTrusted(const NetworkGraph& graph, const std::vector<NamedSide>& sides,
+                                   const TrustedOutput& trusted) {
+  const std::vector<float>& expected = trusted.output.values;
+  const std::string& pair = trusted.pair;
+  Held held{"the trusted pair", trusted.output.rows, 0};
   for (const NamedSide& named : sides) {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, named.side.output());
     const absl::StatusOr<double> error = verify::CompareOutputs(
@@ -134,11 +178,15 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
   for (const LayerShape& layer : TypicalLayers(graph)) {
     VOXCONV_RETURN_IF_ERROR(CheckSameMaps(request, layer, registry, context));
   }
+  const std::string network = absl::StrCat(shape.name, " ", shape.width, " ", BoxText(shape.grid));
   for (const auto& [side, configuration] :
        {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
+    const std::string key = absl::StrCat(network, " ", measure::ToJson(*configuration).dump());
+    if (request.held_before != nullptr && request.held_before->maps.contains(key)) continue;
     const absl::StatusOr<RunResult> held =
         RunWithCheckedMaps(graph, *configuration, *input, registry, context);
     if (!held.ok()) return StatusAt(side, held.status());
+    if (request.held_before != nullptr) request.held_before->maps.insert(key);
   }
 
   Work work;
@@ -153,12 +201,17 @@ absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape&
     config.count_pairs = false;
     VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
                              NetworkRunner::Create(graph, config, registry, *context.backend));
-    *side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context));
+    *side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context),
+                     !request.rebuild_maps && context.backend->recorder() != nullptr);
   }
   work.hold = [graph = std::make_shared<const NetworkGraph>(graph), input, &registry, context,
-               sides = std::vector<NamedSide>{{"side A", work.a, request.precision_a},
-                                              {"side B", work.b, request.precision_b}}] {
-    return HoldToTrusted(*graph, sides, *input, registry, context);
+               key = absl::StrCat(network, " ", request.seed), held_before = request.held_before,
+               sides = std::vector<NamedSide>{
+                   {"side A", work.a, request.precision_a},
+                   {"side B", work.b, request.precision_b}}]() -> absl::StatusOr<Held> {
+    VOXCONV_ASSIGN_OR_RETURN(const TrustedOutput trusted,
+                             OutputOfTrusted(*graph, *input, key, held_before, registry, context));
+    return HoldToTrusted(*graph, sides, trusted);
   };
   const size_t convolutions = graph.Convolutions().size();
   work.bound = verify::NetworkBound(graph, request.precision_a, request.precision_b);

@@ -2,7 +2,10 @@
 #include "voxconv/measure/ab/trial.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,19 +83,80 @@ absl::StatusOr<Verification> Verifier::Verify(const Request& request, const Work
   return result;
 }
 
-absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work) {
+absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work,
+                                               const ExecutionContext& context,
+                                               Surroundings& surroundings) {
   std::optional<measure::InterruptGuard> guard;
   if (!options.stop) {
     guard.emplace();
     options.stop = [&] { return guard->interrupted(); };
   }
-  return measure::PairedRun(work.a.run, work.b.run, options);
+  surroundings.gpu.emplace(*context.backend);
+  const auto stop = options.stop;
+  options.stop = [&] {  // between pairs
+    surroundings.gpu->Sample();
+    return stop();
+  };
+  options.prepare = [&] { return surroundings.cache.Prepare(context); };
+  const measure::LoadWatch watch;
+  absl::StatusOr<measure::PairedSamples> samples =
+      measure::PairedRun(work.a.run, work.b.run, options);
+  surroundings.load = watch.Read();
+  surroundings.gpu->Sample(std::chrono::milliseconds(0));
+  return samples;
+}
+
+absl::StatusOr<Json> CompareCaptured(measure::PairedOptions options, const Work& work,
+                                     const measure::Comparison& as_run,
+                                     const ExecutionContext& context,
+                                     const Surroundings& surroundings) {
+  if (!work.a.capture || !work.b.capture) return nullptr;
+  constexpr char kInterrupted[] = "interrupted";
+  if (as_run.stopped) return Json{{"why", kInterrupted}};
+  std::array<measure::RunOnce, 2> replays;
+  for (const auto& [name, side, replay] :
+       {std::tuple("a", &work.a, &replays[0]), std::tuple("b", &work.b, &replays[1])}) {
+    absl::StatusOr<measure::RunOnce> captured = side->capture();
+    const bool refuses =
+        absl::IsUnimplemented(captured.status()) || absl::IsFailedPrecondition(captured.status());
+    if (refuses) {
+      return Json{{"why", absl::StrCat("side ", name, ": ", captured.status().message())}};
+    }
+    if (!captured.ok()) return StatusAt(absl::StrCat("captured side ", name), captured.status());
+    *replay = *std::move(captured);
+  }
+  options.prepare = [&] { return surroundings.cache.Prepare(context); };
+  std::optional<measure::InterruptGuard> guard;
+  if (!options.stop) {
+    guard.emplace();
+    options.stop = [&] { return guard->interrupted(); };
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples,
+                           measure::PairedRun(replays[0], replays[1], options));
+  if (samples.stopped) return Json{{"why", kInterrupted}};
+  VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
+  const auto side_json = [](const measure::Summary& summary) {
+    return Json{{"wall_ms", measure::ToJson(summary)}};
+  };
+  Json launch_bound = Json::array();
+  const auto bound = [](const measure::Summary& run, const measure::Summary& replayed) {
+    return run.median > kLaunchBound * replayed.median;
+  };
+  if (bound(as_run.wall.a, comparison.wall.a)) launch_bound.push_back("a");
+  if (bound(as_run.wall.b, comparison.wall.b)) launch_bound.push_back("b");
+  return Json{
+      {"pairs", comparison.pairs},
+      {"verdict", std::string(ToString(comparison.verdict))},
+      {"speedup",
+       comparison.wall.ratio.has_value() ? measure::ToJson(*comparison.wall.ratio) : Json()},
+      {"a", side_json(comparison.wall.a)},
+      {"b", side_json(comparison.wall.b)},
+      {"launch_bound", std::move(launch_bound)}};
 }
 
 Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
                    const std::string& name_a, const std::string& name_b, int warmup,
-                   const std::optional<measure::MachineLoad>& load,
-                   const ExecutionContext& context) {
+                   const Surroundings& surroundings, const ExecutionContext& context) {
   const auto side = [](const std::string& name, const measure::Configuration& configuration,
                        Precision precision) {
     Json json = {{"name", name}};
@@ -103,7 +167,9 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
     return json;
   };
   Json line;
-  line["provenance"] = measure::DescribeProvenance(*context.backend, load);
+  line["provenance"] =
+      measure::DescribeProvenance(*context.backend, surroundings.load,
+                                  surroundings.gpu.has_value() ? &*surroundings.gpu : nullptr);
   line["input"] = {{"name", input.name},
                    {"voxel_size", input.voxel_size},
                    {"voxels", request.cloud.size()},
@@ -113,7 +179,8 @@ Json DescribeTrial(const Request& request, const Work& work, const NamedInput& i
   line["work"] = work.description;
   line["seed"] = request.seed;
   line["factors"] = {{"maps", request.rebuild_maps ? "rebuilt" : "reused"},
-                     {"cache", "warm"},
+                     {"cache", surroundings.cache.Temperature()},
+                     {"l2_mib", surroundings.cache.LimitMib()},
                      {"autotuned", false},
                      {"warmup", warmup},
                      {"threads", nullptr}};

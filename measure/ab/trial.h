@@ -10,6 +10,9 @@
 #include "absl/status/statusor.h"
 #include "voxconv/measure/ab/gate.h"
 #include "voxconv/measure/ab/work.h"
+#include "voxconv/measure/cache_use.h"
+#include "voxconv/measure/gpu_watch.h"
+#include "voxconv/measure/machine_load.h"
 #include "voxconv/measure/paired.h"
 #include "voxconv/measure/result_line.h"
 
@@ -54,8 +57,30 @@ class Verifier {
   std::string references_of_;
 };
 
-// Runs the pairs. Ctrl-C ends them early, unless `options.stop` is set.
-absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work);
+// What is done and noted beside the runs.
+struct Surroundings {
+  measure::CacheUse cache;
+  std::optional<measure::MachineLoad> load;  // of the machine while it was timed
+  std::optional<measure::GpuWatch> gpu;      // the same of the GPU
+};
+
+// Runs the pairs, and notes what the machine and the GPU did meanwhile. Ctrl-C ends them early,
+// unless `options.stop` is set.
+absl::StatusOr<measure::PairedSamples> Measure(measure::PairedOptions options, const Work& work,
+                                               const ExecutionContext& context,
+                                               Surroundings& surroundings);
+
+// The same pairs with both sides captured into graphs: a ratio of what the device does, where what
+// the host does bounds a side. Null where the sides cannot be captured (Side::capture). {"why"}
+// where one of them refuses. Otherwise {"speedup", "verdict", "pairs", "a", "b": {"wall_ms"},
+// "launch_bound": [SIDES]}; `as_run` decides on the last. Errors of replays that give another
+// output.
+absl::StatusOr<measure::Json> CompareCaptured(measure::PairedOptions options, const Work& work,
+                                              const measure::Comparison& as_run,
+                                              const ExecutionContext& context,
+                                              const Surroundings& surroundings);
+// A side that takes longer than its captured form by more than this factor is launch-bound.
+inline constexpr double kLaunchBound = 1.25;
 
 struct NamedInput {
   std::string name;
@@ -63,13 +88,11 @@ struct NamedInput {
   std::string hash;  // measure::HashInput of the cloud
 };
 
-// The keys that all lines of trials share. `load` is that of the machine while it was timed:
-// "provenance", "input", "work", "seed", "factors",
+// The keys that all lines of trials share: "provenance", "input", "work", "seed", "factors",
 // "configurations".
 measure::Json DescribeTrial(const Request& request, const Work& work, const NamedInput& input,
                             const std::string& name_a, const std::string& name_b, int warmup,
-                            const std::optional<measure::MachineLoad>& load,
-                            const ExecutionContext& context);
+                            const Surroundings& surroundings, const ExecutionContext& context);
 
 }  // namespace voxconv::ab
 

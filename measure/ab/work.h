@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "voxconv/core/geometry.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/io/voxelize.h"
+#include "voxconv/measure/layer_work.h"
 #include "voxconv/measure/paired.h"
 #include "voxconv/measure/preset.h"
 
@@ -29,6 +32,11 @@ struct Side {
   measure::RunOnce run;
   // The output features of the last run, on the host.
   std::function<absl::StatusOr<std::vector<float>>()> output;
+  // Records the same work, and checks a replay of it against a run. The result replays it: without
+  // what the host takes to queue it. kUnimplemented and kFailedPrecondition say why the side cannot
+  // be recorded. Empty where maps are rebuilt, for which the host waits, and for a backend that
+  // records nothing.
+  std::function<absl::StatusOr<measure::RunOnce>()> capture;
 };
 
 // What of the whole output was held against what it must be.
@@ -52,6 +60,17 @@ struct Work {
   measure::Json description;  // the same for result files
 };
 
+// What a process has held against its definition on one input. Later requests on the same input
+// need not do it again: the same code has the same coordinates before it.
+struct HeldBefore {
+  struct Output {
+    int64_t rows = 0;
+    std::vector<float> values;  // [rows, C]
+  };
+  std::set<std::string> maps;             // of a layer, or of a network, by a configuration
+  std::map<std::string, Output> trusted;  // of the trusted pair, by network
+};
+
 struct Request {
   measure::Configuration a, b;
   const VoxelizedCloud& cloud;
@@ -62,6 +81,7 @@ struct Request {
   // Whether a network on CUDA has stage times. The events between the stages of a frame cost more
   // than many stages do. Layers, maps and the CPU always have stage times.
   bool stage_times = false;
+  HeldBefore* held_before = nullptr;  // of `cloud`, if there is one
 };
 
 struct NetworkShape {
@@ -89,6 +109,12 @@ absl::StatusOr<Work> MakeMapWork(const Request& request, const GeometryParams& g
 // for their dataflows. kInternal names the first pair that differs. Errors of MakeLayerWork.
 absl::Status CheckSameMaps(const Request& request, const LayerShape& shape,
                            const Registry& registry, const ExecutionContext& context);
+
+// Holds the maps of a side against their definition (measure::CheckMapper), unless that was done
+// before on this input.
+absl::Status HoldMaps(const measure::LayerProblem& problem,
+                      const measure::Configuration& configuration, HeldBefore* held_before,
+                      const Registry& registry, const ExecutionContext& context);
 
 // "f32", or "f16 and f32" where the sides differ.
 std::string PrecisionsOf(const Request& request);

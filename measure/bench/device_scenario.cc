@@ -30,6 +30,9 @@ absl::Status DeviceScenario::Open() {
     absl::StatusOr<Buffer> scratch = backend_->Allocate(kScratchBytes, backend_->main_stream());
     opened_ = scratch.status();
     if (scratch.ok()) scratch_ = *std::move(scratch);
+    absl::StatusOr<measure::CacheUse> cache = measure::CacheUse::Create(cache_options_, Context());
+    opened_->Update(cache.status());
+    if (cache.ok()) cache_ = *std::move(cache);
   }
   return *opened_;
 }
@@ -105,10 +108,12 @@ absl::StatusOr<DeviceTimes> DeviceScenario::Time(
     Profile elapsed, inner;
     VOXCONV_RETURN_IF_ERROR(backend_->FillBytes(scratch_.data(), 0, kScratchBytes, stream));
     for (int warm = 0; warm < kWarmRuns; ++warm) VOXCONV_RETURN_IF_ERROR(work(Context()));
+    VOXCONV_RETURN_IF_ERROR(cache_.Empty(Context()));
     {
       const StageScope scope(Context(&elapsed), Stage::kFused);
       VOXCONV_RETURN_IF_ERROR(work(Context()));
     }
+    VOXCONV_RETURN_IF_ERROR(cache_.Empty(Context()));
     VOXCONV_RETURN_IF_ERROR(work(Context(&inner)));
     VOXCONV_RETURN_IF_ERROR(backend_->FlushStages());
     VOXCONV_RETURN_IF_ERROR(stream.Synchronize());

@@ -14,6 +14,7 @@
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/measure/bench/scenario.h"
+#include "voxconv/measure/cache_use.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/reference_cpu/kernel_map.h"
 
@@ -29,8 +30,13 @@ struct DeviceTimes {
 // One GPU, and an input's voxels on it. Made on first use. Not thread-safe.
 class DeviceScenario {
  public:
-  DeviceScenario(std::string input, LoadOptions load, int device, const Registry& registry)
-      : input_(std::move(input)), load_(std::move(load)), device_(device), registry_(registry) {}
+  DeviceScenario(std::string input, LoadOptions load, int device, const Registry& registry,
+                 const measure::CacheOptions& cache = {})
+      : input_(std::move(input)),
+        load_(std::move(load)),
+        device_(device),
+        registry_(registry),
+        cache_options_(cache) {}
 
   // Opens the device. Later calls return the first one's status.
   absl::Status Open();
@@ -42,7 +48,7 @@ class DeviceScenario {
     return {backend_.get(), &backend_->main_stream(), profile};
   }
   const Registry& registry() const { return registry_; }
-  std::string input() const { return NameOfInput(input_, load_); }
+  std::string input() const { return NameOfInput(input_, load_) + NameOfCache(cache_options_); }
   const CoordinateSet& coordinates() const { return *coordinates_; }
   MapProblem problem() const { return {*coordinates_, *coordinates_, *geometry_}; }
   // Canonical pairs of the K = 27 submanifold map, on the host.
@@ -64,7 +70,7 @@ class DeviceScenario {
 
   // Runs `work` many times and times it on the device, after a warm-up. The host queues the work
   // while the device is busy, so that the time to queue it is hidden, unless the work waits for the
-  // device.
+  // device. A cache that is to be cold is emptied before each timed run.
   absl::StatusOr<DeviceTimes> Time(
       const std::function<absl::Status(const ExecutionContext&)>& work);
 
@@ -76,7 +82,9 @@ class DeviceScenario {
   int device_;
   const Registry& registry_;
   std::optional<absl::Status> opened_, prepared_;
+  measure::CacheOptions cache_options_;
   std::unique_ptr<Backend> backend_;
+  measure::CacheUse cache_;
   Buffer scratch_;  // filled to keep the device busy while the host queues work
   measure::Defaults defaults_;
   CoordinateSetPtr coordinates_;

@@ -39,6 +39,7 @@ class NetworkBenchmark {
     int64_t synchronisations = 0;
     for (auto _ : state) {
       measure::FrameTime time;
+      if (status.ok()) status = scenario_->PrepareCache();
       if (status.ok()) {
         status = spec_.graph ? Replay(*recorded, time) : Frame(*runner, result, time);
       }
@@ -212,6 +213,7 @@ absl::Status NetworkScenario::Prepare() {
 
 absl::Status NetworkScenario::Load() {
   VOXCONV_ASSIGN_OR_RETURN(backend_, MakeBackend(choice_));
+  VOXCONV_ASSIGN_OR_RETURN(cache_, measure::CacheUse::Create(cache_options_, Context()));
   VOXCONV_ASSIGN_OR_RETURN(cloud_, LoadInputAsAsked(input_, load_));
   return absl::OkStatus();
 }

@@ -33,6 +33,11 @@ std::string NameOfInput(const std::string& input, const LoadOptions& load) {
   return name;
 }
 
+std::string NameOfCache(const measure::CacheOptions& cache) {
+  return absl::StrCat(cache.cold ? ",cache=cold" : "",
+                      cache.limit_mib == 0 ? "" : absl::StrCat(",l2_mib=", cache.limit_mib));
+}
+
 std::string Channels::name() const { return absl::StrCat(in, "x", out); }
 
 std::string Scenario::ThreadsName() const { return absl::StrCat("threads=", threads_); }

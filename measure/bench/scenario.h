@@ -16,6 +16,7 @@
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/io/load_input.h"
+#include "voxconv/measure/cache_use.h"
 
 namespace voxconv::bench {
 
@@ -29,6 +30,10 @@ struct Channels {
 // The input for names of benchmarks: as given, and the edges of a voxel, the range and the order of
 // rows where they are not the usual ones, so that figures of one name are of one work.
 std::string NameOfInput(const std::string& input, const LoadOptions& load);
+
+// What stands behind it where runs find the GPU's cache otherwise than as the run before left it:
+// ",cache=cold", ",l2_mib=30". Empty otherwise.
+std::string NameOfCache(const measure::CacheOptions& cache);
 
 // The submanifold convolution of kernel 3 on an input's voxels, on the CPU with one number of
 // threads. Loaded on first use, so that a scenario that the filter leaves out costs nothing. Not
@@ -99,8 +104,12 @@ class NetworkScenario {
  public:
   // `registry` must outlive the scenario.
   NetworkScenario(std::string input, LoadOptions load, const BackendChoice& choice,
-                  const Registry& registry)
-      : input_(std::move(input)), load_(std::move(load)), choice_(choice), registry_(registry) {}
+                  const Registry& registry, const measure::CacheOptions& cache = {})
+      : input_(std::move(input)),
+        load_(std::move(load)),
+        choice_(choice),
+        registry_(registry),
+        cache_options_(cache) {}
 
   // Makes the backend and loads the input. Later calls return the status of the first one. The
   // other methods may be called only after it has returned OK.
@@ -114,7 +123,9 @@ class NetworkScenario {
   const VoxelizedCloud& cloud() const { return cloud_; }
   // The input with `channels` features, stored as `dtype` (MakeSparseTensor).
   absl::StatusOr<SparseTensor> Input(int64_t channels, DType dtype) const;
-  std::string input() const { return NameOfInput(input_, load_); }
+  std::string input() const { return NameOfInput(input_, load_) + NameOfCache(cache_options_); }
+  // Before each timed frame.
+  absl::Status PrepareCache() const { return cache_.Prepare(Context()); }
   // By network: its output in f32, which the first benchmark of the network sets.
   std::map<std::string, std::vector<float>>& expected() { return expected_; }
 
@@ -126,7 +137,9 @@ class NetworkScenario {
   BackendChoice choice_;
   const Registry& registry_;
   std::optional<absl::Status> prepared_;
+  measure::CacheOptions cache_options_;
   std::unique_ptr<Backend> backend_;
+  measure::CacheUse cache_;
   VoxelizedCloud cloud_;
   std::map<std::string, std::vector<float>> expected_;
 };

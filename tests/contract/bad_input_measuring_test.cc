@@ -135,6 +135,19 @@ TEST_F(BadInputTest, OptionsThatTheCpuHasNot) {
   }
 }
 
+TEST_F(BadInputTest, CachesThatTheCpuHasNot) {
+  const std::string ab =
+      absl::StrCat("ab --a hash/direct --b hash/direct --channels 4,4", kSmallInput);
+  const std::string experiment = "experiment parts --out '" + Path("r") + "'";
+  const std::string bench = "bench --input scene:room";
+  for (const std::string& command : {ab, experiment, bench}) {
+    ExpectRefused(command + " --cache cold", {"--cache cold", "--backend cuda"});
+    ExpectRefused(command + " --cache hot", {"--cache 'hot'", "warm and cold"});
+    ExpectRefused(command + " --l2-mib 6", {"--l2-mib 6", "--backend cuda"});
+    ExpectRefused(command + " --l2-mib -1", {"--l2-mib -1", "0 (all of the cache)"});
+  }
+}
+
 TEST_F(BadInputTest, RoundsOfAb) {
   const std::string ab = absl::StrCat("ab --a hash/direct --b hash/direct --channels 4,4",
                                       kSmallInput, " --threads 1 ");
@@ -158,6 +171,10 @@ TEST_F(BadInputTest, RoundsOfAb) {
     EXPECT_THAT(line, HasSubstr(absl::StrCat("\"round\":", count)));
     EXPECT_THAT(line, HasSubstr("\"steal\":"));
     EXPECT_THAT(line, HasSubstr("\"busy\":"));
+    EXPECT_THAT(line, HasSubstr("\"clocks\":null"));
+    EXPECT_THAT(line, HasSubstr("\"captured\":null"));
+    EXPECT_THAT(line, HasSubstr("\"gpu\":null"));
+    EXPECT_THAT(line, HasSubstr("\"cache\":\"warm\""));
   }
   EXPECT_EQ(count, 2);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(part machine_load paired product_rate result_line statistics)
+foreach(part cache_use gpu_watch machine_load paired product_rate result_line statistics)
   voxconv_add_test(harness_${part}_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/${part}_test.cc
                    LIBS voxconv_measure voxconv_backend_cpu LABELS unit)
 endforeach()

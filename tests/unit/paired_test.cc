@@ -45,6 +45,21 @@ TEST(PairedRunTest, WarmsUpThenInterleavesInChangingOrder) {
   EXPECT_EQ(last_total, 44);
 }
 
+TEST(PairedRunTest, PreparesEachRun) {
+  std::string order;
+  PairedOptions options;
+  options.prepare = [&] {
+    order += '-';
+    return absl::OkStatus();
+  };
+  const auto samples = PairedRun(Fake('A', 1, order), Fake('B', 2, order), options);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(order.substr(0, 16), "-A-B-A-B-A-B-B-A");
+  options.prepare = [] { return absl::InternalError("the cache stays"); };
+  EXPECT_EQ(PairedRun(Fake('A', 1, order), Fake('B', 2, order), options).status().message(),
+            "the cache stays");
+}
+
 TEST(PairedRunTest, StopKeepsThePairsSoFar) {
   std::string order;
   PairedOptions options;
@@ -79,6 +94,14 @@ TEST(PairedRunTest, QuickAllowsFewerPairsOfWhichNoVerdictIsMade) {
                   .status()
                   .message(),
               HasSubstr("pairs 0"));
+}
+
+TEST(PairedRunTest, SeveralRoundsShareThePairsThatAreNeeded) {
+  EXPECT_TRUE(CheckOptions({.pairs = 4, .rounds = 5}).ok());
+  EXPECT_TRUE(CheckOptions({.pairs = 7, .rounds = 3}).ok());
+  EXPECT_EQ(CheckOptions({.pairs = 3, .rounds = 5}).message(),
+            "pairs 3: allowed are 4 .. 1000000 in each of 5 rounds");
+  EXPECT_EQ(CheckOptions({.pairs = 19}).message(), "pairs 19: allowed are 20 .. 1000000");
 }
 
 TEST(PairedRunTest, StagesAreComparedTogether) {

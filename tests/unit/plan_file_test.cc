@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/builtin/plugins.h"
 
 namespace voxconv::measure {
 namespace {
@@ -69,6 +70,35 @@ TEST(PlanFileTest, RefusesWhatIsNoPlan) {
   }
   EXPECT_FALSE(ParsePlans("{").ok());
   EXPECT_FALSE(ParsePlans("[]").ok());
+}
+
+TEST(PlanFileTest, ASideSaysWhatWasTuned) {
+  Registry registry;
+  ASSERT_TRUE(RegisterBuiltinPlugins(registry).ok());
+  TunedPlan plan = Plan(Key());
+  plan.record["search"] = {{"kind", "measured"},
+                           {"space",
+                            {{"mappings", {"hash", "grid"}},
+                             {"dataflows", {"direct", "implicit_gemm", "hash2col"}},
+                             {"grids", 2}}}};
+  plan.record["input"] = {{"name", "scan.bin"}};
+  plan.record["provenance"] = {{"commit", "0123abc"}};
+  const std::string path = ::testing::TempDir() + "/side.json";
+  ASSERT_TRUE(SavePlan(path, plan).ok());
+  const auto side = LoadPlanSide(path, Key(), registry);
+  ASSERT_TRUE(side.ok()) << side.status();
+  EXPECT_EQ(side->configuration.plan.size(), 2u);
+  EXPECT_EQ(side->tuned["plan"], path);
+  EXPECT_EQ(side->tuned["what"],
+            "each layer's mapping of 2 and dataflow of 3 and their options, on scan.bin");
+  EXPECT_EQ(side->tuned["commit"], "0123abc");
+  PlanKey other = Key();
+  other.input = {18, 3};
+  EXPECT_THAT(LoadPlanSide(path, other, registry)->tuned["what"].get<std::string>(),
+              HasSubstr("which is of another class of inputs"));
+  other.network = "centerpoint";
+  EXPECT_THAT(LoadPlanSide(path, other, registry).status().message(), HasSubstr(path));
+  std::filesystem::remove(path);
 }
 
 TEST(PlanFileTest, FindsByKeyAndNearestInput) {

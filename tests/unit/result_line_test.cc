@@ -51,13 +51,14 @@ TEST(ResultLineTest, ProvenanceSaysWhatRanWhere) {
   const auto backend = CpuBackend::Create({.threads = 1});
   ASSERT_TRUE(backend.ok());
   const Json provenance = DescribeProvenance(**backend);
-  for (const char* key :
-       {"commit", "dirty", "compiler", "build_type", "machine", "backend", "device", "driver",
-        "cpu_governor", "cpu_clock_mhz", "time_utc", "program", "plugins", "product", "load"}) {
+  for (const char* key : {"commit", "dirty", "compiler", "build_type", "machine", "backend",
+                          "device", "driver", "gpu", "cpu_governor", "cpu_clock_mhz", "time_utc",
+                          "program", "plugins", "product", "load"}) {
     EXPECT_TRUE(provenance.contains(key)) << key;
   }
   EXPECT_EQ(provenance["backend"], "cpu");
   EXPECT_TRUE(provenance["driver"].is_null());
+  EXPECT_TRUE(provenance["gpu"].is_null());
   EXPECT_EQ(provenance["product"]["library"], "voxconv");
   EXPECT_EQ(provenance["product"]["kernel"], SgemmTarget());
   // Two builds of one commit are two programs.

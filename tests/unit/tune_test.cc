@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/core/convolution.h"
+#include "voxconv/core/version.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/measure/preset.h"
 #include "voxconv/networks/graph_builder.h"
@@ -406,6 +408,25 @@ TEST_F(TuneTest, SpacesOfEngines) {
     EXPECT_EQ(space->mappings[0], *registry_.mappings().Canonical(choice.mapping)) << name;
     EXPECT_EQ(space->dataflows[0], *registry_.dataflows().Canonical(choice.dataflow)) << name;
   }
+}
+
+// What an engine may be tuned over (experiments/spaces).
+TEST_F(TuneTest, TheEnginesOwnSpacesAreRead) {
+  const Candidates none;
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(VOXCONV_SOURCE_DIR, "/experiments/spaces"))) {
+    ++files;
+    const auto text = ReadFileBytes(entry.path().string());
+    ASSERT_TRUE(text.ok()) << text.status();
+    for (const BackendKind backend : {BackendKind::kCpu, BackendKind::kCuda}) {
+      if (backend == BackendKind::kCuda && !VOXCONV_HAVE_CUDA) continue;
+      const auto space = ParseCandidates(*text, registry_, backend, none);
+      ASSERT_TRUE(space.ok()) << entry.path() << ": " << space.status();
+      EXPECT_FALSE(space->mappings.empty()) << entry.path();
+      EXPECT_FALSE(space->dataflows.empty()) << entry.path();
+    }
+  }
+  EXPECT_EQ(files, 4);
 }
 
 TEST_F(TuneTest, NamesNarrowToTheirCandidates) {
