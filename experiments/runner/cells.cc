@@ -138,6 +138,8 @@ Json AskedJson(const Cell& cell) {
                {"against", cell.b.name == cell.a.name ? Json() : Json(cell.b.name)},
                {"params", cell.a.params}};
   if (!cell.input.range.empty()) json["range"] = cell.input.range;
+  if (!cell.input.data.empty()) json["data"] = cell.input.data;
+  if (!cell.input.batch.empty()) json["batch"] = cell.input.batch;
   if (cell.input.x.has_value()) json["x"] = *cell.input.x;
   if (cell.precision_b != cell.precision_a) {
     json["dtype_b"] = std::string(ToString(cell.precision_b));

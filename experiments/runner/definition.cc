@@ -56,12 +56,13 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
     return source;
   }
   JsonReader reader(json, path,
-                    {"input", "name", "like", "voxel_size", "range", "order", "x", "fields",
-                     "dtype_in", "array", "samples", "unit_sphere", "backends"},
+                    {"input", "name", "like", "data", "voxel_size", "range", "order", "x", "fields",
+                     "dtype_in", "array", "samples", "unit_sphere", "backends", "batch"},
                     error);
   source.input = reader.Text("input");
   source.name = reader.Text("name", source.input);
   source.like = reader.Text("like", "");
+  source.data = reader.Text("data", "");
   if (const std::optional<double> size = reader.Number("voxel_size")) {
     if (*size <= 0) reader.Refuse("voxel_size", "are numbers above 0");
     source.voxel_size = absl::StrCat(*size);
@@ -78,6 +79,8 @@ InputSource ReadInput(const Json& json, const std::string& path, absl::Status& e
   source.read.samples = reader.Integer("samples", 1, int64_t{1} << 32, source.read.samples);
   source.read.into_unit_sphere = reader.Flag("unit_sphere", false);
   source.backends = ReadBackends(reader);
+  RefuseEmpty(reader, {"batch"});
+  source.batch = reader.Texts("batch");
   return source;
 }
 
@@ -512,17 +515,31 @@ absl::StatusOr<Definition> ParseDefinition(absl::string_view text) {
   if (definition.works.empty()) {
     reader.Refuse(whole ? "networks" : "layers", "is an array that is not empty");
   }
+  for (const ConfigurationItem& item : definition.configurations) {
+    if (definition.kind == CellKind::kNetwork || !PlanPathOf(item).has_value()) continue;
+    RefuseValue(absl::StrCat("configurations[", item.name, "].spec"), item.spec,
+                "in experiments of this kind are no plans, which are of networks", error);
+  }
   LinkSides(reader, definition);
   CheckPublished(reader, definition);
   CheckPlots(reader, definition);
   const std::string analysis = reader.OneOf(
-      "analysis", {"variance", "map_sizes", "redundancy", "best", "transfer", "parts"}, "");
+      "analysis", {"variance", "map_sizes", "redundancy", "best", "transfer", "parts", "identical"},
+      "");
   const bool of_layers = analysis == "map_sizes" || analysis == "redundancy";
   if (of_layers && definition.kind != CellKind::kInfo) {
     reader.Refuse("analysis", "in info experiments alone are map_sizes and redundancy");
   }
   if (!error.ok()) return error;
   return definition;
+}
+
+std::optional<std::string> PlanPathOf(const ConfigurationItem& item) {
+  constexpr absl::string_view kPrefix = "plan:";
+  if (!item.spec.is_string()) return std::nullopt;
+  const std::string& text = item.spec.get_ref<const std::string&>();
+  if (!absl::StartsWith(text, kPrefix)) return std::nullopt;
+  return text.substr(kPrefix.size());
 }
 
 absl::StatusOr<measure::Configuration> ResolveItem(const ConfigurationItem& item, CellKind kind,

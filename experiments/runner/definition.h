@@ -25,6 +25,7 @@ enum class CellKind { kNetwork, kLayer, kMap, kInfo };
 struct InputSource {
   std::string name;   // in results and plots; the input itself where the file gives none
   std::string like;   // the kind of data, such as "outdoor-64"; may be empty
+  std::string data;   // the data set, such as "SemanticKITTI"; may be empty
   std::string input;  // a path or scene:...
   std::string voxel_size = "0.05";
   std::string range;              // as `--range`; empty: none
@@ -32,6 +33,8 @@ struct InputSource {
   ReadOptions read;
   std::optional<double> x;            // its place on a plot's axis
   std::vector<std::string> backends;  // only on these; empty: on all
+  // Further samples of a batch, read as `input` is, which is the first.
+  std::vector<std::string> batch;
 };
 
 inline RowOrder OrderOf(const InputSource& input) { return input.order.value_or(RowOrder::kScan); }
@@ -44,7 +47,9 @@ struct WorkItem {
 
 struct ConfigurationItem {
   std::string name;
-  measure::Json spec;  // a text as for `voxconv ab`, or an object with a preset's keys
+  // A text as for `voxconv ab`, plan:FILE in network cells included, or an object with a preset's
+  // keys.
+  measure::Json spec;
   std::vector<std::string> against;  // the names of sides B; empty for the baseline, in info cells
   // By backend: replaces the precision of the cell.
   std::map<BackendKind, Precision> precision;
@@ -93,8 +98,11 @@ const std::vector<std::string>& InputKinds();
 // An array of inputs as in the key "inputs" of an experiment, for --inputs.
 absl::StatusOr<std::vector<InputSource>> ParseInputs(absl::string_view text);
 
-// The configuration of an item, checked against the registry. In map cells a spec is
-// MAPPING[/OUTPUT_COORDS].
+// The path of a configuration that is a tuned plan, "plan:FILE". It depends on the cell.
+std::optional<std::string> PlanPathOf(const ConfigurationItem& item);
+
+// The configuration of an item that is no plan, checked against the registry. In map cells a spec
+// is MAPPING[/OUTPUT_COORDS].
 absl::StatusOr<measure::Configuration> ResolveItem(const ConfigurationItem& item, CellKind kind,
                                                    const Registry& registry);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where experiment files are.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/experiments/runner/definition.h"
 #include "voxconv/io/file_bytes.h"
@@ -23,8 +25,10 @@ std::vector<std::string> Directories() {
   return measure::DataDirectories(kDirectoryVariable, "experiments", "");
 }
 
-// Names below one directory: FILE and FOLDER/FILE, without .json. The source tree keeps presets and
-// results beside the experiments.
+// What the source tree keeps beside the experiments.
+constexpr std::array<absl::string_view, 4> kOthers = {"inputs", "presets", "results", "spaces"};
+
+// Names below one directory: FILE and FOLDER/FILE, without .json.
 void AddNames(const std::string& directory, const std::string& folder,
               std::set<std::string>& names) {
   std::error_code error;
@@ -32,8 +36,8 @@ void AddNames(const std::string& directory, const std::string& folder,
        it.increment(error)) {
     const std::string stem = it->path().stem().string();
     if (it->is_directory(error)) {
-      const bool others = stem == "presets" || stem == "results";
-      if (folder.empty() && !others) AddNames(directory, stem, names);
+      const bool other = std::find(kOthers.begin(), kOthers.end(), stem) != kOthers.end();
+      if (folder.empty() && !other) AddNames(directory, stem, names);
     } else if (it->path().extension() == ".json") {
       names.insert(folder.empty() ? stem : absl::StrCat(folder, "/", stem));
     }

@@ -86,7 +86,8 @@ void CheckPublished(JsonReader& reader, const Definition& definition) {
   reader.Each("published", [&](const Json& element, const std::string& path) {
     JsonReader figure(element, path,
                       {"what", "ratio", "faster", "value", "at_least", "at_most", "source", "gpu",
-                       "configuration", "against", "metric", "over", "where", "unmeasurable"},
+                       "configuration", "against", "metric", "over", "where", "unmeasurable",
+                       "data", "fewer_voxels_than"},
                       reader.error());
     figure.Text("what");
     figure.Text("source");
@@ -97,6 +98,8 @@ void CheckPublished(JsonReader& reader, const Definition& definition) {
     figure.OneOf("metric", Metrics(), "time");
     figure.OneOf("over", {"mean", "max", "min"}, "mean");
     figure.Text("unmeasurable", "");
+    figure.Text("data", "");
+    figure.OneOf("fewer_voxels_than", InputKinds(), "");
     CheckWhere(figure, parameters);
   });
 }

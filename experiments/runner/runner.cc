@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/core/parse.h"
 #include "voxconv/experiments/runner/network_look.h"
@@ -21,6 +22,7 @@
 #include "voxconv/measure/input_class.h"
 #include "voxconv/measure/interrupt.h"
 #include "voxconv/measure/machine_load.h"
+#include "voxconv/measure/plan_file.h"
 #include "voxconv/measure/timer.h"
 #include "voxconv/networks/models.h"
 
@@ -51,6 +53,21 @@ double Occupied(const VoxelizedCloud& cloud) {
   return static_cast<double>(cloud.size()) / cells;
 }
 
+// The rows of a further sample after those that are there. Each sample is in order for itself.
+absl::Status AppendSample(const VoxelizedCloud& sample, VoxelizedCloud& cloud) {
+  if (sample.channels != cloud.channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of inputs with ", cloud.channels, " and ", sample.channels,
+                     " features; allowed are inputs with the same number of them"));
+  }
+  cloud.coords.insert(cloud.coords.end(), sample.coords.begin(), sample.coords.end());
+  cloud.features.insert(cloud.features.end(), sample.features.begin(), sample.features.end());
+  cloud.points += sample.points;
+  cloud.dropped += sample.dropped;
+  cloud.cropped += sample.cropped;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LoadedInput> Load(const InputSource& source) {
   LoadOptions options;
   options.read = source.read;
@@ -61,6 +78,12 @@ absl::StatusOr<LoadedInput> Load(const InputSource& source) {
   }
   LoadedInput input;
   VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInputAsAsked(source.input, options));
+  for (const std::string& sample : source.batch) {
+    ++options.voxelize.batch;
+    const absl::StatusOr<VoxelizedCloud> more = LoadInputAsAsked(sample, options);
+    if (!more.ok()) return StatusAt(absl::StrCat("sample '", sample, "'"), more.status());
+    VOXCONV_RETURN_IF_ERROR(AppendSample(*more, input.cloud));
+  }
   input.hash = measure::HashInput(input.cloud.coords, input.cloud.features);
   input.density = measure::MeasureDensity(input.cloud.coords);
   input.occupied = Occupied(input.cloud);
@@ -97,11 +120,12 @@ class Runner {
 
  private:
   absl::Status LoadFor(const Cell& cell);
+  absl::Status TakePlans(const Cell& cell);
   Json Describe(const Cell& cell) const;
   std::string KeyOf(const Json& description) const;
   absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
   absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
-  ab::Request RequestFor(const Cell& cell) const;
+  ab::Request RequestFor(const Cell& cell);
   Json HardwareCounters(size_t cell) const;
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
   std::string TimeLeft(int64_t done, int64_t total) const;
@@ -114,10 +138,13 @@ class Runner {
   std::optional<ResultFile> file_;  // of runs that measure
   measure::Timer since_start_;
   int64_t run_ = 0;  // cells of this run, for the time left
-  std::map<std::string, measure::Configuration> configurations_;
-  std::string loaded_;  // which input `input_` is
+  std::map<std::string, measure::Configuration> configurations_;  // those of plans: of this cell
+  std::map<std::string, Json> tuned_;  // of this cell's plans (measure::PlanSide)
+  std::string loaded_;                 // which input `input_` is
   LoadedInput input_;
   std::optional<ab::Verifier> verifier_;
+  ab::Surroundings surroundings_;
+  ab::HeldBefore held_before_;         // of `input_`
   measure::InterruptGuard interrupt_;  // for as long as cells run
   std::string label_;
   std::set<std::string> said_;  // of inputs and networks
@@ -126,11 +153,13 @@ class Runner {
 absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
   for (const Cell& cell : cells) {
     for (const ConfigurationItem* item : {&cell.a, &cell.b}) {
-      if (configurations_.contains(item->name)) continue;
+      if (configurations_.contains(item->name) || PlanPathOf(*item).has_value()) continue;
       VOXCONV_ASSIGN_OR_RETURN(configurations_[item->name],
                                ResolveItem(*item, definition_.kind, registry_));
     }
   }
+  VOXCONV_ASSIGN_OR_RETURN(surroundings_.cache,
+                           measure::CacheUse::Create(options_.cache, context_));
   verifier_.emplace(registry_, context_, options_.quick ? kQuickCropVoxels : verify::kCropVoxels);
   return absl::OkStatus();
 }
@@ -138,12 +167,43 @@ absl::Status Runner::Resolve(const std::vector<Cell>& cells) {
 absl::Status Runner::LoadFor(const Cell& cell) {
   const std::string wanted =
       absl::StrCat(cell.input.name, "\n", cell.input.input, "\n", cell.input.voxel_size, "\n",
-                   cell.input.range, "\n", ToString(OrderOf(cell.input)), "\n", cell.resolution);
+                   cell.input.range, "\n", ToString(OrderOf(cell.input)), "\n", cell.resolution,
+                   "\n", absl::StrJoin(cell.input.batch, "\n"));
   if (loaded_ == wanted) return absl::OkStatus();
   loaded_.clear();
+  held_before_ = ab::HeldBefore();
   VOXCONV_ASSIGN_OR_RETURN(input_, Load(cell.input));
   loaded_ = wanted;
   return absl::OkStatus();
+}
+
+// Sides that are plans become those of the cell's network, dtype and input.
+absl::Status Runner::TakePlans(const Cell& cell) {
+  absl::Status refused;
+  for (const auto& [item, precision] :
+       {std::pair(&cell.a, cell.precision_a), std::pair(&cell.b, cell.precision_b)}) {
+    const std::optional<std::string> path = PlanPathOf(*item);
+    if (!path.has_value()) continue;
+    configurations_[item->name] = measure::Configuration();
+    tuned_[item->name] = {{"plan", *path}};
+    absl::StatusOr<measure::PlanSide> side =
+        measure::LoadPlanSide(*path,
+                              {.backend = context_.backend->kind(),
+                               .device = context_.backend->DeviceName(),
+                               .network = cell.work.network.name,
+                               .width = cell.work.network.width,
+                               .grid = "",
+                               .precision = precision,
+                               .input = measure::Classify(input_.density)},
+                              registry_);
+    if (!side.ok()) {
+      refused.Update(absl::FailedPreconditionError(side.status().message()));
+      continue;
+    }
+    configurations_[item->name] = std::move(side->configuration);
+    tuned_[item->name] = std::move(side->tuned);
+  }
+  return refused;
 }
 
 // What tells a cell's results from all others, for the report's rows and for the key.
@@ -161,6 +221,9 @@ Json Runner::Describe(const Cell& cell) const {
   json["program"] = measure::ProgramHash();
   json["plugins"] = measure::PluginHashes();
   json["limits"] = {{"memory_mib", options_.memory_limit_mib}};
+  // Only what is not as usual: older lines have neither.
+  if (options_.cache.cold) json["cache"] = "cold";
+  if (options_.cache.limit_mib != 0) json["l2_mib"] = options_.cache.limit_mib;
   return json;
 }
 
@@ -194,7 +257,7 @@ absl::StatusOr<ab::Work> Runner::MakeWork(const ab::Request& request, const Cell
   }
 }
 
-ab::Request Runner::RequestFor(const Cell& cell) const {
+ab::Request Runner::RequestFor(const Cell& cell) {
   return {.a = configurations_.at(cell.a.name),
           .b = configurations_.at(cell.b.name),
           .cloud = input_.cloud,
@@ -202,11 +265,13 @@ ab::Request Runner::RequestFor(const Cell& cell) const {
           .precision_a = cell.precision_a,
           .precision_b = cell.precision_b,
           .seed = options_.seed,
-          .stage_times = definition_.stage_times};
+          .stage_times = definition_.stage_times,
+          .held_before = &held_before_};
 }
 
 absl::Status Runner::RunForProfiler(const Cell& cell, char side) {
   VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
+  VOXCONV_RETURN_IF_ERROR(TakePlans(cell));
   const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
   return experiment::RunForProfiler(side == 'a' ? work.a.run : work.b.run);
@@ -237,6 +302,7 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
                            verifier_->Verify(request, work, input_.hash));
   measure::PairedOptions paired;
   paired.pairs = options_.pairs;
+  paired.rounds = options_.of_rounds;
   paired.warmup = options_.warmup;
   paired.quick = options_.quick;
   paired.stop = [this] { return interrupt_.interrupted(); };
@@ -245,14 +311,18 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
       options_.progress(label_, done, total);
     };
   }
-  const measure::LoadWatch watch;
-  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples, ab::Measure(paired, work));
-  const std::optional<measure::MachineLoad> load = watch.Read();
+  VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples,
+                           ab::Measure(paired, work, context_, surroundings_));
   if (samples.stopped) return absl::CancelledError("interrupted");
   VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
   line.update(ab::DescribeTrial(request, work,
                                 {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
-                                cell.b.name, options_.warmup, load, context_));
+                                cell.b.name, options_.warmup, surroundings_, context_));
+  for (const auto& [side, item] : {std::pair("a", &cell.a), std::pair("b", &cell.b)}) {
+    const auto tuned = tuned_.find(item->name);
+    if (tuned != tuned_.end()) line["configurations"][side]["tuned"] = tuned->second;
+  }
+  line["factors"]["autotuned"] = tuned_.contains(cell.a.name) || tuned_.contains(cell.b.name);
   line["verified"] = verification.checks;
   Json result = measure::ToJson(comparison, samples);
   for (const StageGroup& group : StageGroups()) {
@@ -262,14 +332,21 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
     result["a"]["stages_ms"][group.name]["median"] = time.a.median;
     result["b"]["stages_ms"][group.name]["median"] = time.b.median;
   }
-  const std::string busy = measure::WhyBusy(load, &comparison);
+  const std::string busy = measure::WhyBusy(surroundings_.load, &comparison);
   result["busy"] = busy.empty() ? Json() : Json(busy);
+  const std::string slow = surroundings_.gpu->WhySlow();
+  result["clocks"] = slow.empty() ? Json() : Json(slow);
+  paired.progress = nullptr;
+  VOXCONV_ASSIGN_OR_RETURN(result["captured"],
+                           ab::CompareCaptured(paired, work, comparison, context_, surroundings_));
+  if (interrupt_.interrupted()) return absl::CancelledError("interrupted");
   line["result"] = std::move(result);
   const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
   summary = absl::StrFormat("%.3f ms against %.3f ms: %.2f (%.2f..%.2f), %s",
                             comparison.wall.a.median, comparison.wall.b.median, ratio.value,
                             ratio.low, ratio.high, ToString(comparison.verdict));
   if (!busy.empty()) absl::StrAppend(&summary, " (busy machine: ", busy, ")");
+  if (!slow.empty()) absl::StrAppend(&summary, " (", slow, ")");
   return absl::OkStatus();
 }
 
@@ -320,6 +397,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     }
     const Cell& cell = cells[i];
     VOXCONV_RETURN_IF_ERROR(LoadFor(cell));
+    const absl::Status plans = TakePlans(cell);
     const Json description = Describe(cell);
     const std::string key = KeyOf(description);
     if (file_->Has(key)) {
@@ -333,7 +411,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
                  {"status", "measured"},           {"quick", options_.quick},
                  {"round", options_.round},        {"cell", description}};
     std::string summary;
-    const absl::Status status = RunCell(cell, line, summary);
+    const absl::Status status = plans.ok() ? RunCell(cell, line, summary) : plans;
     if (status.ok() && !options_.ncu.empty()) {
       line["hardware"] = HardwareCounters(static_cast<size_t>(i));
     }

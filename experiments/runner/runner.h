@@ -14,6 +14,7 @@
 #include "voxconv/experiments/runner/definition.h"
 #include "voxconv/experiments/runner/hardware.h"
 #include "voxconv/experiments/runner/shard.h"
+#include "voxconv/measure/cache_use.h"
 
 namespace voxconv::experiment {
 
@@ -26,7 +27,9 @@ struct RunnerOptions {
   std::string cell_pattern;      // run the cells alone that IsCellNamed; empty: all
   Shard shard;                   // of these, run the cells alone that it has
   int round = 1;                 // the number of this run of all cells, from 1
+  int of_rounds = 1;             // how many such runs there are
   int64_t memory_limit_mib = 0;  // of the backend; 0: none. Says what a refusal holds for
+  measure::CacheOptions cache;   // how each run finds the GPU's cache
   // To read hardware counters as well: the path of ncu, and the command line of this program.
   // Empty: no counters.
   std::string ncu;

@@ -2,13 +2,18 @@
 // Experiment files: what they may say, and the one line that tells what is wrong.
 #include "voxconv/experiments/runner/definition.h"
 
+#include <filesystem>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/experiments/runner/cells.h"
 #include "voxconv/experiments/runner/runner.h"
+#include "voxconv/io/file_bytes.h"
 
 namespace voxconv::experiment {
 namespace {
@@ -52,6 +57,7 @@ TEST(DefinitionTest, ConfigurationsOfShippedFilesExist) {
     const auto definition = LoadDefinition(name);
     ASSERT_TRUE(definition.ok()) << definition.status();
     for (const ConfigurationItem& item : definition->configurations) {
+      if (PlanPathOf(item).has_value()) continue;  // a user's
       const auto resolved = ResolveItem(item, definition->kind, registry);
       EXPECT_TRUE(resolved.ok()) << name << ": " << resolved.status();
     }
@@ -105,6 +111,46 @@ TEST(DefinitionTest, AnInputMayHaveItsOwnOrder) {
   EXPECT_EQ(cells.back().input.name, "a.bin morton");
   json["orders"] = {"sorted", "shuffled"};  // of the other input
   EXPECT_EQ(ExpandCells(*ParseDefinition(json.dump()), {}).size(), 3u * 2u * 2u);
+}
+
+TEST(DefinitionTest, BatchesAndDataSetsAreAsked) {
+  Json json = Valid();
+  json["inputs"] = Json::parse(
+      R"([{"input": "a.bin", "data": "KITTI"}, {"input": "a.bin", "name": "two", "batch": ["b.bin"]}])");
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  const std::vector<Cell> cells = ExpandCells(*definition, {});
+  EXPECT_EQ(AskedJson(cells.front())["data"], "KITTI");
+  EXPECT_FALSE(AskedJson(cells.front()).contains("batch"));
+  EXPECT_EQ(AskedJson(cells.back())["batch"], Json({"b.bin"}));
+  EXPECT_FALSE(AskedJson(cells.back()).contains("data"));
+}
+
+TEST(DefinitionTest, PlansAreSidesOfNetworks) {
+  Json json = Valid();
+  json.erase("layers");
+  json["kind"] = "network";
+  json["networks"] = {"minkunet42"};
+  json["configurations"][1] = {{"name", "tuned"}, {"spec", "plan:plans/a.json"}};
+  const auto definition = ParseDefinition(json.dump());
+  ASSERT_TRUE(definition.ok()) << definition.status();
+  EXPECT_EQ(PlanPathOf(definition->configurations[1]), "plans/a.json");
+  EXPECT_EQ(PlanPathOf(definition->configurations[0]), std::nullopt);
+}
+
+// The lists for --inputs.
+TEST(DefinitionTest, ShippedInputsAreRead) {
+  for (const auto& entry : std::filesystem::directory_iterator(VOXCONV_TEST_INPUTS)) {
+    const auto text = ReadFileBytes(entry.path().string());
+    ASSERT_TRUE(text.ok()) << text.status();
+    const auto inputs = ParseInputs(*text);
+    ASSERT_TRUE(inputs.ok()) << entry.path() << ": " << inputs.status();
+    std::set<std::string> names;
+    for (const InputSource& input : *inputs) {
+      EXPECT_FALSE(input.data.empty()) << input.name;
+      EXPECT_TRUE(names.insert(input.name).second) << input.name;
+    }
+  }
 }
 
 TEST(DefinitionTest, LabelsSayAllThatIsNotAsUsual) {
@@ -188,6 +234,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"/inputs/0", "7", "key 'inputs[0]' is 7", "object"},
         WrongFile{"/inputs/0", R"({"input": "a", "voxel_size": 0})", "inputs[0].voxel_size' is 0",
                   "above 0"},
+        WrongFile{"/inputs/0", R"({"input": "a", "batch": []})", "inputs[0].batch' is []",
+                  "not empty"},
+        WrongFile{"/configurations/0/spec", R"("plan:p.json")", "\"plan:p.json\"", "of networks"},
+        WrongFile{"/published",
+                  R"([{"what": "w", "source": "s", "gpu": "g", "ratio": 2,
+                       "fewer_voxels_than": "kitti"}])",
+                  "published[0].fewer_voxels_than' is \"kitti\"", "outdoor-64"},
         WrongFile{"/layers/0/kernel", R"("big")", "layers[0].kernel' is \"big\"", "whole number"},
         WrongFile{"/layers/0/kernel", "0", "layers[0]': kernel", "1.."},
         WrongFile{"/layers/0",
