@@ -20,7 +20,7 @@ class Extra:
 
 def run(kind, experiment, folder, stem):
     analyses = {"variance": variance, "map_sizes": map_sizes, "redundancy": redundancy,
-                "best": best, "transfer": transfer, "parts": parts}
+                "best": best, "transfer": transfer, "parts": parts, "identical": identical}
     return analyses[kind](experiment, folder, stem)
 
 
@@ -321,6 +321,37 @@ def _part_in_words(engine, gain):
                 f"{dataflow[0]:.2f}: neither more than the other beyond the intervals.")
     return (f"{words}; its {first} carries the gain, {ratios[0][0]:.2f} alone against "
             f"{ratios[1][0]:.2f} of the other part.")
+
+
+def _holding(ratios):
+    inside = sum(low <= 1 <= high for _, low, high in ratios)
+    return f"{inside} of {len(ratios)} cells ({100 * inside / len(ratios):.0f} %)"
+
+
+def identical(experiment, folder, stem):
+    """How often the interval of two equal sides holds 1, which it must in 93 of 100 cells."""
+    del folder, stem
+    cells = [cell for cell in experiment.measured() if not cell["quick"]]
+    found = [("as they run", [lines.ratio_of(cell, "time") for cell in cells]),
+             ("as graphs", [lines.captured_ratio_of(cell) for cell in cells])]
+    extra = Extra()
+    rows = []
+    for how, ratios in found:
+        ratios = [ratio for ratio in ratios if ratio]
+        if not ratios:
+            continue
+        farthest = max(ratios, key=lambda ratio: abs(math.log(ratio[0])))
+        widest = max(ratios, key=lambda ratio: ratio[2] / ratio[1])
+        rows.append([how, _holding(ratios), f"{farthest[0]:.3f}",
+                     f"{widest[1]:.3f}..{widest[2]:.3f}"])
+        extra.text.append(f"Sides that are equal, {how}: the interval holds 1 in {_holding(ratios)}.")
+    rounds = {cell["result"].get("rounds", 1) for cell in cells if "result" in cell}
+    if rounds and min(rounds) < 5:
+        extra.text.append(f"Some cells have {min(rounds)} rounds only; the rule is about five.")
+    if rows:
+        extra.tables.append(("Two equal sides", ["sides", "1 is in the interval", "farthest ratio",
+                                                 "widest interval"], rows))
+    return extra
 
 
 def transfer(experiment, folder, stem):

@@ -59,6 +59,21 @@ def _check_ratio(ratio, path):
             raise ValueError(f"key '{path}.{key}' is {value}; allowed are numbers above 0")
 
 
+def _check_captured(captured):
+    if captured is None or "why" in _object(captured, "result.captured"):
+        return
+    _check(captured, {"verdict": str, "pairs": int, "launch_bound": list,
+                      "a": {"wall_ms": {"median": NUMBER}}, "b": {"wall_ms": {"median": NUMBER}}},
+           "result.captured")
+    if captured.get("speedup") is not None:
+        _check_ratio(captured["speedup"], "result.captured.speedup")
+
+
+def _object(value, path):
+    _check(value, dict, path)
+    return value
+
+
 def _check_result(result):
     _check(result, {"verdict": str, "pairs": int, "a": _SIDE, "b": _SIDE}, "result")
     for side in "ab":
@@ -70,6 +85,10 @@ def _check_result(result):
         for stage, times in result[side]["stages_ms"].items():
             _check(times, {"median": NUMBER}, f"result.{side}.stages_ms.{stage}")
     _check_ratio(result.get("speedup"), "result.speedup")
+    for why in ("busy", "clocks"):
+        if result.get(why) is not None:
+            _check(result[why], str, f"result.{why}")
+    _check_captured(result.get("captured"))
     stages = result.get("stage_speedups", {})
     _check(stages, dict, "result.stage_speedups")
     for stage, ratio in stages.items():

@@ -31,6 +31,7 @@ def _paragraph(text):
 
 
 RULE_PAGE = "experiments/rule.md"  # a section's anchor ends with its device
+CHANGES_PAGE = "experiments/changes.md"
 
 
 def page_of(section):
@@ -114,6 +115,10 @@ def _by_paper(sections):
 CLAIMS_HEADER = ["experiment", "claim", "published", "here (interval)", "verdict"]
 
 
+def _commits(claim):
+    return sorted({commit for _, outcome in claim.parts for commit in outcome.commits})
+
+
 def _notes_of_paper(section):
     """Text in PAPER.notes.md beside PAPER-fig1.jsonl, by people."""
     paper = section.experiment.name.partition("/")[0]
@@ -124,13 +129,17 @@ def _notes_of_paper(section):
 
 def _paper(title, sections, out):
     """A paper's claims, and the plot of its first experiment that has one."""
+    claims = [(section, claim) for section in sections for claim in section.claims]
+    # What was measured at another commit does not stand here without a mark.
+    several = len({commit for _, claim in claims for commit in _commits(claim)}) > 1
+    header = CLAIMS_HEADER + (["commit"] if several else [])
     rows = [[pages.Link(section.experiment.name, section), *pages.claim_row(claim)]
-            for section in sections for claim in section.claims]
+            + ([" ".join(_commits(claim))] if several else []) for section, claim in claims]
     counts = [f"{sum(claim.verdict == verdict for s in sections for claim in s.claims)} {verdict}"
               for verdict in rule.VERDICTS]
     parts = [f"## {_m(title)}", "", f"Claims: {', '.join(counts)}.", ""]
     parts += _notes_of_paper(sections[0])
-    parts += _md_table(CLAIMS_HEADER, rows)
+    parts += _md_table(header, rows)
     images = [image for section in sections for image in section.images]
     return parts + ([_md_image(*images[0], out), ""] if images else [])
 
@@ -160,7 +169,7 @@ def _problems(sections):
             for part in (f"**{_m(section.experiment.name)}: {_m(problem)}**", "")]
 
 
-def front_page(title, sections, agreements, trainings, out):
+def front_page(title, sections, agreements, trainings, out, changes=None):
     """What holds, with links to the pages of the experiments; `out` is the folder of the page."""
     parts = [f"# {_m(title)}", "", *_problems(sections), *_answers(sections, out)]
     for paper, of_paper in _by_paper(sections).items():
@@ -171,9 +180,20 @@ def front_page(title, sections, agreements, trainings, out):
     if agreements:
         parts += ["## Measured again", "", pages.AGAIN, ""]
         parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])
+    if changes:
+        parts += [f"## {pages.CHANGES_TITLE}", "", _paragraph(changes[2]),
+                  f"[Each verdict before and now]({CHANGES_PAGE}).", ""]
     if sections:
         parts += [f"[The rule]({RULE_PAGE}) decides on each verdict.", ""]
     return "\n".join(parts)
+
+
+def changes_page(changes, commits_before, commits_now):
+    header, rows, words = changes
+    return "\n".join([f"# {pages.CHANGES_TITLE}", "", "[All experiments](../report.md)", "",
+                      _paragraph(words), "",
+                      _paragraph(f"Before: {commits_before}. Now: {commits_now}."), "",
+                      *_md_table(header, rows)])
 
 
 def rule_page():

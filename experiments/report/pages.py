@@ -17,6 +17,8 @@ AGAIN = ("Cells that were measured a second time, in another process. The interv
          "covers its pairs alone. It leaves out what differs between processes, such as the host's speed "
          "where launches bound the work. The interval of several rounds (--rounds) covers that too.")
 
+CHANGES_TITLE = "Verdicts before and now"
+
 # Analyses that say which part of an engine carries what it gains.
 _ANSWERS = ("parts", "variance")
 ANSWERS_TITLE = "Which part carries an engine's gain"
@@ -117,7 +119,10 @@ def _ours(figure, outcome):
     value, low, high = outcome.ours
     if "ratio" not in figure and not figure.get("faster"):
         return _quantity(figure, value)
-    return f"{value:.2f}x ({low:.2f}..{high:.2f})"
+    text = f"{value:.2f}x ({low:.2f}..{high:.2f})"
+    if outcome.captured:
+        text += " [as graphs {:.2f}x ({:.2f}..{:.2f})]".format(*outcome.captured)
+    return text
 
 
 # Which of its cells a figure is about, where a claim has several figures.
@@ -138,6 +143,9 @@ def verdict_text(claim):
     text = claim.verdict + (f": {weakest.reason}" if weakest.reason else "")
     if len(weakest.commits) > 1:
         text += f" (cells of several commits: {', '.join(weakest.commits)})"
+    if weakest.stand_ins:
+        data = next(figure["data"] for figure, outcome in claim.parts if outcome is weakest)
+        text += f" ({', '.join(weakest.stand_ins)} in place of {data})"
     return text
 
 
@@ -168,15 +176,47 @@ CELLS_HEADER = ["configuration", "against", "input", "voxels", "neighbours", "wo
                 "maps", "A ms", "B ms", "B / A", "interval", "pairs", "verdict"]
 
 
+CAPTURED_HEADER = ["captured: A ms", "B ms", "B / A", "interval", "launch-bound as run"]
+
+
+def _captured(cell):
+    return cell.get("result", {}).get("captured")
+
+
+def _captured_cells(cell):
+    """The same cell with both sides as graphs: what the device does, without the host."""
+    captured = _captured(cell)
+    if not captured:
+        return [""] * len(CAPTURED_HEADER)
+    ratio = captured.get("speedup")
+    if not ratio:
+        return ["", "", "", "", f"not captured: {captured.get('why', 'no times')}"]
+    return [f"{captured['a']['wall_ms']['median']:.4g}", f"{captured['b']['wall_ms']['median']:.4g}",
+            f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f}..{ratio['high']:.3f}",
+            " and ".join(side.upper() for side in captured["launch_bound"])]
+
+
+def _more_columns(experiment):
+    """[(header, what a cell has there)]: those that not every experiment needs."""
+    columns = []
+    if any(lines.tuned_of(cell) for cell in experiment.cells):
+        columns.append((["tuned"], lambda cell: [lines.tuned_of(cell) or "untuned"]))
+    if any(lines.cache_of(cell) for cell in experiment.cells):
+        columns.append((["cache"], lambda cell: [lines.cache_of(cell) or "warm"]))
+    if any(_captured(cell) for cell in experiment.cells):
+        columns.append((CAPTURED_HEADER, _captured_cells))
+    if len(lines.commits_of(experiment.cells)) > 1:
+        columns.append((["commit"], lambda cell: [lines.commit_of(cell)]))
+    return columns
+
+
 def cells_header(experiment):
-    """With the commit, where the cells are of several."""
-    several = len(lines.commits_of(experiment.cells)) > 1
-    return CELLS_HEADER + (["commit"] if several else [])
+    return CELLS_HEADER + [name for header, _ in _more_columns(experiment) for name in header]
 
 
 def cell_rows(experiment):
-    several = len(lines.commits_of(experiment.cells)) > 1
-    return [_cell_row(cell) + ([lines.commit_of(cell)] if several else [])
+    columns = _more_columns(experiment)
+    return [_cell_row(cell) + [text for _, texts in columns for text in texts(cell)]
             for cell in experiment.cells]
 
 
@@ -196,6 +236,8 @@ def _cell_row(cell):
     verdict = result["verdict"] + (" (quick)" if cell["quick"] else "")
     if result.get("busy"):
         verdict += f" (busy machine: {result['busy']})"
+    if result.get("clocks"):
+        verdict += f" (clocks: {result['clocks']})"
     return row + [f"{result['a']['wall_ms']['median']:.4g}",
                   f"{result['b']['wall_ms']['median']:.4g}", f"{ratio['ratio']:.3f}",
                   f"{ratio['low']:.3f}..{ratio['high']:.3f}", pairs, verdict]
@@ -356,10 +398,13 @@ def _html_section(section):
     return "\n".join(parts)
 
 
-def html(title, sections, agreements, trainings):
+def html(title, sections, agreements, trainings, changes=None):
     repeated = []
+    if changes:
+        header, rows, words = changes
+        repeated = [f"<h2>{_e(CHANGES_TITLE)}</h2>", f"<p>{_e(words)}</p>", _table(header, rows)]
     if agreements:
-        repeated = ["<h2>Measured again</h2>", f"<p>{_e(AGAIN)}</p>",
+        repeated += ["<h2>Measured again</h2>", f"<p>{_e(AGAIN)}</p>",
                     _table(again.HEADER, [agreement.row() for agreement in agreements])]
     return "\n".join([
         "<!DOCTYPE html>", '<html lang="en"><head><meta charset="utf-8">',

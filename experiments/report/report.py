@@ -2,7 +2,7 @@
 """Writes report.html, report.md, experiments/*.md and plots/*.png from the result files of a directory,
 which may also be the folder of a training run.
 
-    report.py DIR [--again DIR] [--out DIR] [--title TEXT]
+    report.py DIR [--again DIR] [--before DIR] [--out DIR] [--title TEXT]
 
 The exit status is 1 where a file has lines that cannot be read, contradict themselves or failed.
 """
@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import again
 import analysis
+import before
 import markdown_pages
 import pages
 import plots
@@ -71,7 +72,8 @@ def build(experiment, stem, anchor, out):
 def anchors(names):
     """For each stem a name that both pages can link to, each another one."""
     found = {}
-    taken = {pathlib.PurePath(markdown_pages.RULE_PAGE).stem}
+    taken = {pathlib.PurePath(page).stem
+             for page in (markdown_pages.RULE_PAGE, markdown_pages.CHANGES_PAGE)}
     for name in names:
         plain = re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-") or "experiment"
         anchor, number = plain, 1
@@ -92,6 +94,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--again", type=pathlib.Path)
+    parser.add_argument("--before", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--title", default="voxconv experiments")
     arguments = parser.parse_args()
@@ -107,6 +110,13 @@ def main():
         print(f"report: --again {arguments.again} has no cell that {arguments.directory} has",
               file=sys.stderr)
         return 1
+    earlier = results.load(arguments.before) if arguments.before else []
+    texts, problem_of_texts = before.reasons(arguments.directory)
+    changes = before.compare(experiments, earlier, texts)
+    if arguments.before and not changes:
+        print(f"report: --before {arguments.before} has no claim that {arguments.directory} has",
+              file=sys.stderr)
+        return 1
     (out / "plots").mkdir(parents=True, exist_ok=True)
     stem_of = stems(experiments)
     anchor_of = anchors(stem_of.values())
@@ -114,9 +124,18 @@ def main():
                 for experiment in experiments]
     run = training.load(arguments.directory, out / "plots")
     trainings = [] if run is None else [run]
-    write(out / "report.html", pages.html(arguments.title, sections, agreements, trainings))
+    change_table = (before.HEADER, [change.row() for change in changes],
+                    before.in_words(changes)) if changes else None
+    write(out / "report.html",
+          pages.html(arguments.title, sections, agreements, trainings, change_table))
     write(out / "report.md",
-          markdown_pages.front_page(arguments.title, sections, agreements, trainings, out))
+          markdown_pages.front_page(arguments.title, sections, agreements, trainings, out,
+                                    change_table))
+    if changes:
+        (out / markdown_pages.CHANGES_PAGE).parent.mkdir(exist_ok=True)
+        write(out / markdown_pages.CHANGES_PAGE,
+              markdown_pages.changes_page(change_table, before.commits(earlier),
+                                          before.commits(experiments)))
     if sections:
         (out / markdown_pages.RULE_PAGE).parent.mkdir(exist_ok=True)
         write(out / markdown_pages.RULE_PAGE, markdown_pages.rule_page())
@@ -129,10 +148,13 @@ def main():
         for claim in section.claims:
             counts[claim.verdict] += 1
     problems = 0
-    for experiment in experiments + repeats:
+    for experiment in experiments + repeats + earlier:
         for problem in experiment.problems:
             problems += 1
             print(f"report: {experiment.path.name}: {problem}", file=sys.stderr)
+    if problem_of_texts:
+        problems += 1
+        print(f"report: {problem_of_texts}", file=sys.stderr)
     for problem in [problem for run in trainings for problem in run.problems]:
         problems += 1
         print(f"report: {problem}", file=sys.stderr)

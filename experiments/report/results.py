@@ -79,6 +79,23 @@ def order_of(about):
     return about.get("order", "sorted")
 
 
+def cache_of(cell):
+    """How runs found the GPU's cache, where not as usual: "cold, 28 MiB"."""
+    about, factors = cell["cell"], cell.get("factors", {})
+    left = factors.get("l2_mib", about.get("l2_mib"))
+    return ", ".join(filter(None, [about.get("cache"), left and f"{left:.3g} MiB"]))
+
+
+def tuned_of(cell):
+    """Which sides are plans of a search, and in which space: "A: 4 mappings, 12 dataflows"."""
+    found = []
+    for side in "ab":
+        tuned = (cell.get("configurations", {}).get(side) or {}).get("tuned")
+        if tuned:
+            found.append(f"{side.upper()}: {tuned.get('what', 'a plan')}")
+    return "; ".join(found)
+
+
 def commit_of(cell):
     """Seven letters of the commit, with a mark where the tree had changes."""
     provenance = cell["provenance"]
@@ -181,6 +198,12 @@ def ratio_of(cell, metric):
     if metric in cell["result"]["a"]["stages_ms"] or not a or not b:
         return None
     return b / a, b / a, b / a
+
+
+def captured_ratio_of(cell):
+    """The same of both sides as replayed graphs, whole runs."""
+    ratio = ((cell.get("result") or {}).get("captured") or {}).get("speedup")
+    return (ratio["ratio"], ratio["low"], ratio["high"]) if ratio else None
 
 
 def _identity(line):

@@ -12,6 +12,7 @@ import json
 import statistics
 
 TOO_FEW = "too few pairs"
+MIN_PAIRS_FOR_VERDICT = 6   # as kMinPairsForVerdict of measure/statistics.h
 SMALLEST_DIFFERENCE = 0.01  # as kSmallestDifference of measure/statistics.h
 
 
@@ -63,15 +64,34 @@ def _merge_side(sides):
     return merged
 
 
+def _merge_captured(captured):
+    """Rounds of both sides as replayed graphs; None where a round has no such ratio."""
+    if not all(one and one.get("speedup") for one in captured):
+        return next((one for one in captured if one), None)
+    merged = copy.deepcopy(captured[0])
+    merged["speedup"] = _ratio([one["speedup"] for one in captured])
+    merged["verdict"] = judge(merged["speedup"])
+    merged["pairs"] = sum(one["pairs"] for one in captured)
+    for side in "ab":
+        merged[side]["wall_ms"]["median"] = statistics.median(
+            one[side]["wall_ms"]["median"] for one in captured)
+    merged["launch_bound"] = sorted({side for one in captured for side in one["launch_bound"]})
+    return merged
+
+
 def _merge_results(results):
     merged = copy.deepcopy(results[0])
+    for why in ("busy", "clocks"):  # of any round
+        said = list(dict.fromkeys(r[why] for r in results if r.get(why)))
+        merged[why] = "; ".join(said) or None
+    merged["captured"] = _merge_captured([r.get("captured") for r in results])
     merged["a"], merged["b"] = (_merge_side([r[side] for r in results]) for side in "ab")
     merged["pairs"] = sum(r["pairs"] for r in results)
     merged["rounds"] = len(results)
     if all(r.get("speedup") for r in results):
         merged["speedup"] = _ratio([r["speedup"] for r in results])
-        too_few = [r["verdict"] for r in results if r["verdict"] == TOO_FEW]
-        merged["verdict"] = too_few[0] if too_few else judge(merged["speedup"])
+        too_few = merged["pairs"] < MIN_PAIRS_FOR_VERDICT
+        merged["verdict"] = TOO_FEW if too_few else judge(merged["speedup"])
     for stage in list(merged.get("stage_speedups", {})):
         ratios = [r["stage_speedups"].get(stage) for r in results]
         if all(ratios):

@@ -19,7 +19,9 @@ verdicts.
 
 Not measurable here: the file says why; or the claim is about a GPU and the lines are of another kind
 of device; or a cell of the claim was not measured, was refused, is of a quick run or has fewer than
-20 pairs. A claim whose cells are of several commits names them.
+20 pairs; or the claim is about a data set that is smaller than another one, and what stands in for
+it is not. A claim whose cells are of several commits names them, and so does one whose inputs stand
+in for the paper's data set.
 """
 
 import dataclasses
@@ -54,6 +56,8 @@ class Outcome:
     reason: str = ""
     combined: str = ""  # how several cells became one figure
     commits: tuple = ()  # those of its cells
+    stand_ins: tuple = ()  # inputs in place of the paper's data set
+    captured: tuple = None  # as `ours`, with both sides as graphs; no verdict follows from it
 
 
 @dataclasses.dataclass
@@ -131,10 +135,22 @@ def _value(figure, cell, side):
     if "ratio" not in figure and not figure.get("faster"):
         value = lines.side_value(cell, metric, side)
         return None if value is None else (value,) * 3
-    ratio = lines.ratio_of(cell, metric)
+    return _turned(lines.ratio_of(cell, metric), side)
+
+
+def _turned(ratio, side):
+    """A ratio as a claim about `side` has it."""
     if ratio is None or side == "a":
         return ratio
     return 1 / ratio[0], 1 / ratio[2], 1 / ratio[1]
+
+
+def _captured(figure, found):
+    """The claim's ratio of whole runs with both sides as graphs, or None."""
+    if figure.get("metric", "time") != "time" or not ("ratio" in figure or figure.get("faster")):
+        return None
+    values = [_turned(lines.captured_ratio_of(cell), side) for cell, side in found]
+    return None if None in values else combine(values, figure.get("over", "mean"))
 
 
 def mean_name(values):
@@ -209,6 +225,28 @@ def _of_claim(figure, abouts):
             if side is not None and (side == wanted or takes_both)]
 
 
+def _contradiction(figure, found, experiment):
+    """Why what stands in for the claim's data set is unlike it; empty where it is not."""
+    than = figure.get("fewer_voxels_than")
+    others = [cell["cell"] for cell in experiment.cells if cell["cell"].get("like") == than]
+    if not than or not others:
+        return ""
+    other = min(others, key=lambda about: about["voxels"])
+    for cell, _ in found:
+        about = cell["cell"]
+        if about["voxels"] >= other["voxels"]:
+            return (f"the claim is about inputs smaller than {other['input']} ({other['voxels']} "
+                    f"voxels); what stands in for them, {about['input']}, has {about['voxels']}")
+    return ""
+
+
+def _stand_ins(figure, found):
+    data = figure.get("data")
+    # Older lines name the data set in the input's name alone.
+    return tuple(sorted({cell["cell"]["input"] for cell, _ in found
+                         if data and cell["cell"].get("data", cell["cell"]["input"]) != data}))
+
+
 def _judge_transfer(figure, experiment):
     values = [loss for _, _, _, loss in transfer_losses(experiment)]
     measured = sum(_counts(cell) for cell in experiment.cells)
@@ -258,8 +296,13 @@ def judge(figure, experiment):
     if not values or len(values) < asked:
         reason = _not_measured(figure, [cell for cell, _ in found], len(values), asked)
         return Outcome(NOT_MEASURABLE, reason=reason)
+    contradiction = _contradiction(figure, found, experiment)
+    if contradiction:
+        return Outcome(NOT_MEASURABLE, reason=contradiction)
     outcome = _verdict(figure, values)
+    outcome.stand_ins = _stand_ins(figure, found)
     outcome.commits = lines.commits_of(cell for cell, _ in found)
+    outcome.captured = _captured(figure, found)
     return outcome
 
 

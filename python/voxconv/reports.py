@@ -15,6 +15,7 @@ def report(
     out: str | os.PathLike[str] | None = None,
     *,
     again: str | os.PathLike[str] | None = None,
+    before: str | os.PathLike[str] | None = None,
     title: str = "voxconv experiments",
 ) -> pathlib.Path:
     """Writes report.html, report.md and plots of result files, as `voxconv report` does.
@@ -23,6 +24,8 @@ def report(
         directory: result files of experiments, or the folder of a training run.
         out: where the pages go; `directory` unless given.
         again: results of the same experiments from another run, for a table of what agrees.
+        before: earlier results of the same experiments, for a page with each verdict before and now.
+            `directory`/changes.json says why verdicts changed.
         title: of the pages.
 
     Returns:
@@ -33,12 +36,15 @@ def report(
             been written all the same; the message has the program's last line.
         ImportError: Matplotlib is missing.
     """
-    for name, path in (("directory", directory), ("again", again)):
-        if path is not None and not pathlib.Path(path).is_dir():
+    others = {name: path for name, path in (("again", again), ("before", before))
+              if path is not None}
+    for name, path in {"directory": directory, **others}.items():
+        if not pathlib.Path(path).is_dir():
             raise ValueError(f"{name} '{os.fspath(path)}': is not a directory")
-    if again is not None and os.path.samefile(directory, again):
-        raise ValueError(f"again '{os.fspath(again)}': is the directory itself; results of another "
-                         "run are needed")
+    for name, path in others.items():
+        if os.path.samefile(directory, path):
+            raise ValueError(f"{name} '{os.fspath(path)}': is the directory itself; results of another "
+                             "run are needed")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("voxconv.report needs matplotlib; pip install matplotlib")
     programs = [pathlib.Path(found) / "report.py"
@@ -49,8 +55,8 @@ def report(
     out = pathlib.Path(directory if out is None else out)
     command = [sys.executable, "-B", str(program), os.fspath(directory), "--out", str(out)]
     command += ["--title", title]
-    if again is not None:
-        command += ["--again", os.fspath(again)]
+    for name, path in others.items():
+        command += [f"--{name}", os.fspath(path)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]

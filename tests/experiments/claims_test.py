@@ -74,6 +74,32 @@ class ClaimsTest(unittest.TestCase):
         result = support.run(VOXCONV, "report", first, "--again", self.path / "nowhere")
         self.assertIn("is not a directory", result.stderr)
 
+    def test_verdicts_before_stand_beside_those_of_now(self):
+        earlier, now = (self.path / name for name in ("earlier", "now"))
+        for folder, lines in ((earlier, self.lines), (now, self.doctored(3, consistent=True))):
+            folder.mkdir()
+            support.write_lines(folder / "small.jsonl", lines)
+
+        def page():
+            result = support.run(VOXCONV, "report", now, "--before", earlier)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("Verdicts before and now</h2>", (now / "report.html").read_text())
+            self.assertIn("[Each verdict before and now](experiments/changes.md)",
+                          (now / "report.md").read_text())
+            return (now / "experiments" / "changes.md").read_text()
+
+        self.assertRegex(page(), r"\| three times faster \| 3x \| .* \| not reproduced \| .* \| "
+                                 r"reproduced \| not explained \|")
+        (now / "changes.json").write_text('{"small: three times faster": "another baseline"}')
+        self.assertIn("| reproduced | another baseline |", page())
+        self.assertIn("1 have another one, 0 of these without an explanation.", page())
+        (now / "changes.json").write_text("[]")
+        result = support.run(VOXCONV, "report", now, "--before", earlier)
+        self.assertIn("changes.json cannot be read: it is no object of texts", result.stderr)
+        result = support.run(VOXCONV, "report", now, "--before", now)
+        self.assertIn("--before", result.stderr)
+        self.assertIn("allowed are results of another run", result.stderr)
+
     def test_a_claim_without_a_difference_is_not_reproduced(self):
         result, page = self.report(self.lines)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -129,6 +155,48 @@ class ClaimsTest(unittest.TestCase):
         self.assertIn("| 0123456+ |", page)
         self.assertRegex(page, r"\| reproduced \(cells of several commits: 0123456\+, \w+\+?\) \|")
 
+    def test_experiments_of_several_commits_are_marked_on_the_front_page(self):
+        lines = self.doctored(3, consistent=True)
+        other = copy.deepcopy(lines)
+        other[0]["definition"]["name"] = "other"
+        folder = self.path / self.id()
+        folder.mkdir()
+        support.write_lines(folder / "small.jsonl", lines)
+        support.write_lines(folder / "other.jsonl", other)
+        support.run(VOXCONV, "report", folder)
+        self.assertNotIn("| commit |", (folder / "report.md").read_text())
+        other[1]["provenance"].update(commit="0123456789", dirty=False)
+        support.write_lines(folder / "other.jsonl", other)
+        support.run(VOXCONV, "report", folder)
+        page = (folder / "report.md").read_text()
+        self.assertIn("| verdict | commit |", page)
+        self.assertIn("| reproduced | 0123456 |", page)
+
+    def test_what_stands_in_for_a_data_set_is_called_so(self):
+        lines = self.doctored(3, consistent=True)
+        lines[0]["definition"]["published"][0]["data"] = "S3DIS"
+        _, page = self.report(lines)
+        self.assertIn(f"| reproduced ({lines[1]['cell']['input']} in place of S3DIS) |", page)
+        lines[0]["asked"]["cells"][0]["data"] = lines[1]["cell"]["data"] = "S3DIS"
+        _, page = self.report(lines)
+        self.assertIn("| reproduced |", page)
+
+    def test_a_stand_in_that_contradicts_the_claim_is_no_measurement(self):
+        lines = self.doctored(3, consistent=True)
+        lines[0]["definition"]["published"][0].update(
+            fewer_voxels_than="outdoor-64", where={"like": "outdoor-32"})
+        large = copy.deepcopy(lines[1])
+        for cell, like in ((lines[1]["cell"], "outdoor-32"), (large["cell"], "outdoor-64")):
+            cell["like"] = like
+        lines[0].pop("asked")
+        large["cell"].update(input="large", voxels=lines[1]["cell"]["voxels"] + 1)
+        result, _ = self.report([*lines, large])
+        self.assertIn("1 reproduced,", result.stdout)
+        large["cell"]["voxels"] -= 1
+        result, page = self.report([*lines, large])
+        self.assertIn("1 not measurable here", result.stdout)
+        self.assertIn("the claim is about inputs smaller than large (300 voxels)", page)
+
     def test_a_claim_about_a_gpu_is_not_judged_by_a_cpu(self):
         lines = self.doctored(3, consistent=True)
         lines[0]["definition"]["published"][0]["gpu"] = "RTX 3090"
@@ -161,6 +229,38 @@ class ClaimsTest(unittest.TestCase):
     def test_an_interrupted_run_judges_nothing(self):
         result, _ = self.report(self.doctored(3, consistent=True)[:1])
         self.assertIn("1 not measurable here", result.stdout)
+
+    def test_clocks_that_fell_are_told(self):
+        lines = copy.deepcopy(self.lines)
+        lines[-1]["result"]["clocks"] = "the SM clock fell from 1980 to 1410 MHz (power cap)"
+        _, page = self.report(lines)
+        self.assertIn("(clocks: the SM clock fell from 1980 to 1410 MHz (power cap))", page)
+
+    def test_both_ratios_are_shown_where_sides_were_captured(self):
+        lines = self.doctored(3, consistent=True)
+        self.assertIsNone(lines[-1]["result"]["captured"])  # of the CPU
+        _, page = self.report(lines)
+        self.assertNotIn("captured", page)
+        lines[-1]["result"]["captured"] = {
+            "pairs": 20, "verdict": "no difference", "launch_bound": ["b"],
+            "speedup": {"ratio": 1.01, "low": 0.97, "high": 1.04},
+            "a": {"wall_ms": {"median": 0.0214}}, "b": {"wall_ms": {"median": 0.0216}}}
+        _, page = self.report(lines)
+        self.assertIn("\\[as graphs 1.01x (0.97..1.04)\\]", page)
+        self.assertIn("| 0.0214 | 0.0216 | 1.010 | 0.970..1.040 | B |", page)
+        lines[-1]["result"]["captured"] = {"why": "side a: the plugin waits"}
+        _, page = self.report(lines)
+        self.assertIn("not captured: side a: the plugin waits", page)
+
+    def test_other_caches_are_marked(self):
+        lines = copy.deepcopy(self.lines)
+        lines[-1]["cell"].update(cache="cold", l2_mib=30)
+        lines[-1]["factors"].update(cache="cold", l2_mib=30.5)
+        lines[0]["asked"]["cells"] = []
+        lines[0].pop("asked")
+        _, page = self.report(lines)
+        self.assertIn("| cache |", page)
+        self.assertIn("| cold, 30.5 MiB |", page)
 
     def test_a_busy_machine_is_told(self):
         lines = copy.deepcopy(self.lines)
