@@ -414,7 +414,8 @@ TEST_F(TuneTest, SpacesOfEngines) {
 TEST_F(TuneTest, TheEnginesOwnSpacesAreRead) {
   const Candidates none;
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(VOXCONV_SOURCE_DIR, "/experiments/spaces"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(
+           absl::StrCat(VOXCONV_SOURCE_DIR, "/experiments/spaces"))) {
     ++files;
     const auto text = ReadFileBytes(entry.path().string());
     ASSERT_TRUE(text.ok()) << text.status();
