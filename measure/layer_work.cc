@@ -195,7 +195,8 @@ absl::StatusOr<std::unique_ptr<RecordedLayer>> LayerRunner::Record() {
     VOXCONV_ASSIGN_OR_RETURN(
         recorded->output_,
         RunPlannedConvolution(*dataflow_, *recorded->plan_, *map_, features_.view(),
-                              weights_.view(), recorded->workspace_, context));
+                              weights_.view(), recorded->workspace_, context, /*epilogue=*/{},
+                              /*settled=*/false, prepared_weights_.get()));
     return absl::OkStatus();
   };
   VOXCONV_RETURN_IF_ERROR(run(context_));  // makes the workspace as large as it gets
