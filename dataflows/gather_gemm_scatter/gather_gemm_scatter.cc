@@ -19,9 +19,12 @@ OptionSchema Schema() {
             "adaptive",
             "which kernel offsets are multiplied as one batch; ragged: all, in one launch on CUDA, "
             "each padded to a multiple of 128 rows")
-      .Float("epsilon", 0.3, 0, 1, "adaptive: share of a group's largest map that may be padding")
+      .Float("epsilon", 0.3, 0, 1,
+             "adaptive: share of a group's largest map that may be padding; sorted_adaptive: "
+             "padding of a "
+             "group for each of its pairs")
       .Int("threshold", 8192, 0, int64_t{1} << 40,
-           "adaptive: pairs from which a group is multiplied offset by offset, not as a batch")
+           "both: pairs from which a group is multiplied offset by offset, not as a batch")
       .Enum("map", {"dense", "coded_csr"}, "dense",
             "layout of the positions: a table with holes, or PCEngine's coded CSR")
       .Enum("order", {"weight", "locality", "tile"}, "locality",

@@ -2,6 +2,7 @@
 #include "voxconv/dataflows/gather_gemm_scatter/grouping.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace voxconv {
 namespace {
@@ -83,19 +84,40 @@ std::vector<OffsetGroup> FixedGroups(absl::Span<const Unit> units, int num_offse
   return groups;
 }
 
-// Algorithm 4. As printed it starts every group with n_min = 0, under which no group could grow;
-// the minimum over the group is meant.
+// The maps of a group that grows.
+struct Growth {
+  int64_t least = INT64_MAX, most = 0, maps = 0, pairs = 0;
+
+  void Add(const Unit& unit) {
+    const auto offsets = static_cast<int64_t>(unit.offsets.size());
+    least = std::min(least, unit.pairs);
+    most = std::max(most, unit.pairs);
+    maps += offsets;
+    pairs += offsets * unit.pairs;  // a pair of mirrored maps is equally large
+  }
+
+  // Algorithm 4. As printed it starts every group with n_min = 0, under which no group could grow;
+  // the minimum over the group is meant.
+  double PaddingOfSmallest() const {
+    return 1 - static_cast<double>(least) / static_cast<double>(most);
+  }
+  double PaddingPerPair() const {
+    return static_cast<double>(maps * most - pairs) / static_cast<double>(pairs);
+  }
+};
+
 std::vector<OffsetGroup> AdaptiveGroups(absl::Span<const Unit> units, const GroupingRule& rule) {
+  const bool sorted = rule.grouping == Grouping::kSortedAdaptive;
   std::vector<OffsetGroup> groups;
   for (size_t i = 0; i < units.size();) {
-    int64_t n_min = units[i].pairs;
-    int64_t n_max = n_min;
+    Growth growth;
+    growth.Add(units[i]);
     OffsetGroup group;
     Append(units[i++], group);
     for (; i < units.size(); ++i) {
-      n_min = std::min(n_min, units[i].pairs);
-      n_max = std::max(n_max, units[i].pairs);
-      if (1 - static_cast<double>(n_min) / static_cast<double>(n_max) > rule.epsilon) break;
+      growth.Add(units[i]);
+      const double padding = sorted ? growth.PaddingPerPair() : growth.PaddingOfSmallest();
+      if (padding > rule.epsilon) break;
       Append(units[i], group);
     }
     group.batched = group.offsets.size() > 1 && group.max_pairs < rule.threshold;

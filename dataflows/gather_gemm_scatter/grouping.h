@@ -16,7 +16,7 @@ enum class Grouping {
   kSymmetric,       // TorchSparse 4.2.1: offsets k and K-1-k, whose maps are equally large
   kFixed,           // TorchSparse 4.2.2: three groups
   kAdaptive,        // TorchSparse 4.2.3, Algorithm 4
-  kSortedAdaptive,  // Minuet 5.2.2: Algorithm 4 over the offsets by ascending map size
+  kSortedAdaptive,  // Minuet 5.2.2: offsets by ascending map size, in groups of little padding
   kRagged,          // PCEngine as released: all offsets, each padded to kRaggedRows rows
 };
 
@@ -25,9 +25,11 @@ inline constexpr int64_t kRaggedRows = 128;
 
 struct GroupingRule {
   Grouping grouping = Grouping::kAdaptive;
-  // Adaptive only: a group may spend at most this share of its rows on padding its smallest map.
+  // kAdaptive: a group may spend at most this share of its rows on padding its smallest map.
+  // kSortedAdaptive: a group may have at most this many rows of padding for each of its pairs
+  // (Minuet's padding overhead, Figure 5, and its release).
   double epsilon = 0;
-  // Adaptive only (the paper's S). A group whose largest map has fewer pairs than this is one
+  // These two only (the paper's S). A group whose largest map has fewer pairs than this is one
   // batched matmul. Every other group has one matmul for each offset.
   int64_t threshold = 0;
 };

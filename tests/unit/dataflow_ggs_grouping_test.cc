@@ -93,6 +93,17 @@ TEST(GroupOffsets, SortedAdaptiveNeedsFewerGroups) {
             (Groups{{{0, 2}, 4, true}, {{1, 3}, 9, true}}));
 }
 
+// Minuet counts padding for each pair: 1 + 0 of 9, then 4 + 3 + 0 of 13 + 4.
+TEST(GroupOffsets, SortedAdaptivePadsByPairs) {
+  const Sizes sizes = {8, 4, 5};
+  const auto groups = [&](double epsilon) {
+    return GroupOffsets(sizes, false, -1, {Grouping::kSortedAdaptive, epsilon, kNoLimit});
+  };
+  EXPECT_EQ(groups(0.1), (Groups{{{1}, 4, false}, {{2}, 5, false}, {{0}, 8, false}}));
+  EXPECT_EQ(groups(1.0 / 9), (Groups{{{1, 2}, 5, true}, {{0}, 8, false}}));
+  EXPECT_EQ(groups(7.0 / 17), (Groups{{{1, 2, 0}, 8, true}}));
+}
+
 TEST(GroupOffsets, EmptyOffsetsAreInNoGroup) {
   EXPECT_EQ(GroupOffsets(Sizes{0, 3, 0, 3}, false, -1, {Grouping::kAdaptive, 0.0, kNoLimit}),
             (Groups{{{1, 3}, 3, true}}));
