@@ -42,9 +42,9 @@ class IndexOfRows final : public MapIndex {
 }  // namespace
 
 OptionSchema& AddCoordsOption(OptionSchema& schema) {
-  return schema.Enum("coords", {"interleaved", "planar"}, "interleaved",
-                     "what coordinates are read from: the rows b x y z, or four arrays b | x | y | "
-                     "z that they are split into before");
+  return schema.Enum("coords", {"interleaved", "planar", "scalar"}, "interleaved",
+                     "what coordinates are read from: the rows b x y z; four arrays b | x | y | z "
+                     "that they are split into before; or the rows, number by number (CUDA only)");
 }
 
 bool PlanarCoords(const Options& options) { return options.GetEnum("coords") == "planar"; }

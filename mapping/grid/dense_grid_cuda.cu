@@ -32,14 +32,14 @@ __global__ void __launch_bounds__(kThreads)
 
 class DenseGrid final : public GridCuda {
  public:
-  DenseGrid(const CellOrder& order, Array<int32_t> cells)
-      : order_(order), cells_(std::move(cells)) {}
+  DenseGrid(const CellOrder& order, Array<int32_t> cells, bool scalar)
+      : order_(order), cells_(std::move(cells)), scalar_(scalar) {}
 
   int64_t bytes() const override { return cells_.bytes(); }
 
   absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                   bool symmetric, const ExecutionContext& context) const override {
-    return outputs.Visit([&](const auto rows) {
+    return VisitRows(outputs, scalar_, [&](const auto rows) {
       return QueryNeighbours(Lookup{order_, cells_.data()}, rows, problem, symmetric, context);
     });
   }
@@ -47,12 +47,13 @@ class DenseGrid final : public GridCuda {
  private:
   CellOrder order_;
   Array<int32_t> cells_;
+  bool scalar_;
 };
 
 }  // namespace
 
 absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int64_t limit_mib,
-                                               const ExecutionContext& context) {
+                                               bool scalar, const ExecutionContext& context) {
   const CellOrder order = CellOrder::Dense(inputs.set());
   VOXCONV_RETURN_IF_ERROR(order.CheckLimit(sizeof(int32_t), 1, 0, limit_mib, "dense"));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> cells,
@@ -64,8 +65,8 @@ absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int
                    context, rows, inputs.size(), order, cells.data());
     return absl::OkStatus();
   };
-  VOXCONV_RETURN_IF_ERROR(inputs.Visit(fill));
-  return std::make_unique<DenseGrid>(order, std::move(cells));
+  VOXCONV_RETURN_IF_ERROR(VisitRows(inputs, scalar, fill));
+  return std::make_unique<DenseGrid>(order, std::move(cells), scalar);
 }
 
 }  // namespace voxconv

@@ -27,8 +27,9 @@ using GridCudaPtr = std::unique_ptr<GridCuda>;
 
 // The same storages as on the CPU (mapping/grid/grid_cpu.h), of the same size. These functions
 // clear every cell: O(cells + N).
+// `scalar`: kernels read rows number by number (ScalarRows).
 absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int64_t limit_mib,
-                                               const ExecutionContext& context);
+                                               bool scalar, const ExecutionContext& context);
 absl::StatusOr<GridCudaPtr> BuildBitmapGridCuda(const CoordinateSet& inputs, int64_t limit_mib,
                                                 const ExecutionContext& context);
 

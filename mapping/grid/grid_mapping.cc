@@ -35,9 +35,11 @@ absl::Status GridMapping::CheckOptions(const Options& options) {
         "symmetric=true: storage=rules writes every pair where it finds it; allowed with dense and "
         "bitmap");
   }
-  if (!PlanarCoords(options) || storage == "dense") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "coords=planar: storage=", storage, " reads interleaved rows only; allowed with dense"));
+  const std::string& coords = options.GetEnum("coords");
+  if (coords == "interleaved" || storage == "dense") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("coords=", coords, ": storage=", storage,
+                   " reads interleaved rows only; allowed with dense"));
 }
 
 }  // namespace voxconv

@@ -25,6 +25,7 @@ class GridMapping : public RowsMapping {
   using RowsMapping::RowsMapping;
 
   bool bitmap() const { return options().GetEnum("storage") == "bitmap"; }
+  bool scalar() const { return options().GetEnum("coords") == "scalar"; }
   bool rules() const { return options().GetEnum("storage") == "rules"; }
   int64_t limit_mib() const { return options().GetInt("memory_limit_mib"); }
 };

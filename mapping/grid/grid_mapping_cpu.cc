@@ -36,6 +36,9 @@ absl::Status RegisterGridMapping(Registry& registry) {
       GridMapping::Describe(), BackendKind::kCpu,
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
         VOXCONV_RETURN_IF_ERROR(GridMapping::CheckOptions(options));
+        if (options.GetEnum("coords") == "scalar") {
+          return absl::UnimplementedError("coords=scalar: only CUDA loads rows in one piece");
+        }
         return std::make_unique<const GridCpuMapping>(std::move(options));
       });
 }

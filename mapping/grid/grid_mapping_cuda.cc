@@ -20,7 +20,7 @@ class GridCudaMapping final : public GridMapping {
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
     if (rules()) return MakeRulesGridCuda(limit_mib());
     return bitmap() ? BuildBitmapGridCuda(inputs.set(), limit_mib(), context)
-                    : BuildDenseGridCuda(inputs, limit_mib(), context);
+                    : BuildDenseGridCuda(inputs, limit_mib(), scalar(), context);
   }
 
   absl::StatusOr<KernelMap> QueryRows(const MapIndex& grid, const MapProblem& problem,

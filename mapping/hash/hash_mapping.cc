@@ -42,9 +42,10 @@ PluginDescription HashMapping::Describe() {
 
 absl::Status HashMapping::CheckOptions(const Options& options) {
   const std::string& variant = options.GetEnum("variant");
-  if (PlanarCoords(options) && variant != "open_addressing") {
+  const std::string& coords = options.GetEnum("coords");
+  if (coords != "interleaved" && variant != "open_addressing") {
     return absl::InvalidArgumentError(
-        absl::StrCat("coords=planar: variant=", variant,
+        absl::StrCat("coords=", coords, ": variant=", variant,
                      " reads interleaved rows only; allowed with open_addressing"));
   }
   const double load_factor = options.GetFloat("load_factor");

@@ -47,6 +47,9 @@ absl::Status RegisterHashMapping(Registry& registry) {
       HashMapping::Describe(), BackendKind::kCpu,
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
         VOXCONV_RETURN_IF_ERROR(HashMapping::CheckOptions(options));
+        if (options.GetEnum("coords") == "scalar") {
+          return absl::UnimplementedError("coords=scalar: only CUDA loads rows in one piece");
+        }
         if (options.GetEnum("variant") == "open3d" && !HaveOpen3d()) {
           return absl::UnimplementedError("variant=open3d: this build has no Open3D");
         }

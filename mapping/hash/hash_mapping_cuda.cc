@@ -29,7 +29,8 @@ class HashCuda final : public HashMapping {
     if (variant() == "torchsparse1") return BuildTorchsparse1Cuda(inputs.set(), context);
     if (variant() == "open3d") return BuildOpen3dCuda(inputs.set(), context);
     VOXCONV_CHECK(variant() == "open_addressing");
-    return BuildOpenAddressingCuda(inputs, load_factor(), context);
+    const bool scalar = options().GetEnum("coords") == "scalar";
+    return BuildOpenAddressingCuda(inputs, load_factor(), scalar, context);
   }
 
   absl::StatusOr<KernelMap> QueryRows(const MapIndex& table, const MapProblem& problem,

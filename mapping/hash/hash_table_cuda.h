@@ -30,9 +30,10 @@ using HashTableCudaPtr = std::unique_ptr<HashTableCuda>;
 // Tables are filled to at most `load_factor`, 0 < load_factor < 1. The place of a key depends on
 // which thread comes first. The row found for it does not. The .cu files describe the algorithms.
 
-// Open addressing, four slots at a time. Queues a fill and one kernel.
+// Open addressing, four slots at a time. Queues a fill and one kernel. `scalar`: kernels read rows
+// number by number (ScalarRows).
 absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& inputs,
-                                                         double load_factor,
+                                                         double load_factor, bool scalar,
                                                          const ExecutionContext& context);
 // Cuckoo hashing. Synchronises the stream, because a construction can fail and is then tried again
 // with another seed. kResourceExhausted if it fails with every seed.

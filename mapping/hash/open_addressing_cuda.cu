@@ -100,15 +100,15 @@ __global__ void __launch_bounds__(kThreads)
 
 class OpenAddressingTable final : public HashTableCuda {
  public:
-  OpenAddressingTable(const Probes& probes, Array<uint64_t> keys, Array<int32_t> rows)
-      : probes_(probes), keys_(std::move(keys)), rows_(std::move(rows)) {}
+  OpenAddressingTable(const Probes& probes, Array<uint64_t> keys, Array<int32_t> rows, bool scalar)
+      : probes_(probes), keys_(std::move(keys)), rows_(std::move(rows)), scalar_(scalar) {}
 
   int64_t bytes() const override { return keys_.bytes() + rows_.bytes(); }
 
   absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
                                   bool symmetric, const ExecutionContext& context) const override {
     const Lookup lookup{probes_, reinterpret_cast<const ulonglong2*>(keys_.data()), rows_.data()};
-    return outputs.Visit([&](const auto rows) {
+    return VisitRows(outputs, scalar_, [&](const auto rows) {
       return QueryNeighbours(lookup, rows, problem, symmetric, context);
     });
   }
@@ -117,12 +117,13 @@ class OpenAddressingTable final : public HashTableCuda {
   Probes probes_;
   Array<uint64_t> keys_;
   Array<int32_t> rows_;
+  bool scalar_;
 };
 
 }  // namespace
 
 absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& inputs,
-                                                         double load_factor,
+                                                         double load_factor, bool scalar,
                                                          const ExecutionContext& context) {
   // At least one slot stays empty, as load_factor < 1, and ends every search.
   const auto wanted = static_cast<uint64_t>(static_cast<double>(inputs.size()) / load_factor) + 1;
@@ -141,8 +142,8 @@ absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& i
                    reinterpret_cast<unsigned long long*>(keys.data()), rows.data());
     return absl::OkStatus();
   };
-  VOXCONV_RETURN_IF_ERROR(inputs.Visit(insert));
-  return std::make_unique<OpenAddressingTable>(probes, std::move(keys), std::move(rows));
+  VOXCONV_RETURN_IF_ERROR(VisitRows(inputs, scalar, insert));
+  return std::make_unique<OpenAddressingTable>(probes, std::move(keys), std::move(rows), scalar);
 }
 
 }  // namespace voxconv
