@@ -129,11 +129,10 @@ def train(options: argparse.Namespace, device: torch.device, world: int, rank: i
 
     for step in steps:
         start = time.perf_counter()
-        coords, features, labels = next(data)
+        batch = next(data)
         report.waited += time.perf_counter() - start
-        # Coordinates are checked on the host, where they are; from CUDA they would be copied back.
-        x = vt.SparseTensor(coords, features.to(device, non_blocking=True))
-        labels = labels.to(device, non_blocking=True)
+        x = vt.SparseTensor(batch.coords, batch.features.to(device, non_blocking=True))
+        labels = batch.labels.to(device, non_blocking=True)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=options.autocast):
             scores = parallel(x)
         total = nn.functional.cross_entropy(scores.float(), labels, reduction="sum",

@@ -59,17 +59,17 @@ class TritonFetch:
 
 
 def main(source="scene:lidar64"):
-    records = voxconv.verify(dataflow=TritonFetch.name, backend="cuda", quick=True)
+    records = voxconv.verify(dataflow=TritonFetch.name + ":", backend="cuda", quick=True)
     failed = [r for r in records if r["verdict"] == "failed"]
     for record in failed[:5]:
         print(record["case"], record["detail"])
-    print(f"{TritonFetch.name}: {len(records)} cases, {len(failed)} failed")
+    print(f"{TritonFetch.name}: {len(records)} cases, {len(failed)} failed", flush=True)
     for dtype in ("f16", "f32"):
         for other in ("fetch_on_demand", "implicit_gemm"):
             wall = voxconv.ab(f"hash/{TritonFetch.name}", f"hash/{other}", source, channels=(64, 64),
                               precision=dtype, rebuild_maps=False, backend="cuda")[-1]
             print(f"{dtype}: {TritonFetch.name} {1e3 * wall['a_ms']:.1f} us, {other} "
-                  f"{1e3 * wall['b_ms']:.1f} us")
+                  f"{1e3 * wall['b_ms']:.1f} us", flush=True)
     return len(failed)
 
 

@@ -9,8 +9,17 @@ import torch
 import voxconv
 
 IGNORED = -100  # nn.functional.cross_entropy leaves it out
-# int32 [N, 4], float32 [N, 4] and int64 [N], on the CPU.
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Batch:
+    """Voxels on the CPU: int32 [N, 4], float32 [N, 4] and int64 [N]."""
+
+    def __init__(self, coords: torch.Tensor, features: torch.Tensor, labels: torch.Tensor):
+        self.coords, self.features, self.labels = coords, features, labels
+
+    def pin_memory(self) -> "Batch":
+        """For DataLoader: what goes to a device. Coordinates are checked on the host."""
+        return Batch(self.coords, self.features.pin_memory(), self.labels.pin_memory())
 
 
 class Scans:
@@ -74,7 +83,7 @@ class Steps(torch.utils.data.Dataset):
             coords.append(torch.from_numpy(rows))
             features.append(torch.from_numpy(np.ascontiguousarray(values, np.float32)))
             labels.append(torch.from_numpy(classes.astype(np.int64)))
-        return torch.cat(coords), torch.cat(features), torch.cat(labels)
+        return Batch(torch.cat(coords), torch.cat(features), torch.cat(labels))
 
 
 def loader(dataset: Steps, steps: range, workers: int, pinned: bool) -> torch.utils.data.DataLoader:
