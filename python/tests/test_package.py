@@ -77,6 +77,10 @@ def test_data_files_beside_the_library_go_first(tmp_path):
     sources = pathlib.Path(voxconv.__file__).parent.glob("*.py")
     for source in (voxconv._voxconv.__file__, *sources):
         shutil.copy(source, package)
+    libraries = package.parent / "voxconv.libs"  # of a wheel that auditwheel has repaired
+    original = pathlib.Path(voxconv.__file__).parents[1] / libraries.name
+    if original.is_dir():
+        libraries.symlink_to(original)
     code = (
         "import voxconv; x = voxconv.load('scene:sphere?n=100', channels=4); "
         "voxconv.networks.minkunet42(width=0.25).initialize()(x)"
