@@ -5,8 +5,8 @@
 // are x, y and z; C is 3 or more. Batches are null (all points are of sample 0), or [P] in the
 // backend's memory. Results are bitwise the same in every run, with every number of threads and on
 // every backend. Work is queued on the context's stream. No operator synchronises the stream;
-// CollectVoxels waits once. kInvalidArgument for arguments that do not fit. kResourceExhausted if
-// the memory does not suffice.
+// CollectVoxels and AdmitCoordinates wait once. kInvalidArgument for arguments that do not fit.
+// kResourceExhausted if the memory does not suffice.
 #ifndef VOXCONV_CORE_VOXEL_OPS_H_
 #define VOXCONV_CORE_VOXEL_OPS_H_
 
@@ -146,6 +146,13 @@ struct SortedVoxels {
 class VoxelOps {
  public:
   virtual ~VoxelOps() = default;
+
+  // CoordinateSet::Create of rows that are in the backend's memory, with its checks and messages.
+  // They are copied. Waits once for the device, which is what CoordinateSet's bounds cost. Rows
+  // that are refused cost a copy to the host. O(size) expected.
+  virtual absl::StatusOr<CoordinateSetPtr> AdmitCoordinates(const Coordinate* rows, int64_t size,
+                                                            const Int3& tensor_stride,
+                                                            const ExecutionContext& context) = 0;
 
   // Sorts the voxels of `set`. O(N) on CUDA for coordinates of few bits, O(N log N) in general.
   virtual absl::StatusOr<SortedVoxels> Sort(const CoordinateSet& set,

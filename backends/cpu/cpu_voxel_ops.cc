@@ -60,6 +60,12 @@ absl::Status Transpose(PointMap& map, int64_t voxels, const ExecutionContext& co
 
 class CpuVoxelOps final : public VoxelOps {
  public:
+  absl::StatusOr<CoordinateSetPtr> AdmitCoordinates(const Coordinate* rows, int64_t size,
+                                                    const Int3& tensor_stride,
+                                                    const ExecutionContext& context) override {
+    return CoordinateSet::Create({rows, static_cast<size_t>(size)}, tensor_stride, context);
+  }
+
   absl::StatusOr<SortedVoxels> Sort(const CoordinateSet& set,
                                     const ExecutionContext& context) override {
     const int64_t size = set.size();

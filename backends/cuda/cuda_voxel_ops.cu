@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "voxconv/backends/cuda/check_coordinates.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_voxel_ops.h"
 #include "voxconv/backends/cuda/cuda_voxelize.h"
@@ -188,6 +189,12 @@ absl::Status OrderRows(const CoordinateSet& set, const Cells& cells, Array<int32
 
 class CudaVoxelOps final : public VoxelOps {
  public:
+  absl::StatusOr<CoordinateSetPtr> AdmitCoordinates(const Coordinate* rows, int64_t size,
+                                                    const Int3& tensor_stride,
+                                                    const ExecutionContext& context) override {
+    return CudaAdmitCoordinates(rows, size, tensor_stride, context);
+  }
+
   absl::StatusOr<SortedVoxels> Sort(const CoordinateSet& set,
                                     const ExecutionContext& context) override {
     const int64_t size = set.size();

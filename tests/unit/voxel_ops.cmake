@@ -4,7 +4,7 @@ if(VOXCONV_HAVE_CUDA)
   list(APPEND backends voxconv_backend_cuda)
 endif()
 voxconv_add_test(voxel_ops_test
-  SOURCES devoxelize_test.cc voxelize_test.cc
+  SOURCES admit_coordinates_test.cc devoxelize_test.cc voxelize_test.cc
   LIBS voxconv_io ${backends}
   LABELS unit)
 if(VOXCONV_HAVE_CUDA)
