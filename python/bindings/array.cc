@@ -39,12 +39,18 @@ std::pair<int, int> DeviceOf(nb::handle object) {
   return {nb::cast<int>(device[0]), nb::cast<int>(device[1])};
 }
 
-bool IsContiguous(const nb::ndarray<nb::ro>& array) {
-  if (array.size() == 0) return true;  // whatever the strides
+int64_t SizeOfView(const ArrayView& view) {
+  int64_t size = 1;
+  for (int axis = 0; axis < view.ndim; ++axis) size *= view.shape[axis];
+  return size;
+}
+
+bool IsContiguous(const ArrayView& view) {
+  if (SizeOfView(view) == 0) return true;  // whatever the strides
   int64_t expected = 1;
-  for (auto axis = static_cast<int64_t>(array.ndim()) - 1; axis >= 0; --axis) {
-    if (array.shape(axis) != 1 && array.stride(axis) != expected) return false;
-    expected *= static_cast<int64_t>(array.shape(axis));
+  for (int axis = view.ndim - 1; axis >= 0; --axis) {
+    if (view.shape[axis] != 1 && view.stride[axis] != expected) return false;
+    expected *= view.shape[axis];
   }
   return true;
 }
@@ -78,9 +84,37 @@ InArray::InArray(const char* name, nb::handle object) : name_(name), object_(nb:
                                  ": requires a gradient, which this function does not pass "
                                  "on; give it a detached array"));
   }
-  const auto [device_type, device_id] = DeviceOf(object);
+  if (!TakeByExchange()) TakeByCapsule();
+  if (!IsContiguous(view_)) {
+    const int64_t* stride = view_.stride.data();
+    ThrowValueError(absl::StrCat(name, ": shape ", ShapeText(), " with strides [",
+                                 absl::StrJoin(stride, stride + ndim(), ", "),
+                                 "] is not contiguous; a row-major array without gaps is needed"));
+  }
+}
+
+bool InArray::TakeByExchange() {
+  const std::optional<Exchange> exchange = Exchange::Of(object_);
+  if (!exchange.has_value()) return false;
+  const std::optional<ArrayView> view = exchange->View(object_);
+  if (!view.has_value()) return false;
+  if (view->device_type == kDLCuda) {
+    const auto stream = exchange->CurrentStream(kDLCuda, view->device_index);
+    if (!stream.has_value()) return false;
+    engine_ = CudaEngine(view->device_index, *stream);
+  } else if (view->device_type == kDLCpu) {
+    engine_ = CpuEngine();
+  } else {
+    return false;
+  }
+  view_ = *view;
+  return true;
+}
+
+void InArray::TakeByCapsule() {
+  const auto [device_type, device_id] = DeviceOf(object_);
   if (device_type != kDLCpu && device_type != kDLCuda) {
-    ThrowValueError(absl::StrCat(name, ": lies on device type ", device_type,
+    ThrowValueError(absl::StrCat(name_, ": lies on device type ", device_type,
                                  " of DLPack; allowed are 1 (CPU) and 2 (CUDA)"));
   }
   nb::object source = object_;
@@ -88,22 +122,33 @@ InArray::InArray(const char* name, nb::handle object) : name_(name), object_(nb:
     const uintptr_t stream = CurrentStream(device_id);
     engine_ = CudaEngine(device_id, stream);
     // DLPack calls the legacy default stream 1.
-    source = object.attr("__dlpack__")(nb::arg("stream") = stream == 0 ? 1 : stream);
+    source = object_.attr("__dlpack__")(nb::arg("stream") = stream == 0 ? 1 : stream);
   } else {
     engine_ = CpuEngine();
   }
-  if (!nb::try_cast(source, array_, /*convert=*/false)) {
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(source, array, /*convert=*/false)) {
     ThrowTypeError(
-        absl::StrCat(name, ": ", TypeText(object),
+        absl::StrCat(name_, ": ", TypeText(object_),
                      " is no array of numbers that DLPack or the buffer protocol shares"));
   }
-  if (!IsContiguous(array_)) {
-    ThrowValueError(
-        absl::StrCat(name, ": shape ", ShapeText(), " with strides [",
-                     absl::StrJoin(array_.stride_ptr(), array_.stride_ptr() + ndim(), ", "),
-                     "] is not contiguous; a row-major array without gaps is needed"));
+  if (array.ndim() > ArrayView::kMaxRank) {
+    ThrowValueError(absl::StrCat(name_, ": has ", array.ndim(), " axes; at most ",
+                                 ArrayView::kMaxRank, " are allowed"));
   }
+  view_ = {.data = const_cast<void*>(static_cast<const void*>(array.data())),
+           .ndim = static_cast<int>(array.ndim()),
+           .dtype = array.dtype(),
+           .device_type = device_type,
+           .device_index = device_id};
+  for (size_t axis = 0; axis < array.ndim(); ++axis) {
+    view_.shape[axis] = static_cast<int64_t>(array.shape(axis));
+    view_.stride[axis] = array.stride(axis);
+  }
+  capsule_ = std::move(array);
 }
+
+int64_t InArray::size() const { return SizeOfView(view_); }
 
 void InArray::CheckRank(int ndim, const char* shape) const {
   if (this->ndim() == ndim) return;
@@ -122,7 +167,7 @@ void InArray::CheckOn(Engine& engine) const {
 }
 
 ConstTensorView InArray::Matrix() const {
-  const absl::StatusOr<DType> dtype = DTypeOf(array_.dtype());
+  const absl::StatusOr<DType> dtype = DTypeOf(view_.dtype);
   const bool on_cpu = !engine_->backend().asynchronous();
   if (!dtype.ok() || (on_cpu && *dtype != DType::kF32)) {
     ThrowValueError(absl::StrCat(
@@ -136,8 +181,7 @@ ConstTensorView InArray::Matrix() const {
 }
 
 std::string InArray::ShapeText() const {
-  const int64_t* shape = array_.shape_ptr();
-  return NpyShapeString(absl::MakeConstSpan(shape, static_cast<size_t>(ndim())));
+  return NpyShapeString(absl::MakeConstSpan(view_.shape.data(), static_cast<size_t>(ndim())));
 }
 
 std::string NameOf(nb::dlpack::dtype dtype) {
@@ -173,7 +217,8 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
                                  " is needed, as of the other arguments"));
   }
   nb::ndarray<> writable;
-  if (!array.engine()->backend().asynchronous() &&
+  // Frameworks with C functions have no read-only arrays.
+  if (!array.engine()->backend().asynchronous() && !Exchange::Of(array.object()).has_value() &&
       !nb::try_cast(array.object(), writable, /*convert=*/false)) {
     ThrowValueError(absl::StrCat(array.name(), ": is read-only"));
   }
@@ -193,12 +238,16 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
           view.row_stride};
 }
 
-std::vector<Coordinate> ReadCoordinates(const InArray& array) {
+void CheckCoordinates(const InArray& array) {
   array.CheckRank(2, "[N, 4] (batch, x, y, z)");
   if (array.shape(1) != 4) array.CheckRank(-1, "[N, 4] (batch, x, y, z)");
   if (!array.Is<int32_t>()) {
     ThrowValueError(absl::StrCat(array.name(), ": dtype ", array.DTypeText(), "; int32 is needed"));
   }
+}
+
+std::vector<Coordinate> ReadCoordinates(const InArray& array) {
+  CheckCoordinates(array);
   std::vector<Coordinate> rows(array.shape(0));
   const auto bytes = static_cast<int64_t>(rows.size() * sizeof(Coordinate));
   if (bytes == 0) return rows;
@@ -260,6 +309,23 @@ nb::object ReadOnlyArray(const void* data, const std::vector<int64_t>& shape,
     return OutArray(memory, shape, dtype, device, owner, {});
   }
   return Export<nb::numpy, nb::ro>(memory, shape, dtype, kDLCpu, 0, owner);
+}
+
+std::optional<NewArray> NewArray::Create(Engine& engine, const std::vector<int64_t>& shape,
+                                         DType dtype, nb::handle like) {
+  const std::optional<Exchange> exchange = Exchange::Of(like);
+  if (!exchange.has_value()) return std::nullopt;
+  const Device device = engine.backend().device();
+  const int type = device.space == MemorySpace::kHost ? kDLCpu : kDLCuda;
+  NewArray made;
+  ArrayView view;
+  made.object = exchange->New(shape, DLPackOf(dtype), type, device.index, view);
+  int64_t rows = 1;
+  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
+  const int64_t channels = shape.back();
+  made.matrix = {
+      rows * channels == 0 ? nullptr : view.data, rows, channels, dtype, device, channels};
+  return made;
 }
 
 nb::object OutTensor(const EnginePtr& engine, Tensor tensor, const std::vector<int64_t>& shape,

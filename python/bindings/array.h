@@ -8,10 +8,12 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine.h"
+#include "exchange.h"
 #include "voxconv/core/tensor.h"
 #include "voxconv/io/npy.h"
 
@@ -34,13 +36,13 @@ class InArray {
   const EnginePtr& engine() const { return engine_; }
   // What was given.
   const nb::object& object() const { return object_; }
-  int64_t ndim() const { return static_cast<int64_t>(array_.ndim()); }
-  int64_t shape(int axis) const { return static_cast<int64_t>(array_.shape(axis)); }
-  int64_t size() const { return static_cast<int64_t>(array_.size()); }
-  const void* data() const { return size() == 0 ? nullptr : array_.data(); }
+  int64_t ndim() const { return view_.ndim; }
+  int64_t shape(int axis) const { return view_.shape[axis]; }
+  int64_t size() const;
+  const void* data() const { return size() == 0 ? nullptr : view_.data; }
   template <typename T>
   bool Is() const {
-    return array_.dtype() == nb::dtype<T>();
+    return view_.dtype == nb::dtype<T>();
   }
 
   // Refuses another number of axes; `shape` says in the message what is needed: "[N, 4]".
@@ -53,12 +55,17 @@ class InArray {
 
   // "[3, 4]", "float64".
   std::string ShapeText() const;
-  std::string DTypeText() const { return NameOf(array_.dtype()); }
+  std::string DTypeText() const { return NameOf(view_.dtype); }
 
  private:
+  // By DLPack's C functions. False if the framework has none for this array.
+  bool TakeByExchange();
+  void TakeByCapsule();
+
   const char* name_;
   nb::object object_;
-  nb::ndarray<nb::ro> array_;
+  ArrayView view_;
+  std::optional<nb::ndarray<nb::ro>> capsule_;  // keeps what view_ describes, beside object_
   EnginePtr engine_;
 };
 
@@ -68,6 +75,8 @@ class InArray {
 TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DType dtype,
                      Engine& engine, const std::vector<ConstTensorView>& inputs);
 
+// Refuses other arrays than int32 [N, 4].
+void CheckCoordinates(const InArray& array);
 // Copies rows of int32 [N, 4] to the host. O(N). Synchronises the stream of a CUDA array.
 std::vector<Coordinate> ReadCoordinates(const InArray& array);
 
@@ -89,6 +98,17 @@ nb::object ReadOnlyArray(const void* data, const std::vector<int64_t>& shape,
 // The tensor as an array of shape `shape` that owns it.
 nb::object OutTensor(const EnginePtr& engine, Tensor tensor, const std::vector<int64_t>& shape,
                      nb::handle like);
+
+// A new array of the framework of `like`, in memory of that framework's allocator, and its matrix:
+// all axes but the last are rows. Empty where the framework has no C functions (Exchange); results
+// are then made in the engine's memory and handed over by OutTensor.
+struct NewArray {
+  nb::object object;
+  TensorView matrix;
+
+  static std::optional<NewArray> Create(Engine& engine, const std::vector<int64_t>& shape,
+                                        DType dtype, nb::handle like);
+};
 
 // A capsule that keeps `value` alive.
 template <typename T>

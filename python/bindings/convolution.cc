@@ -64,28 +64,30 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
                    const std::vector<int64_t>& shape, DType dtype, nb::handle out, nb::handle like,
                    const std::vector<ConstTensorView>& inputs, const Work& work) {
   Engine& engine = *map.engine();
-  const std::shared_ptr<const Registry> plugins = Plugins();
-  std::optional<InArray> target;
+  const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
+  nb::object target;
   TensorView given;
   if (!out.is_none()) {
-    target.emplace("out", out);
-    given = OutMatrix(*target, shape, dtype, engine, inputs);
+    const InArray array("out", out);
+    given = OutMatrix(array, shape, dtype, engine, inputs);
+    target = array.object();
+  } else if (std::optional<NewArray> fresh = NewArray::Create(engine, shape, dtype, like)) {
+    given = fresh->matrix;
+    target = std::move(fresh->object);
   }
   int64_t rows = 1;
   for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
   Tensor made = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
-    VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
-                             plugins->dataflows().Create(dataflow, context.backend->kind()));
     Tensor result;
     TensorView view = given;
-    if (!target.has_value()) {
+    if (!target.is_valid()) {
       VOXCONV_ASSIGN_OR_RETURN(result, Tensor::Create(rows, shape.back(), dtype, context));
       view = result.view();
     }
     VOXCONV_RETURN_IF_ERROR(work(*plugin, view, engine.workspace(), context));
     return result;
   });
-  if (target.has_value()) return target->object();
+  if (target.is_valid()) return target;
   return OutTensor(map.engine(), std::move(made), shape, like);
 }
 
@@ -191,11 +193,9 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
   const ConstTensorView w = WeightMatrix(weights, map, x.matrix().channels, x.matrix().dtype);
   const Epilogue epilogue = BiasEpilogue(bias, w.channels, *x.engine());
   const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
-  const std::shared_ptr<const Registry> plugins = Plugins();
   Engine& engine = *map.engine();
+  const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
   Tensor y = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
-    VOXCONV_ASSIGN_OR_RETURN(const auto plugin,
-                             plugins->dataflows().Create(dataflow, context.backend->kind()));
     return RunConvolution(*plugin, map.map(), x.matrix(), w, precision, engine.workspace(), context,
                           epilogue, map.KeptFor(dataflow));
   });

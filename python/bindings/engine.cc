@@ -2,11 +2,13 @@
 #include "engine.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exchange.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/builtin/backends.h"
 #include "voxconv/builtin/plugins.h"
@@ -24,6 +26,8 @@ struct State {
   EnginePtr cpu;
   std::map<std::pair<int, uintptr_t>, EnginePtr> cuda;  // by device and stream
   std::shared_ptr<const Registry> plugins;
+  // Of `plugins`, by spec and backend.
+  std::map<std::pair<std::string, BackendKind>, std::shared_ptr<const Dataflow>> dataflows;
   int threads = 0;
 };
 
@@ -58,17 +62,17 @@ void ForgetCudaEngine(int device, uintptr_t stream) {
 #if VOXCONV_HAVE_CUDA
 namespace {
 
-// What is queued on `later` from now on runs after what is queued on `earlier` now. Without an
-// event there is no order but the host's wait.
-void Order(cudaStream_t earlier, cudaStream_t later) {
-  cudaEvent_t event = nullptr;
-  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
+// What is queued on `later` from now on runs after what is queued on `earlier` now. `event` is made
+// on first use. Without an event there is no order but the host's wait.
+void Order(cudaStream_t earlier, cudaStream_t later, void*& event) {
+  auto made = static_cast<cudaEvent_t>(event);
+  if (made == nullptr && cudaEventCreateWithFlags(&made, cudaEventDisableTiming) != cudaSuccess) {
     (void)cudaStreamSynchronize(earlier);
     return;
   }
-  (void)cudaEventRecord(event, earlier);
-  (void)cudaStreamWaitEvent(later, event, 0);
-  (void)cudaEventDestroy(event);
+  event = made;
+  (void)cudaEventRecord(made, earlier);
+  (void)cudaStreamWaitEvent(later, made, 0);
 }
 
 }  // namespace
@@ -76,11 +80,18 @@ void Order(cudaStream_t earlier, cudaStream_t later) {
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {
   if (!engine_.legacy_stream_) return;
   static_cast<CudaBackend&>(*engine_.backend_).MakeCurrent();
-  Order(cudaStreamLegacy, CudaStreamOf(engine_.Context()));
+  Order(cudaStreamLegacy, CudaStreamOf(engine_.Context()), engine_.events_[0]);
 }
 
 Engine::Call::~Call() {
-  if (engine_.legacy_stream_) Order(CudaStreamOf(engine_.Context()), cudaStreamLegacy);
+  if (!engine_.legacy_stream_) return;
+  Order(CudaStreamOf(engine_.Context()), cudaStreamLegacy, engine_.events_[1]);
+}
+
+Engine::~Engine() {
+  for (void* event : events_) {
+    if (event != nullptr) (void)cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
 }
 
 EnginePtr CudaEngine(int device, uintptr_t stream) {
@@ -111,11 +122,15 @@ absl::Status ReadyForOthers(const ExecutionContext& /*context*/) { return absl::
 
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
 Engine::Call::~Call() = default;
+Engine::~Engine() = default;
 
 EnginePtr CudaEngine(int, uintptr_t) {
   ThrowStatus(absl::UnimplementedError("device cuda: this module was built without CUDA"));
 }
 #endif
+
+Engine::Engine(std::unique_ptr<Backend> backend, bool legacy_stream)
+    : backend_(std::move(backend)), legacy_stream_(legacy_stream) {}
 
 EnginePtr CpuEngine() {
   EnginePtr& engine = Process().cpu;
@@ -148,6 +163,9 @@ std::string DeviceName(Engine& engine) {
 }
 
 uintptr_t CurrentStream(int device) {
+  if (const std::optional<Exchange> torch = Exchange::OfTorch(); torch.has_value()) {
+    return torch->CurrentStream(nb::device::cuda::value, device).value_or(0);
+  }
   if (const nb::object torch = LoadedModule("torch"); !torch.is_none()) {
     const nb::object cuda = torch.attr("cuda");
     if (!nb::cast<bool>(cuda.attr("is_available")())) return 0;
@@ -179,14 +197,27 @@ std::shared_ptr<const Registry> Plugins() {
   return plugins;
 }
 
+std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine) {
+  const BackendKind kind = engine.backend().kind();
+  const std::shared_ptr<const Registry> plugins = Plugins();
+  State& state = Process();
+  const auto place = state.dataflows.find({spec, kind});
+  if (place != state.dataflows.end()) return place->second;
+  std::shared_ptr<const Dataflow> made = ValueOf(plugins->dataflows().Create(spec, kind));
+  if (plugins == state.plugins) state.dataflows.emplace(std::pair(spec, kind), made);
+  return made;
+}
+
 void AddPlugins(const std::function<absl::Status(Registry&)>& add) {
   Registry registry = *Plugins();
   ThrowIfError(add(registry));
+  Process().dataflows.clear();
   Process().plugins = std::make_shared<const Registry>(std::move(registry));
 }
 
 void Shutdown() {
   State& state = Process();
+  state.dataflows.clear();
   state.plugins = nullptr;
   state.cpu = nullptr;
   state.cuda.clear();

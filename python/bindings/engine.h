@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "status.h"
 #include "voxconv/core/backend.h"
+#include "voxconv/core/dataflow.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/core/workspace.h"
 
@@ -29,8 +30,8 @@ class Engine {
  public:
   // `legacy_stream`: callers queue their work on CUDA's legacy default stream, which a backend
   // cannot adopt. Calls are then ordered with that stream by events.
-  Engine(std::unique_ptr<Backend> backend, bool legacy_stream)
-      : backend_(std::move(backend)), legacy_stream_(legacy_stream) {}
+  Engine(std::unique_ptr<Backend> backend, bool legacy_stream);
+  ~Engine();
 
   Backend& backend() { return *backend_; }
   Workspace& workspace() { return workspace_; }
@@ -56,6 +57,7 @@ class Engine {
   Workspace workspace_;  // after the backend: it is freed first
   std::recursive_mutex mutex_;
   bool legacy_stream_;
+  void* events_[2] = {nullptr, nullptr};  // that order calls with the legacy stream
 };
 using EnginePtr = std::shared_ptr<Engine>;
 
@@ -128,6 +130,9 @@ int NumThreads();
 // since. Only a thread that has the GIL may add plugins. A call takes the registry's current state
 // (Plugins) and keeps it while it runs.
 std::shared_ptr<const Registry> Plugins();
+// The dataflow of this spec on the engine's kind of backend. Kept for later calls, until plugins
+// are added. Needs the GIL.
+std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine);
 // Calls `add` with a copy of the registry, which replaces it if `add` succeeds.
 void AddPlugins(const std::function<absl::Status(Registry&)>& add);
 // Frees plugins and engines that nothing else holds. For the interpreter's end.

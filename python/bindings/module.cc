@@ -13,6 +13,7 @@
 #include "plugins.h"
 #include "pooling.h"
 #include "sparse_tensor.h"
+#include "traced_network.h"
 #include "tune.h"
 #include "verify.h"
 #include "voxconv/core/version.h"
@@ -31,6 +32,7 @@ NB_MODULE(_voxconv, module) {
   DefinePooling(module);
   DefineInput(module);
   DefineNetwork(module);
+  DefineTracedNetwork(module);
   DefineInterop(module);
   DefinePlugins(module);
   DefinePythonPlugins(module);
@@ -46,6 +48,13 @@ NB_MODULE(_voxconv, module) {
       nb::arg("threads").none(), nb::sig("def set_num_threads(threads: int) -> None"),
       "Sets the number of threads of the CPU; 0: all cores. Raises ValueError outside 0 .. 1024.");
   module.def("num_threads", &NumThreads, "The number of threads of the CPU.");
+  module.def(
+      "_synchronisations",
+      [](int device) {
+        return CudaEngine(device, CurrentStream(device))->backend().synchronisations();
+      },
+      nb::arg("device"), nb::sig("def _synchronisations(device: int) -> int"),
+      "How often calls on the GPU's current stream have made the host wait.");
   // Plugins in Python, and arrays that plugins keep, must be gone before the interpreter is.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Shutdown));
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
 #include "sparse_tensor.h"
+#include "traced_network.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/measure/defaults.h"
@@ -182,38 +183,6 @@ const measure::Defaults& DefaultPlugins() {
   return *defaults;
 }
 
-// What voxconv.tune returns, or a list of dicts with these keys.
-std::vector<PlannedLayer> ToPlan(nb::handle plan) {
-  std::vector<PlannedLayer> layers;
-  if (plan.is_none()) return layers;
-  if (!nb::isinstance<nb::list>(plan) || nb::len(plan) == 0) {
-    ThrowTypeError("plan: a list of dicts is needed, as voxconv.tune returns it");
-  }
-  const auto text = [](nb::handle record, const char* key) {
-    const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
-    if (!nb::isinstance<nb::str>(value)) {
-      ThrowTypeError(absl::StrCat("plan: '", key, "' is missing in a layer, or is no string"));
-    }
-    return nb::cast<std::string>(value);
-  };
-  constexpr int64_t kMostChannels = 65536;
-  for (const nb::handle record : plan) {
-    if (!nb::isinstance<nb::dict>(record)) {
-      ThrowTypeError(absl::StrCat("plan: a dict is needed for each layer, not ", TypeText(record)));
-    }
-    const auto number = [&](const char* key) {
-      const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
-      return ToInteger(absl::StrCat("plan: '", key, "'").c_str(), value, 1, kMostChannels);
-    };
-    layers.push_back(
-        {text(record, "layer"),
-         number("c_in"),
-         number("c_out"),
-         {text(record, "mapping"), text(record, "dataflow"), text(record, "output_coords")}});
-  }
-  return layers;
-}
-
 // Plugins that are not named are those of defaults.json for the input's device.
 RunSettings ToSettings(const PySparseTensor& x, const std::optional<std::string>& mapping,
                        const std::optional<std::string>& dataflow,
@@ -227,7 +196,7 @@ RunSettings ToSettings(const PySparseTensor& x, const std::optional<std::string>
         "plan: has the plugins of all layers; mapping, dataflow and output_coords have "
         "no meaning with it");
   }
-  settings.choice = ValueOf(DefaultPlugins().LayersOn(x.engine()->backend().kind()));
+  settings.choice = DefaultChoice(x.engine()->backend().kind());
   settings.choice.mapping = mapping.value_or(settings.choice.mapping);
   settings.choice.dataflow = dataflow.value_or(settings.choice.dataflow);
   settings.choice.output_coords = output_coords.value_or(settings.choice.output_coords);
@@ -315,6 +284,39 @@ constexpr char kRunArguments[] =
 
 }  // namespace
 
+LayerChoice DefaultChoice(BackendKind kind) { return ValueOf(DefaultPlugins().LayersOn(kind)); }
+
+std::vector<PlannedLayer> ToPlan(nb::handle plan) {
+  std::vector<PlannedLayer> layers;
+  if (plan.is_none()) return layers;
+  if (!nb::isinstance<nb::list>(plan) || nb::len(plan) == 0) {
+    ThrowTypeError("plan: a list of dicts is needed, as voxconv.tune returns it");
+  }
+  const auto text = [](nb::handle record, const char* key) {
+    const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
+    if (!nb::isinstance<nb::str>(value)) {
+      ThrowTypeError(absl::StrCat("plan: '", key, "' is missing in a layer, or is no string"));
+    }
+    return nb::cast<std::string>(value);
+  };
+  constexpr int64_t kMostChannels = 65536;
+  for (const nb::handle record : plan) {
+    if (!nb::isinstance<nb::dict>(record)) {
+      ThrowTypeError(absl::StrCat("plan: a dict is needed for each layer, not ", TypeText(record)));
+    }
+    const auto number = [&](const char* key) {
+      const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
+      return ToInteger(absl::StrCat("plan: '", key, "'").c_str(), value, 1, kMostChannels);
+    };
+    layers.push_back(
+        {text(record, "layer"),
+         number("c_in"),
+         number("c_out"),
+         {text(record, "mapping"), text(record, "dataflow"), text(record, "output_coords")}});
+  }
+  return layers;
+}
+
 const NetworkGraph& GraphOf(nb::handle network) {
   return As<Network>("network", network, "Network").graph();
 }
@@ -337,6 +339,14 @@ void DefineNetwork(nb::module_& module) {
                   "width: float = 1.0, "
                   "grid: collections.abc.Sequence[int] | None = None) -> None"),
           "The network of this name; use the functions of voxconv.networks.")
+      .def_static(
+          "_of_layers",
+          [](const std::string& name, const nb::list& layers) {
+            return Network(GraphOfLayers(name, layers));
+          },
+          nb::arg("name"), nb::arg("layers"),
+          nb::sig("def _of_layers(name: str, layers: list[dict[str, typing.Any]]) -> Network"),
+          "The network of layers that voxconv.torch.compile has found.")
       .def_prop_ro("name", [](const Network& n) { return n.graph().name(); })
       .def_prop_ro("in_channels", [](const Network& n) { return n.graph().in_channels(); })
       .def_prop_ro("num_parameters", [](const Network& n) { return n.graph().num_parameters(); })

@@ -7,14 +7,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "arguments.h"
+#include "voxconv/core/voxel_ops.h"
 
 namespace voxconv::python {
 namespace {
 
 PySparseTensor MakeSparseTensor(nb::handle coords, nb::handle features, nb::handle stride) {
   const Int3 tensor_stride = ToInt3("stride", stride);
-  const std::vector<Coordinate> rows = ReadCoordinates(InArray("coords", coords));
+  const InArray table("coords", coords);
+  CheckCoordinates(table);
   const InArray matrix("features", features);
+  Engine& engine = *matrix.engine();
+  VoxelOps* const ops = engine.backend().voxel_ops();
+  if (engine.backend().asynchronous() && Fit(*table.engine(), engine) && ops != nullptr) {
+    CoordinateSetPtr set = RunOn(engine, [&](const ExecutionContext& context) {
+      return ops->AdmitCoordinates(static_cast<const Coordinate*>(table.data()), table.shape(0),
+                                   tensor_stride, context);
+    });
+    return {HoldSet(matrix.engine(), std::move(set)), matrix};
+  }
+  const std::vector<Coordinate> rows = ReadCoordinates(table);
   CoordinateSetPtr set = RunOn(*matrix.engine(), [&](const ExecutionContext& context) {
     return CoordinateSet::Create(rows, tensor_stride, context);
   });
@@ -93,7 +105,8 @@ Raises:
     ValueError: a coordinate, a shape or a dtype does not fit, or a row occurs twice.
     TypeError: an argument is no array.
 
-Coordinates on CUDA are copied to the host, which waits for the device.
+Coordinates beside features on CUDA are checked there; the host waits once, for their bounds. Those on
+another device or stream than the features are copied to the host, which waits for them.
 
 >>> import numpy as np, voxconv
 >>> coords = np.array([[0, 0, 0, 0], [0, 0, 0, 1]], np.int32)
@@ -135,6 +148,13 @@ Args:
 
 Raises:
     ValueError: the shape, dtype or device does not fit.)")
+      .def(
+          "_shares_voxels",
+          [](const PySparseTensor& x, nb::handle other) {
+            return x.set().get() == As<PySparseTensor>("other", other, "SparseTensor").set().get();
+          },
+          nb::arg("other").none(), nb::sig("def _shares_voxels(self, other: SparseTensor) -> bool"),
+          "Whether both have the same set of coordinates.")
       .def("__len__", [](const PySparseTensor& x) { return x.set()->size(); })
       .def("__repr__", &ReprOf);
 }

@@ -18,7 +18,9 @@ all layers of the same geometry and both directions.
 torch.Size([27, 4, 16])
 """
 
-from voxconv.torch.functional import add, cat, convolve, global_pool, pool, to_dense
+from voxconv.torch import models
+from voxconv.torch.compiled import Compiled, compile
+from voxconv.torch.functional import add, cat, convolve, global_pool, pool, relu, to_dense
 from voxconv.torch.modules import (
     AvgPool3d,
     GlobalPool,
@@ -36,6 +38,7 @@ from voxconv.torch.tensor import SparseTensor
 __all__ = [
     "AvgPool3d",
     "BatchNorm",
+    "Compiled",
     "GlobalPool",
     "MaxPool3d",
     "Sequential",
@@ -48,9 +51,12 @@ __all__ = [
     "TransposedConv3d",
     "add",
     "cat",
+    "compile",
     "convert_sync_batchnorm",
     "convolve",
     "global_pool",
+    "models",
     "pool",
+    "relu",
     "to_dense",
 ]

@@ -33,7 +33,7 @@ def convolve(
     kernel_map: voxconv.KernelMap,
     features: torch.Tensor,
     weights: torch.Tensor,
-    dataflow: str = "implicit_gemm",
+    dataflow: str | None = None,
 ) -> torch.Tensor:
     """The convolution on a map, differentiable by features and weights.
 
@@ -45,7 +45,8 @@ def convolve(
             are cast to its dtype, and gradients come in the dtypes that were given.
         weights: [K, C_in, C_out], of the same dtype and device. Offsets are in voxconv's order: x
             slowest, z fastest.
-        dataflow: the spec of a dataflow (voxconv.list_plugins). All passes are its passes.
+        dataflow: the spec of a dataflow (voxconv.list_plugins). All passes are its passes. Without
+            it, the default of the device (experiments/presets/defaults.json).
 
     Returns:
         [N_out, C_out]. Does not wait for the device, unless the dataflow must count pairs.
@@ -57,16 +58,20 @@ def convolve(
     features, weights = _cast(features, weights)
     if features.dtype == torch.float64:
         return _convolve_by_torch(features, weights, kernel_map)
-    return ops.Convolve.apply(features, weights, kernel_map, dataflow)
+    dataflow = dataflow or ops.default_dataflow(features.is_cuda)
+    if torch.is_grad_enabled() and (features.requires_grad or weights.requires_grad):
+        return ops.Convolve.apply(features, weights, kernel_map, dataflow)
+    return ops._forward(kernel_map, features, weights, dataflow)
 
 
 def convolve_layer(
-    layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str
+    layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str | None
 ) -> torch.Tensor:
     """The same on the map of a layer. torch.compile takes it as an operator."""
     if not ops.is_compiling():
         return convolve(layer.kernel_map, features, weights, dataflow)
     features, weights = _cast(features, weights)
+    dataflow = dataflow or ops.default_dataflow(features.is_cuda)
     return ops.convolve_op(features, weights, layer.token, layer.outputs.rows, dataflow)
 
 
@@ -178,6 +183,8 @@ def _on_same_voxels(name: str, tensors: list[SparseTensor]) -> None:
     if not tensors:
         raise ValueError(f"{name}: no tensors; at least 1 is needed")
     first = tensors[0]
+    if any(isinstance(tensor, torch.fx.Proxy) for tensor in tensors):
+        return  # voxconv.torch.compile: the engine's graph checks it
     for i, other in enumerate(tensors):
         if other.voxels is first.voxels:
             continue
@@ -191,6 +198,11 @@ def add(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     """The sum of two tensors on the same voxels. ValueError for others."""
     _on_same_voxels("add", [a, b])
     return a.with_features(a.features + b.features)
+
+
+def relu(x: SparseTensor) -> SparseTensor:
+    """max(x, 0) of each feature, on the same voxels."""
+    return x.with_features(torch.relu(x.features))
 
 
 def cat(tensors: list[SparseTensor] | tuple[SparseTensor, ...]) -> SparseTensor:

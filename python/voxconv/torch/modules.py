@@ -67,9 +67,16 @@ class _Conv(nn.Module):
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size}
 
+    def _place(self) -> tuple[Any, ...]:
+        """What tells this layer's map from others of the same voxels."""
+        raise NotImplementedError
+
     @ops.outside_of_graphs
     def _layer(self, x: SparseTensor) -> Layer:
-        layer = x.voxels.layer(self.mapping, **self._geometry())
+        layer = x.voxels.find(self._place())
+        if layer is None:
+            layer = x.voxels.layer(self.mapping, **self._geometry())
+            x.voxels.note(self._place(), layer)
         if self.key is None:
             return layer
         known = x.named.setdefault(self.key, layer)
@@ -113,7 +120,8 @@ class SubMConv3d(_Conv):
         bias: whether a bias [out_channels] is added.
         key: a name for the kernel map. Layers of one geometry share their map without it; a layer
             that names a map of another geometry is refused.
-        mapping, dataflow: specs of plugins (voxconv.list_plugins).
+        mapping, dataflow: specs of plugins (voxconv.list_plugins). Without a dataflow, it is the
+            default of the input's device (experiments/presets/defaults.json).
     """
 
     def __init__(
@@ -125,10 +133,13 @@ class SubMConv3d(_Conv):
         bias: bool = True,
         key: str | None = None,
         mapping: str = "hash",
-        dataflow: str = "implicit_gemm",
+        dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
         self.dilation = _triple("dilation", dilation, 1)
+
+    def _place(self) -> tuple[Any, ...]:
+        return ("submanifold", self.mapping, self.kernel_size, self.dilation)
 
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size, "dilation": self.dilation, "kind": "submanifold"}
@@ -156,13 +167,19 @@ class SparseConv3d(_Conv):
         rule: str = "quantize",
         key: str | None = None,
         mapping: str = "hash",
-        dataflow: str = "implicit_gemm",
+        dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
         self.stride = _triple("stride", stride, 1)
         self.padding = _triple("padding", padding)
         self.dilation = _triple("dilation", dilation, 1)
         self.rule = rule
+
+    def _place(self) -> tuple[Any, ...]:
+        return (
+            "strided", self.mapping, self.kernel_size, self.stride, self.padding, self.dilation,
+            self.rule,
+        )
 
     def _geometry(self) -> dict[str, Any]:
         geometry = {
@@ -194,10 +211,13 @@ class TransposedConv3d(_Conv):
         bias: bool = True,
         key: str | None = None,
         mapping: str = "hash",
-        dataflow: str = "implicit_gemm",
+        dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
         self.stride = _triple("stride", stride, 1)
+
+    def _place(self) -> tuple[Any, ...]:
+        return ("transposed", self.mapping, self.kernel_size, self.stride)
 
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size, "stride": self.stride, "kind": "transposed"}
@@ -220,7 +240,7 @@ class SparseInverseConv3d(_Conv):
         bias: bool = True,
         *,
         key: str,
-        dataflow: str = "implicit_gemm",
+        dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, None, dataflow)
 

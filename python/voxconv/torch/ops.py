@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import voxconv
+from voxconv._voxconv import _default_plugins
 from torch.autograd.function import once_differentiable
 
 # On the CPU the engine computes in float32 alone.
@@ -30,17 +31,32 @@ def token(kernel_map: voxconv.KernelMap) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(memory, np.int64))
 
 
+def default_dataflow(cuda: bool) -> str:
+    """The dataflow of layers that name none."""
+    if not _DATAFLOWS:
+        _DATAFLOWS.update({on: _default_plugins(on)[1] for on in (False, True)})
+    return _DATAFLOWS[cuda]
+
+
+_DATAFLOWS: dict[bool, str] = {}
+
+
 def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
     """The tensors as the engine takes them."""
-    return [
-        (t.float() if not t.is_cuda and t.dtype in _ROUNDED else t).detach().contiguous()
-        for t in tensors
-    ]
+    given = []
+    for t in tensors:
+        if not t.is_cuda and t.dtype in _ROUNDED:
+            t = t.float()
+        if t.requires_grad:
+            t = t.detach()
+        given.append(t.contiguous())
+    return given
 
 
 def _forward(kernel_map, features, weights, dataflow):
     x, w = _engine(features, weights)
-    return voxconv.convolve(kernel_map, x, w, dataflow=dataflow).to(features.dtype)
+    y = voxconv.convolve(kernel_map, x, w, dataflow=dataflow)
+    return y if y.dtype == features.dtype else y.to(features.dtype)
 
 
 def _input_grad(kernel_map, output_grad, weights, dataflow):
@@ -165,9 +181,12 @@ def refuse_export(tensor: torch.Tensor) -> None:
         raise NotImplementedError(_NO_EXPORT)
 
 
+_HAS_AUTOCAST_DTYPE = hasattr(torch, "get_autocast_dtype")
+
+
 def autocast_dtype(device: str) -> torch.dtype | None:
     """The dtype of autocast on "cpu" or "cuda"; None where it is off."""
-    if hasattr(torch, "get_autocast_dtype"):
+    if _HAS_AUTOCAST_DTYPE:
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     if device == "cuda":
         return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 import voxconv
 
+from voxconv._voxconv import _default_plugins
+
 from voxconv.torch import ops
 
 
@@ -46,19 +48,36 @@ class Voxels:
         self.stride, self.batch_size = handle.stride, handle.batch_size
         # Without these voxels themselves: a set that kept itself would outlive its last tensor.
         self._made: dict[tuple[Any, ...], _Map] = {}
+        self._found: dict[tuple[Any, ...], _Map] = {}  # the same by what modules call their maps
+        self._defaults: dict[str, Any] = {}
+        if self.device.type == "cuda":
+            self._defaults["output_coords"] = _default_plugins(True)[2]
 
     def layer(self, mapping: str, **geometry: Any) -> Layer:
         """The map of a layer on these voxels. Geometry and errors are those of voxconv.KernelMap."""
         place = (mapping, *sorted(geometry.items()))
         made = self._made.get(place)
         if made is None:
-            kernel_map = voxconv.KernelMap(self.handle, mapping=mapping, **geometry)
+            kernel_map = voxconv.KernelMap(
+                self.handle, mapping=mapping, **self._defaults, **geometry
+            )
             outputs = None
             if not kernel_map.keeps_coordinates:
                 column = torch.zeros((kernel_map.num_outputs, 1), device=self.device)
                 outputs = Voxels(kernel_map.out_tensor(column))
             made = self._made[place] = _Map(kernel_map, outputs)
         return Layer(made, self, self if made.outputs is None else made.outputs)
+
+    def find(self, place: tuple[Any, ...]) -> Layer | None:
+        """The layer that was noted for `place`."""
+        made = self._found.get(place)
+        if made is None:
+            return None
+        return Layer(made, self, self if made.outputs is None else made.outputs)
+
+    def note(self, place: tuple[Any, ...], layer: Layer) -> None:
+        """Lets find give this layer of these voxels. It costs the host less than `layer`."""
+        self._found[place] = layer._map
 
     @ops.outside_of_graphs
     def coords(self) -> torch.Tensor:
@@ -89,8 +108,8 @@ class SparseTensor:
 
         Args:
             coords: int32 [N, 4]: batch, x, y and z in units of the finest voxel. Rows are unique,
-                and positions are multiples of `stride`. They are checked and copied. Coordinates on
-                CUDA are copied to the host, which waits for the device.
+                and positions are multiples of `stride`. They are checked and copied. Those on CUDA are
+                checked there; the host waits once, for their bounds.
             features: [N, C]; float32, on CUDA also float16 and bfloat16. float64 takes a slow path
                 in PyTorch, for gradient checks. Not copied. Gradients flow into it.
             stride: the tensor stride, one whole number or three for x, y, z.
