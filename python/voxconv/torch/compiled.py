@@ -38,10 +38,12 @@ class Compiled(nn.Module):
             path, _, last = name.rpartition(".")
             owner = self.module.get_submodule(path)
             self._slots.append((owner._parameters if last in owner._parameters else owner._buffers, last))
+        self._norms = [self.module.get_submodule(name) for name in self._layers.norms]
+        self._plans: dict[bool, dict[str, Any]] = {}  # by whether it is CUDA's
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_layers", "_network", "_versions", "_training", "_slots"):
+        for name in ("_layers", "_network", "_versions", "_training", "_slots", "_norms", "_plans"):
             del state[name]
         return state
 
@@ -53,6 +55,10 @@ class Compiled(nn.Module):
 
     def _arrays(self) -> list[torch.Tensor]:
         return [owner[name] for owner, name in self._slots]
+
+    def _first(self) -> torch.Tensor:
+        owner, name = self._slots[0]
+        return owner[name]
 
     @ops.outside_of_graphs
     def forward(self, x: SparseTensor) -> SparseTensor | torch.Tensor:
@@ -81,7 +87,7 @@ class Compiled(nn.Module):
     def _dtype(self, x: SparseTensor) -> torch.dtype:
         """Of the result, as the module's layers would give it."""
         dtype = ops.autocast_dtype(x.device.type)
-        weights = self._arrays()[0]
+        weights = self._first()
         if dtype is None:
             dtype = x.features.dtype
             if dtype != weights.dtype:
@@ -95,20 +101,27 @@ class Compiled(nn.Module):
         return dtype
 
     def _trains(self) -> bool:
-        norms = [self.module.get_submodule(name) for name in self._layers.norms]
-        if any(norm.training != self.module.training for norm in norms):
+        training = self.module.training
+        if any(norm.training != training for norm in self._norms):
             raise NotImplementedError(
                 "compile: some batch norms are in training and others in evaluation; run the `module`"
             )
-        return self.module.training
+        return training
 
     def _settings(self, dtype: torch.dtype) -> dict[str, Any]:
-        precision = _PRECISIONS[dtype] if self._arrays()[0].is_cuda else "f32"
+        cuda = self._first().is_cuda
+        precision = _PRECISIONS[dtype] if cuda else "f32"
         settings = {"precision": precision, "fold_batch_norm": self.fold_batch_norm}
-        return settings | self._plan(self._arrays()[0].is_cuda)
+        return settings | self._plan(cuda)
 
     def _plan(self, cuda: bool) -> dict[str, Any]:
-        """The plugins of the layers: one choice where all are alike, which costs the host less."""
+        """The plugins of the layers, as arguments of Network."""
+        if cuda not in self._plans:
+            self._plans[cuda] = self._make_plan(cuda)
+        return self._plans[cuda]
+
+    def _make_plan(self, cuda: bool) -> dict[str, Any]:
+        """One choice where all are alike, which costs the host less."""
         mapping, dataflow, output_coords = _default_plugins(cuda)
         chosen = {
             name: (m or mapping, d or dataflow) for name, (m, d) in self._layers.plugins.items()
@@ -141,7 +154,7 @@ class Compiled(nn.Module):
         self._versions = versions
 
     def _train(self, given: Any, dtype: torch.dtype) -> tuple[Any, torch.Tensor]:
-        momenta = {self.module.get_submodule(name).momentum for name in self._layers.norms}
+        momenta = {norm.momentum for norm in self._norms}
         if len(momenta) > 1:
             raise NotImplementedError(f"momentum: {sorted(momenta)}; one for all batch norms is needed")
         arrays = self._arrays()
@@ -154,9 +167,7 @@ class Compiled(nn.Module):
         results: list[Any] = []
         momentum = momenta.pop() if momenta else 0.0
         features = _Step.apply(training, given, momentum, results, *arrays)
-        tracked = [
-            self.module.get_submodule(name).num_batches_tracked for name in self._layers.norms
-        ]
+        tracked = [norm.num_batches_tracked for norm in self._norms]
         if tracked:
             torch._foreach_add_(tracked, 1)
         return results[0], features
