@@ -31,6 +31,9 @@ struct State {
   int threads = 0;
 };
 
+// Engines that the thread holds.
+thread_local int calls = 0;
+
 State& Process() {
   static auto* state = new State;  // never destroyed: the interpreter may outlive statics
   return *state;
@@ -78,12 +81,14 @@ void Order(cudaStream_t earlier, cudaStream_t later, void*& event) {
 }  // namespace
 
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {
+  ++calls;
   if (!engine_.legacy_stream_) return;
   static_cast<CudaBackend&>(*engine_.backend_).MakeCurrent();
   Order(cudaStreamLegacy, CudaStreamOf(engine_.Context()), engine_.events_[0]);
 }
 
 Engine::Call::~Call() {
+  --calls;
   if (!engine_.legacy_stream_) return;
   Order(CudaStreamOf(engine_.Context()), cudaStreamLegacy, engine_.events_[1]);
 }
@@ -118,16 +123,23 @@ absl::Status ReadyForOthers(const ExecutionContext& context) {
   return absl::OkStatus();
 }
 #else
+<<<<<<< HEAD
 absl::Status ReadyForOthers(const ExecutionContext& /*context*/) { return absl::OkStatus(); }
 
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
 Engine::Call::~Call() = default;
+=======
+Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) { ++calls; }
+Engine::Call::~Call() { --calls; }
+>>>>>>> a1c5d9f (python: voxels of an earlier call may be freed within a call on CUDA)
 Engine::~Engine() = default;
 
 EnginePtr CudaEngine(int, uintptr_t) {
   ThrowStatus(absl::UnimplementedError("device cuda: this module was built without CUDA"));
 }
 #endif
+
+bool Engine::Call::InCall() { return calls > 0; }
 
 Engine::Engine(std::unique_ptr<Backend> backend, bool legacy_stream)
     : backend_(std::move(backend)), legacy_stream_(legacy_stream) {}

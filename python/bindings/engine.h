@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -47,6 +48,9 @@ class Engine {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
+    // Whether this thread holds an engine.
+    static bool InCall();
+
    private:
     Engine& engine_;
     std::unique_lock<std::recursive_mutex> lock_;
@@ -69,7 +73,10 @@ class Held {
   Held(EnginePtr engine, T value) : engine_(std::move(engine)), value_(std::move(value)) {}
   ~Held() {
     if (!engine_->backend().asynchronous()) return;
-    const nb::gil_scoped_release released;
+    // A call that drops the last pointer, such as one that leaves the voxels of an earlier call, is
+    // without the GIL already.
+    std::optional<nb::gil_scoped_release> released;
+    if (!Engine::Call::InCall()) released.emplace();
     const Engine::Call call(*engine_);
     value_ = T();
   }
