@@ -123,15 +123,10 @@ absl::Status ReadyForOthers(const ExecutionContext& context) {
   return absl::OkStatus();
 }
 #else
-<<<<<<< HEAD
 absl::Status ReadyForOthers(const ExecutionContext& /*context*/) { return absl::OkStatus(); }
 
-Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
-Engine::Call::~Call() = default;
-=======
 Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) { ++calls; }
 Engine::Call::~Call() { --calls; }
->>>>>>> a1c5d9f (python: voxels of an earlier call may be freed within a call on CUDA)
 Engine::~Engine() = default;
 
 EnginePtr CudaEngine(int, uintptr_t) {
