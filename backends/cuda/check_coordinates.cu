@@ -9,6 +9,7 @@ namespace voxconv {
 namespace {
 
 constexpr int kBlock = 256;
+constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 // More rows than the table has slots for are checked on the host.
 constexpr int64_t kMostRows = int64_t{1} << 30;
@@ -29,6 +30,13 @@ __device__ bool IsAllowed(const Coordinate& row, const Int3& stride) {
     if (!InRange(at[axis]) || at[axis] % step[axis] != 0) return false;
   }
   return true;
+}
+
+__device__ uint32_t MaxOfWarp(uint32_t value) {
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    value = max(value, __shfl_xor_sync(kAllLanes, value, step));
+  }
+  return value;
 }
 
 // Whether the key was not there before.
@@ -68,8 +76,8 @@ __global__ void __launch_bounds__(kBlock)
     }
   }
   for (int k = 0; k < Findings::kCount; ++k) {
-    const uint32_t most = __reduce_max_sync(kAllLanes, own[k]);
-    if (threadIdx.x % 32 == 0 && most != 0) atomicMax(shared + k, most);
+    const uint32_t most = MaxOfWarp(own[k]);
+    if (threadIdx.x % kWarp == 0 && most != 0) atomicMax(shared + k, most);
   }
   __syncthreads();
   if (threadIdx.x < Findings::kCount && shared[threadIdx.x] != 0) {
