@@ -99,7 +99,7 @@ std::optional<ArrayView> ToView(const DLPackTensor& tensor) {
 
 std::optional<Exchange> Exchange::Of(nb::handle object) {
   // Types are kept, so that no other type gets their address.
-  static auto* const known = new std::unordered_map<PyObject*, const ExchangeApi*>;
+  static auto* known = new std::unordered_map<PyObject*, const ExchangeApi*>;
   const nb::handle type = object.type();
   const auto place = known->find(type.ptr());
   const ExchangeApi* api = nullptr;
