@@ -107,8 +107,9 @@ absl::StatusOr<AbResult> Compare(const AbArguments& arguments, const VoxelizedCl
       result.verification,
       ab::Verifier(registry, context)
           .Verify(request, work, measure::HashInput(cloud.coords, cloud.features)));
+  ab::Surroundings surroundings;
   VOXCONV_ASSIGN_OR_RETURN(const measure::PairedSamples samples,
-                           ab::Measure(arguments.paired, work));
+                           ab::Measure(arguments.paired, work, context, surroundings));
   VOXCONV_ASSIGN_OR_RETURN(result.comparison, measure::Compare(samples));
   return result;
 }
