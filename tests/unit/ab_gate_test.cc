@@ -10,6 +10,7 @@
 #include "voxconv/cli/session.h"
 #include "voxconv/core/map_ops.h"
 #include "voxconv/measure/ab/gate.h"
+#include "voxconv/measure/ab/work.h"
 
 namespace voxconv::ab {
 namespace {
@@ -97,6 +98,34 @@ TEST_F(GateTest, CropTakesTheNearestInOrder) {
   EXPECT_EQ(crop.front(), 48);
   EXPECT_EQ(crop.back(), 52);
   EXPECT_EQ(verify::CropRows(rows, 500).size(), 101u);
+}
+
+TEST_F(GateTest, MapsOfAnInputAreHeldOnceForEachConfiguration) {
+  HeldBefore held;
+  const auto work = [&](const std::string& a, const std::string& b) {
+    const measure::Configuration side_a = Configured(a), side_b = Configured(b);
+    return MakeLayerWork({.a = side_a, .b = side_b, .cloud = cloud_, .held_before = &held}, shape_,
+                         registry_, context())
+        .status();
+  };
+  EXPECT_EQ(work("hash", "hash"), absl::OkStatus());
+  EXPECT_EQ(held.maps.size(), 1u);
+  EXPECT_EQ(work("hash", "grid"), absl::OkStatus());
+  EXPECT_EQ(held.maps.size(), 2u);
+  // Nothing that passed lets another mapping pass, and what failed is not noted.
+  EXPECT_THAT(std::string(work("hash", "lossy").message()), HasSubstr("side B"));
+  EXPECT_EQ(held.maps.size(), 2u);
+  shape_.geometry.dilation = {2, 2, 2};
+  EXPECT_EQ(work("hash", "grid"), absl::OkStatus());
+  EXPECT_EQ(held.maps.size(), 4u);
+}
+
+TEST_F(GateTest, TheCpuHasNoSidesToCapture) {
+  const measure::Configuration side = Configured("hash");
+  const auto work = MakeLayerWork({.a = side, .b = side, .cloud = cloud_, .rebuild_maps = false},
+                                  shape_, registry_, context());
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_FALSE(work->a.capture);
 }
 
 TEST_F(GateTest, RightConfigurationPasses) {

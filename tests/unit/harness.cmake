@@ -7,6 +7,8 @@ voxconv_add_test(harness_preset_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/preset_te
                  LIBS voxconv_cli voxconv_measure LABELS unit)
 voxconv_add_test(ab_gate_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ab_gate_test.cc
                  LIBS voxconv_cli LABELS unit)
+voxconv_add_test(ab_captured_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ab_captured_test.cc
+                 LIBS voxconv_cli LABELS unit)
 voxconv_add_test(all_rows_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/all_rows_test.cc
                  LIBS voxconv_cli voxconv_test_saboteurs voxconv_test_session voxconv_verify
                  LABELS unit)
