@@ -69,22 +69,16 @@ HostValues ValuesFor(const LayerRunner& runner, const LayerShape& shape, uint64_
           verify::Values(weights, seed + 1)};
 }
 
-absl::Status Load(LayerRunner& runner, const LayerShape& shape, uint64_t seed) {
-  const HostValues values = ValuesFor(runner, shape, seed);
-  return runner.Load(values.features, values.weights);
-}
-
 // The last output of a side against the exact sums, on rows from the first to the last.
 absl::StatusOr<verify::SampleCheck> CheckSamples(const LayerRunner& runner, const LayerShape& shape,
-                                                 Precision precision, uint64_t seed,
+                                                 Precision precision, const HostValues& values,
                                                  const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, runner.Pairs());
   VOXCONV_ASSIGN_OR_RETURN(const reference::KernelMap map, verify::PairsOnHost(pairs, context));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output, runner.Output());
-  HostValues values = ValuesFor(runner, shape, seed);
   const verify::Operands operands = verify::RoundedOperands(
       {runner.inputs().size(), runner.outputs().size(), shape.c_in, shape.c_out}, precision,
-      std::move(values.features), std::move(values.weights));
+      values.features, values.weights);
   return verify::CheckSampledRows(map, operands, runner.execution(), output);
 }
 
@@ -140,8 +134,10 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
                                    const Registry& registry, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const Runners runners, MakeRunners(request, shape, registry, context));
   const auto& [problem, a, b] = runners;
-  VOXCONV_RETURN_IF_ERROR(Load(*a, shape, request.seed));
-  VOXCONV_RETURN_IF_ERROR(Load(*b, shape, request.seed));
+  // Both sides have as many inputs.
+  const auto values = std::make_shared<const HostValues>(ValuesFor(*a, shape, request.seed));
+  VOXCONV_RETURN_IF_ERROR(a->Load(values->features, values->weights));
+  VOXCONV_RETURN_IF_ERROR(b->Load(values->features, values->weights));
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap pairs, a->Pairs());
 
   Work work;
@@ -162,12 +158,11 @@ absl::StatusOr<Work> MakeLayerWork(const Request& request, const LayerShape& sha
   work.a = MakeSide(a, request.rebuild_maps, work.bound, context);
   work.b = MakeSide(b, request.rebuild_maps, work.bound, context);
   work.hold = [a = a, b = b, shape, precision_a = request.precision_a,
-               precision_b = request.precision_b, seed = request.seed,
-               context]() -> absl::StatusOr<Held> {
+               precision_b = request.precision_b, values, context]() -> absl::StatusOr<Held> {
     Held held;
     for (const auto& [side, runner, precision] :
          {std::tuple("side A", a.get(), precision_a), std::tuple("side B", b.get(), precision_b)}) {
-      const auto sampled = CheckSamples(*runner, shape, precision, seed, context);
+      const auto sampled = CheckSamples(*runner, shape, precision, *values, context);
       if (!sampled.ok()) return StatusAt(side, sampled.status());
       held = {"sampled rows", sampled->rows, std::max(held.error, sampled->error)};
     }
