@@ -35,6 +35,21 @@ constexpr uint64_t Fnv1a60(const Coordinate& c) {
   return hash >> 60 ^ (hash & 0xfffffffffffffffu);
 }
 
+// The sum of a coordinate's words times primes, plus one. PCEngine's release hashes by it
+// (backend/hash.cuh), and probes a step apart.
+constexpr uint64_t PrimeSum(const Coordinate& c) {
+  const auto word = [](int32_t value) { return static_cast<uint64_t>(int64_t{value}); };
+  return word(c.b) * 23783141 + word(c.x) * 73856093 + word(c.y) * 19349669 + word(c.z) * 83492791 +
+         1;
+}
+inline constexpr uint64_t kProbeStep = 97;
+// Its slots: twice the power of two that is not below the keys.
+constexpr int64_t PcengineSlots(int64_t keys) {
+  int64_t slots = 2;
+  while (slots < 2 * keys) slots *= 2;
+  return slots;
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_HASH_COORDINATE_HASH_H_

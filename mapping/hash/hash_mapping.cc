@@ -17,15 +17,18 @@ PluginDescription HashMapping::Describe() {
   description.name = "hash";
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source =
-      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, Luo & Lai "
+      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, PCEngine, "
+      "Luo & Lai "
       "(planar coordinates)";
   description.options.Enum(
       "variant",
-      {"open_addressing", "cuckoo", "bucketed", "minkowski", "torchsparse1", "open3d", "std"},
+      {"open_addressing", "cuckoo", "bucketed", "minkowski", "torchsparse1", "pcengine", "open3d",
+       "std"},
       "open_addressing",
       "the table: linear probing, two-choice buckets, chains of slabs (CUDA only), "
       "linear probing of slots that lead to the coordinates (MinkowskiEngine's on the GPU), "
       "cuckoo tables of 512 entries and hashes in memory (TorchSparse's 1.4 and 2.0), "
+      "linear probing by steps of 97 (PCEngine's release), "
       "open3d::core::HashMap itself on the CPU and its slab table on CUDA, and "
       "std::unordered_map (CPU only)");
   AddCoordsOption(description.options)
@@ -33,7 +36,7 @@ PluginDescription HashMapping::Describe() {
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
       .Float("load_factor", kDefaultLoadFactor, 0.05, 0.95,
              "fill of the table at most, of bucketed its chains' first slabs; not torchsparse1, "
-             "open3d, std");
+             "pcengine, open3d, std");
   description.extra_variants = {
       "variant=open_addressing,load_factor=0.9", "variant=cuckoo,load_factor=0.95",
       "variant=bucketed,load_factor=0.95", "variant=minkowski,load_factor=0.95"};
@@ -49,7 +52,8 @@ absl::Status HashMapping::CheckOptions(const Options& options) {
                      " reads interleaved rows only; allowed with open_addressing"));
   }
   const double load_factor = options.GetFloat("load_factor");
-  const bool has_none = variant == "torchsparse1" || variant == "open3d" || variant == "std";
+  const bool has_none =
+      variant == "torchsparse1" || variant == "pcengine" || variant == "open3d" || variant == "std";
   if (load_factor != kDefaultLoadFactor && has_none) {
     return absl::InvalidArgumentError(
         absl::StrCat("load_factor=", load_factor, ": variant=", variant,

@@ -26,6 +26,7 @@ class HashCpu final : public HashMapping {
     if (variant() == "cuckoo") return BuildCuckooCpu(inputs.set(), load_factor(), context);
     if (variant() == "minkowski") return BuildMinkowskiCpu(inputs.set(), load_factor(), context);
     if (variant() == "torchsparse1") return BuildTorchsparse1Cpu(inputs.set(), context);
+    if (variant() == "pcengine") return BuildPcengineCpu(inputs.set(), context);
     if (variant() == "open3d") return BuildOpen3dCpu(inputs.set(), context);
     if (variant() == "std") return BuildStdCpu(inputs.set(), context);
     VOXCONV_CHECK(variant() == "open_addressing");

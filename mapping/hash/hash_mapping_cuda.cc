@@ -27,6 +27,7 @@ class HashCuda final : public HashMapping {
     if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
     if (variant() == "minkowski") return BuildMinkowskiCuda(inputs.set(), load_factor(), context);
     if (variant() == "torchsparse1") return BuildTorchsparse1Cuda(inputs.set(), context);
+    if (variant() == "pcengine") return BuildPcengineCuda(inputs.set(), context);
     if (variant() == "open3d") return BuildOpen3dCuda(inputs.set(), context);
     VOXCONV_CHECK(variant() == "open_addressing");
     const bool scalar = options().GetEnum("coords") == "scalar";

@@ -35,6 +35,9 @@ absl::StatusOr<HashTableCpuPtr> BuildCuckooCpu(const CoordinateSet& inputs, doub
 // Each query reads the rows of `inputs`, which bytes() does not count.
 absl::StatusOr<HashTableCpuPtr> BuildMinkowskiCpu(const CoordinateSet& inputs, double load_factor,
                                                   const ExecutionContext& context);
+// PCEngine's table (pcengine_cuda.cu).
+absl::StatusOr<HashTableCpuPtr> BuildPcengineCpu(const CoordinateSet& inputs,
+                                                 const ExecutionContext& context);
 // Each query reads the rows of `inputs`, which bytes() does not count. The table has the engine's
 // sizes (torchsparse1_table.h). kResourceExhausted also if a row finds no place.
 absl::StatusOr<HashTableCpuPtr> BuildTorchsparse1Cpu(const CoordinateSet& inputs,

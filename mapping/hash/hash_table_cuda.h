@@ -48,6 +48,10 @@ absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, 
 absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs, double load_factor,
                                                     const ExecutionContext& context);
 
+// PCEngine's table (pcengine_cuda.cu). Queues a fill and two kernels.
+absl::StatusOr<HashTableCudaPtr> BuildPcengineCuda(const CoordinateSet& inputs,
+                                                   const ExecutionContext& context);
+
 // Open3D's slab back end. Each query reads the rows of `inputs`, which bytes() does not count. 260
 // bytes a row. Queues two fills and one kernel.
 absl::StatusOr<HashTableCudaPtr> BuildOpen3dCuda(const CoordinateSet& inputs,

@@ -214,6 +214,14 @@ class CommandLineTest(unittest.TestCase):
             self.assertIn(f"there is one for '{good}'",
                           run("run", *narrow, *grid, "--plan", plan).stderr)
 
+    def test_what_is_left_out_on_a_backend_is_named(self):
+        result = run("run", *SMALL, "--preset", "minuet")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("left out on cpu: cuda.streams=4\n", result.stdout)
+        self.assertNotIn("left out", run("run", *SMALL, "--preset", "spconv2").stdout)
+        refused = run("run", *SMALL, "--dataflow", "gather_gemm_scatter:cuda.streams=9")
+        self.assertIn("on cuda: option streams='9': allowed are 1..4", refused.stderr)
+
     def test_tables_fit_80_columns(self):
         for arguments in (["experiment", "--list"], ["list"], ["--help"], ["info", SCENE], LAYER):
             for line in run(*arguments).stdout.splitlines():

@@ -37,7 +37,7 @@ TEST(HashMappingTest, VariantsAgreeOnManyRows) {
        {"hash:variant=std", "hash", "hash:load_factor=0.95", "hash:load_factor=0.05",
         "hash:variant=cuckoo", "hash:variant=cuckoo,load_factor=0.95", "hash:variant=minkowski",
         "hash:variant=minkowski,load_factor=0.95", "hash:variant=torchsparse1",
-        "hash:coords=planar", "hash:symmetric=true"}) {
+        "hash:variant=pcengine", "hash:coords=planar", "hash:symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
