@@ -97,6 +97,7 @@ TEST(GridMappingTest, WrittenPagesAreLimited) {
   const Registry registry = GridRegistry();
   UnitCpu cpu(1);
   std::vector<Coordinate> rows;
+  rows.reserve(512);
   for (int32_t i = 0; i < 512; ++i) rows.push_back({0, i / 64 * 128, i / 8 % 8 * 128, i % 8 * 128});
   const auto set = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);
   const auto build = [&](const std::string& spec) {
@@ -126,6 +127,7 @@ TEST(GridMappingTest, WrittenPagesAreLimited) {
 TEST(GridMappingTest, WrittenPagesAreTheBackends) {
   const Registry registry = GridRegistry();
   std::vector<Coordinate> rows;
+  rows.reserve(512);
   for (int32_t i = 0; i < 512; ++i) rows.push_back({0, i / 64 * 128, i / 8 % 8 * 128, i % 8 * 128});
   for (const std::string spec : {"grid", "grid:storage=bitmap"}) {
     SCOPED_TRACE(spec);
