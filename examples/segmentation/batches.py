@@ -3,6 +3,7 @@
 step's samples have what one process with all of them has."""
 
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,15 +12,12 @@ import voxconv
 IGNORED = -100  # nn.functional.cross_entropy leaves it out
 
 
-class Batch:
-    """Voxels on the CPU: int32 [N, 4], float32 [N, 4] and int64 [N]."""
+class Batch(NamedTuple):
+    """Voxels on the CPU."""
 
-    def __init__(self, coords: torch.Tensor, features: torch.Tensor, labels: torch.Tensor):
-        self.coords, self.features, self.labels = coords, features, labels
-
-    def pin_memory(self) -> "Batch":
-        """For DataLoader: what goes to a device. Coordinates are checked on the host."""
-        return Batch(self.coords, self.features.pin_memory(), self.labels.pin_memory())
+    coords: torch.Tensor  # int32 [N, 4]
+    features: torch.Tensor  # float32 [N, 4]
+    labels: torch.Tensor  # int64 [N]
 
 
 class Scans:
