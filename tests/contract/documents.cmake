@@ -4,10 +4,13 @@ find_program(VOXCONV_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
 if(VOXCONV_PYTHON)
   add_test(NAME performance_page_test
            COMMAND ${VOXCONV_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/performance_page --check)
+  add_test(NAME engines_page_test
+           COMMAND ${VOXCONV_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/engines_page --check)
   add_test(NAME command_line_test
            COMMAND ${VOXCONV_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/command_line_test.py
                    $<TARGET_FILE:voxconv>)
-  set_tests_properties(performance_page_test command_line_test PROPERTIES LABELS contract)
+  set_tests_properties(performance_page_test engines_page_test command_line_test
+                       PROPERTIES LABELS contract)
 endif()
 
 add_test(NAME command_reference_test
