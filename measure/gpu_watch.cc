@@ -103,7 +103,7 @@ void GpuWatch::Sample(std::chrono::milliseconds at_least) {
   state.memory_mhz = Read(calls_.clock, device_, kNvmlMemoryClock);
   state.temperature_c = Read(calls_.temperature, device_, kNvmlGpuSensor);
   if (const auto milliwatts = Read(calls_.power, device_)) state.power_w = *milliwatts / 1000;
-  unsigned long long reasons = 0;
+  uint64_t reasons = 0;
   if (calls_.throttle_reasons != nullptr && calls_.throttle_reasons(device_, &reasons) == 0) {
     state.throttle_reasons = reasons;
   }

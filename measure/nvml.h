@@ -3,6 +3,7 @@
 #ifndef VOXCONV_MEASURE_NVML_H_
 #define VOXCONV_MEASURE_NVML_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,7 +20,7 @@ struct NvmlCalls {
   int (*most_clock)(void* device, int domain, unsigned* mhz) = nullptr;
   int (*temperature)(void* device, int sensor, unsigned* celsius) = nullptr;
   int (*power)(void* device, unsigned* milliwatts) = nullptr;
-  int (*throttle_reasons)(void* device, unsigned long long* reasons) = nullptr;
+  int (*throttle_reasons)(void* device, uint64_t* reasons) = nullptr;
 };
 
 // Values of nvml.h.

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 struct Moment {
   unsigned sm_mhz;
-  unsigned long long reasons;
+  uint64_t reasons;
 };
 std::vector<Moment> moments;  // one a sample
 size_t sample = 0;
@@ -47,7 +47,7 @@ NvmlCalls Fake() {
     *milliwatts = 412'500;
     return 0;
   };
-  calls.throttle_reasons = [](void*, unsigned long long* reasons) {
+  calls.throttle_reasons = [](void*, uint64_t* reasons) {
     *reasons = moments[sample++].reasons;
     return 0;
   };
