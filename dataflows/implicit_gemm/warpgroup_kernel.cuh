@@ -225,24 +225,18 @@ class TileMultiplier {
     float step[Config::kChannels / 2];
 #pragma unroll
     for (int k = 0; k < kProducts; ++k) {
-      uint32_t whole[4], rest[4], factor[4];
-      LoadMatrices(rows ^ (k * 32), rest);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const SplitFloat split = SplitToTf32(rest[i]);
-        whole[i] = split.whole;
-        rest[i] = split.rest;
-        factor[i] = split.factor;
-      }
+      uint32_t inputs[4];
+      LoadMatrices(rows ^ (k * 32), inputs);
+      const SplitFragment x(inputs);
       const uint32_t w = weights + k * (32 / 16);
       BeginProducts();
       if (k == 0) {
-        WarpgroupMmaTf32<Config::kChannels, false>(step, rest, w);
+        WarpgroupMmaTf32<Config::kChannels, false>(step, x.rest, w);
       } else {
-        WarpgroupMmaTf32<Config::kChannels>(step, rest, w);
+        WarpgroupMmaTf32<Config::kChannels>(step, x.rest, w);
       }
-      WarpgroupMmaTf32<Config::kChannels>(step, factor, w + kRemainders);
-      WarpgroupMmaTf32<Config::kChannels>(step, whole, w);
+      WarpgroupMmaTf32<Config::kChannels>(step, x.factor, w + kRemainders);
+      WarpgroupMmaTf32<Config::kChannels>(step, x.whole, w);
       CommitProducts();
       WaitProducts<0>();
     }
