@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "voxconv/backends/cpu/parallel.h"
-#include "voxconv/core/check.h"
+#include "voxconv/core/half.h"
 #include "voxconv/core/integer.h"
 
 #if defined(__x86_64__)
@@ -54,6 +54,38 @@ void PackBf16Weights(const uint16_t* weights, int64_t matrices, int64_t c_in, in
   ParallelRanges(context, matrices, 1, [&](int64_t k, int64_t) {
     PackMatrix(weights + k * c_in * c_out, c_in, c_out, packed + k * size);
   });
+}
+
+const char* Bf16Target() { return HasBf16Products() ? "AVX512-BF16" : "widened bf16"; }
+
+void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
+                             const IndirectGemmRows& rows) {
+  constexpr int64_t kPanel = kPanelVectors * kLanes;
+  const int64_t c_in = operands.c_in;
+  const int64_t matrix_size = PackedBf16WeightSize(c_in, operands.c_out);
+  for (int64_t column = 0; column < operands.c_out; column += kPanel) {
+    const int64_t columns = std::min(kPanel, operands.c_out - column);
+    const int64_t width = CeilDiv(columns, kLanes) * kLanes;
+    for (int64_t i = 0; i < rows.count; ++i) {
+      float sum[kPanel] = {};
+      for (size_t s = 0; s < steps.size(); ++s) {
+        const int32_t row = rows.in[static_cast<int64_t>(s) * rows.in_stride + i];
+        const uint16_t* from = row < 0 ? operands.zero_row : operands.input + row * c_in;
+        const uint16_t* w =
+            operands.packed_weights + steps[s] * matrix_size + column * kPair * Pairs(c_in);
+        for (int64_t c = 0; c < c_in; c += kPair, w += kPair * width) {
+          const float even = Bf16BitsToFloat(from[c]);
+          const float odd = c + 1 < c_in ? Bf16BitsToFloat(from[c + 1]) : 0.0f;
+          for (int64_t j = 0; j < width; ++j) {
+            sum[j] += odd * Bf16BitsToFloat(w[kPair * j + 1]);
+            sum[j] += even * Bf16BitsToFloat(w[kPair * j]);
+          }
+        }
+      }
+      uint16_t* to = operands.output + rows.out[i] * operands.c_out + column;
+      for (int64_t j = 0; j < columns; ++j) to[j] = FloatToBf16Bits(sum[j]);
+    }
+  }
 }
 
 #if VOXCONV_HAVE_BF16_PRODUCTS
@@ -170,6 +202,8 @@ void ComputeRows(const Panel& panel, int64_t count, int64_t first) {
 
 void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                       const IndirectGemmRows& rows) {
+  static const bool has_products = HasBf16Products();
+  if (!has_products) return IndirectWidenedBf16Gemm(operands, steps, rows);
   if (rows.count == 0) return;
   Panel panel{&operands, steps.data(), static_cast<int64_t>(steps.size()), &rows};
   panel.matrix_size = PackedBf16WeightSize(operands.c_in, operands.c_out);
@@ -211,8 +245,9 @@ VOXCONV_BF16_TARGET double RunBf16DotProducts(int64_t count) {
 
 bool HasBf16Products() { return false; }
 
-void IndirectBf16Gemm(const Bf16GemmOperands&, absl::Span<const int32_t>, const IndirectGemmRows&) {
-  VOXCONV_CHECK(HasBf16Products());
+void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
+                      const IndirectGemmRows& rows) {
+  IndirectWidenedBf16Gemm(operands, steps, rows);
 }
 
 double RunBf16DotProducts(int64_t) { return 0; }

@@ -18,7 +18,7 @@ class PackedWeights final : public PreparedWeights {
  public:
   static constexpr char kLayout[] = "panels";
 
-  // `weights` [K * c_in, c_out] is in host memory, in f32 or, with HasBf16Products, in bf16. Runs
+  // `weights` [K * c_in, c_out] is in host memory, in f32 or bf16. Runs
   // on the context's threads. O(size). kResourceExhausted if the memory does not suffice.
   static absl::StatusOr<std::unique_ptr<PreparedWeights>> Create(const ConvShape& shape,
                                                                  const ConstTensorView& weights,

@@ -43,7 +43,7 @@ class CpuPlan final : public DataflowPlan {
     zero_row_slot_ = booking_.Book<float>(shape.c_in);
     partial_slot_ = booking_.Book<float>((splits_ - 1) * map.num_outputs() * shape.c_out);
     const bool bf16 = shape.types.precision == Precision::kBF16;
-    kernel_ = absl::StrCat("products of ", tile, " rows, ", bf16 ? "AVX512-BF16" : SgemmTarget());
+    kernel_ = absl::StrCat("products of ", tile, " rows, ", bf16 ? Bf16Target() : SgemmTarget());
     weights_layout_ = PackedWeights::kLayout;
   }
 
@@ -261,7 +261,18 @@ class ImplicitGemmCpu final : public ImplicitGemm {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = F32Only(kImplicitGemmName, shape)};
+    if (shape.types != ConvTypes::Of(Precision::kBF16)) {
+      return {.support = F32Only(kImplicitGemmName, shape)};
+    }
+    Capability bf16{.flushes_denormals = true, .forward_only = true};
+    if (options().GetInt("splits") > 1) {
+      bf16.support =
+          Support::No(absl::StrCat(kImplicitGemmName, ": splits=", options().GetInt("splits"),
+                                   " in bf16; allowed on the CPU is 1"));
+    } else {
+      bf16.support = Support::Yes();
+    }
+    return bf16;
   }
 
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(

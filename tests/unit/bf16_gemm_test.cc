@@ -42,7 +42,7 @@ class Problem {
 
   std::vector<uint16_t>& input() { return input_; }
 
-  std::vector<float> Run(int64_t first, int64_t count) const {
+  std::vector<float> Run(int64_t first, int64_t count, bool widened = false) const {
     const int64_t c_in = sizes_.c_in, c_out = sizes_.c_out;
     const UnitCpu cpu(2);
     Array<uint16_t> packed =
@@ -50,8 +50,9 @@ class Problem {
     PackBf16Weights(weights_.data(), sizes_.matrices, c_in, c_out, packed.data(), cpu.context);
     const std::vector<uint16_t> zeros(c_in, 0);
     std::vector<uint16_t> output(sizes_.rows * c_out, FloatToBf16Bits(77));
-    IndirectBf16Gemm({input_.data(), zeros.data(), packed.data(), output.data(), c_in, c_out},
-                     steps_, {count, in_.data() + first, sizes_.rows, out_.data() + first});
+    const auto multiply = widened ? IndirectWidenedBf16Gemm : IndirectBf16Gemm;
+    multiply({input_.data(), zeros.data(), packed.data(), output.data(), c_in, c_out}, steps_,
+             {count, in_.data() + first, sizes_.rows, out_.data() + first});
     std::vector<float> values;
     for (const uint16_t bits : output) values.push_back(Bf16BitsToFloat(bits));
     return values;
@@ -89,21 +90,21 @@ constexpr Sizes kSizes[] = {{1, 1, 1, 1},   {3, 3, 2, 16},    {8, 5, 3, 17},   {
                             {17, 4, 5, 33}, {50, 27, 64, 64}, {7, 9, 31, 100}, {0, 3, 4, 4}};
 
 TEST(Bf16GemmTest, MatchesBruteForce) {
-  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
   for (const Sizes& sizes : kSizes) {
     const Problem problem(sizes);
     const auto [sums, magnitudes] = problem.Sums();
-    const std::vector<float> output = problem.Run(0, sizes.rows);
-    for (size_t i = 0; i < sums.size(); ++i) {
-      // One rounding to 8 bits, and f32's of the sums.
-      ASSERT_NEAR(output[i], sums[i], 0x1p-8 * std::abs(sums[i]) + 1e-5 * magnitudes[i])
-          << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out << ", " << i;
+    for (const bool widened : {false, true}) {
+      const std::vector<float> output = problem.Run(0, sizes.rows, widened);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        // One rounding to 8 bits, and f32's of the sums.
+        ASSERT_NEAR(output[i], sums[i], 0x1p-8 * std::abs(sums[i]) + 1e-5 * magnitudes[i])
+            << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out << ", " << i;
+      }
     }
   }
 }
 
 TEST(Bf16GemmTest, ARowDoesNotDependOnTheOthers) {
-  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
   const Sizes sizes{13, 9, 7, 40};
   const Problem problem(sizes);
   const std::vector<float> all = problem.Run(0, sizes.rows);
@@ -120,16 +121,17 @@ TEST(Bf16GemmTest, ARowDoesNotDependOnTheOthers) {
 
 // The channel behind an odd last one belongs to the next row, and is not read with it.
 TEST(Bf16GemmTest, NanStaysInItsRow) {
-  if (!HasBf16Products()) GTEST_SKIP() << "this processor has no AVX512-BF16";
   const Sizes sizes{6, 3, 5, 20};
   Problem problem(sizes);
   for (int64_t c = 0; c < sizes.c_in; ++c) {
     problem.input()[3 * sizes.c_in + c] = FloatToBf16Bits(std::numeric_limits<float>::quiet_NaN());
   }
   const std::vector<double> sums = problem.Sums().first;
-  const std::vector<float> output = problem.Run(0, sizes.rows);
-  for (size_t i = 0; i < sums.size(); ++i) {
-    ASSERT_EQ(std::isnan(output[i]), std::isnan(sums[i])) << i;
+  for (const bool widened : {false, true}) {
+    const std::vector<float> output = problem.Run(0, sizes.rows, widened);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_EQ(std::isnan(output[i]), std::isnan(sums[i])) << i;
+    }
   }
 }
 
