@@ -89,6 +89,9 @@ class Backend {
   // such as copies of pageable memory. 0 on a backend that is not asynchronous.
   virtual int64_t synchronisations() const { return 0; }
 
+  // The most bytes that live buffers have had at once. 0 where the backend does not count them.
+  virtual int64_t PeakBytes() const { return 0; }
+
   // Points to voxels and back (core/voxel_ops.h). Owned by the backend. Null where the backend does
   // not do this.
   virtual VoxelOps* voxel_ops() { return nullptr; }

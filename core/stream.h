@@ -20,6 +20,8 @@ class Stream {
   virtual ~Stream() = default;
   // Blocks the host until all work that was queued is done. Returns the first error of that work.
   virtual absl::Status Synchronize() = 0;
+  // Whether all work that was queued is known to be done without an error. Does not wait.
+  virtual bool IsIdle() { return false; }
   // After Collect, the stream may keep work back and hand it to the device in one piece, which
   // costs the host less. Submit hands over what was kept back. Synchronize does so too, and so does
   // every operation that involves the host or another stream. The stream then no longer keeps work

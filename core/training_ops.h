@@ -128,6 +128,8 @@ struct ParameterRange {
 // times StepState::coefficient.
 struct SgdStep {
   double rate = 0, momentum = 0, weight_decay = 0;
+  // The rate in the backend's memory, so that recorded work may change it; `rate` is then not read.
+  const double* shared_rate = nullptr;
   bool nesterov = false;
   float* velocity = nullptr;  // [size]
 };
@@ -136,8 +138,19 @@ struct SgdStep {
 // by StepState::steps, which counts this step already.
 struct AdamWStep {
   double rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  float* first = nullptr;   // [size], the running mean of g
-  float* second = nullptr;  // [size], the running mean of g * g
+  const double* shared_rate = nullptr;  // as SgdStep's
+  float* first = nullptr;               // [size], the running mean of g
+  float* second = nullptr;              // [size], the running mean of g * g
+};
+
+// What a dropout's choice depends on.
+struct DropoutKey {
+  // NOLINTNEXTLINE(google-explicit-constructor): most callers have a seed on the host
+  DropoutKey(uint64_t seed, const uint64_t* shared_seed = nullptr)
+      : seed(seed), shared_seed(shared_seed) {}
+  uint64_t seed;
+  // The seed in the backend's memory, so that recorded work may change it; `seed` is then not read.
+  const uint64_t* shared_seed;
 };
 
 class TrainingOps {
@@ -196,10 +209,10 @@ class TrainingOps {
                                       const ConstTensorView& dy, const TensorView& dx,
                                       const ExecutionContext& context) = 0;
   // Dropout (Srivastava et al., 2014): y = x / (1 - rate) for elements that stay, else 0. Which
-  // elements stay depends on `seed` and on the position of the element alone, on every backend and
-  // in every dtype. So the same call is also its gradient. `rate` in [0, 1) is the share that goes.
-  // x, y: [N, C]. `y` may be x.
-  virtual absl::Status Dropout(const ConstTensorView& x, double rate, uint64_t seed,
+  // elements stay depends on the key's seed and on the position of the element alone, on every
+  // backend and in every dtype. So the same call is also its gradient. `rate` in [0, 1) is the
+  // share that goes. x, y: [N, C]. `y` may be x.
+  virtual absl::Status Dropout(const ConstTensorView& x, double rate, const DropoutKey& key,
                                const TensorView& y, const ExecutionContext& context) = 0;
 
   // Softmax cross-entropy, as torch.nn.CrossEntropyLoss defines it. `gradient`: [N, classes], the

@@ -37,10 +37,16 @@ VOXCONV_HOST_DEVICE inline void BeginStep(const StepRule& rule, double squared_n
   state.loss_scale = fminf(scale * 2.0f, rule.max_scale);
 }
 
+// Of an SgdStep or an AdamWStep.
+template <typename StepArgs>
+VOXCONV_HOST_DEVICE double RateOf(const StepArgs& step) {
+  return step.shared_rate == nullptr ? step.rate : *step.shared_rate;
+}
+
 class SgdRule {
  public:
   VOXCONV_HOST_DEVICE SgdRule(const SgdStep& step, const StepState& state)
-      : rate_(static_cast<float>(step.rate)),
+      : rate_(static_cast<float>(RateOf(step))),
         momentum_(static_cast<float>(step.momentum)),
         decay_(static_cast<float>(step.weight_decay)),
         coefficient_(state.coefficient),
@@ -63,10 +69,10 @@ class AdamWRule {
       : beta1_(static_cast<float>(step.beta1)),
         beta2_(static_cast<float>(step.beta2)),
         epsilon_(static_cast<float>(step.epsilon)),
-        kept_(static_cast<float>(1.0 - step.rate * step.weight_decay)),
+        kept_(static_cast<float>(1.0 - RateOf(step) * step.weight_decay)),
         coefficient_(state.coefficient) {
     const auto steps = static_cast<double>(state.steps);
-    rate_ = static_cast<float>(step.rate / (1.0 - pow(step.beta1, steps)));
+    rate_ = static_cast<float>(RateOf(step) / (1.0 - pow(step.beta1, steps)));
     correction_ = static_cast<float>(1.0 / (1.0 - pow(step.beta2, steps)));
   }
 

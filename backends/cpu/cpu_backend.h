@@ -62,7 +62,7 @@ class CpuBackend : public Backend {
   // Bytes of live buffers, of pages those that are written: now, and the most since the last
   // ResetPeak.
   int64_t BytesInUse() const;
-  int64_t PeakBytes() const;
+  int64_t PeakBytes() const override;
   void ResetPeak();
 
  protected:

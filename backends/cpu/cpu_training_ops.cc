@@ -179,9 +179,10 @@ class CpuTrainingOps final : public TrainingOps {
     return absl::OkStatus();
   }
 
-  absl::Status Dropout(const ConstTensorView& x, double rate, uint64_t seed, const TensorView& y,
-                       const ExecutionContext& context) override {
+  absl::Status Dropout(const ConstTensorView& x, double rate, const DropoutKey& key,
+                       const TensorView& y, const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckDropout(x, rate, y, *context.backend));
+    const uint64_t seed = key.shared_seed == nullptr ? key.seed : *key.shared_seed;
     const uint64_t kept_below = DropoutKeptBelow(rate);
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
     const int64_t size = x.rows * x.channels;

@@ -151,7 +151,7 @@ class CudaBackend final : public Backend {
 
   // Bytes of live buffers: now, and the most since the last ResetPeak.
   int64_t BytesInUse() const { return in_use_; }
-  int64_t PeakBytes() const { return peak_; }
+  int64_t PeakBytes() const override { return peak_; }
   // Bytes of freed blocks that are kept for reuse.
   int64_t CachedBytes() const { return cached_; }
   void ResetPeak() { peak_ = in_use_; }

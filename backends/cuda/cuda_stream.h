@@ -55,6 +55,9 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
     VOXCONV_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
     return absl::OkStatus();
   }
+  bool IsIdle() override {
+    return lost_.ok() && !batch_.open() && cudaStreamQuery(stream_) == cudaSuccess;
+  }
   absl::Status Collect() override {
     if (!lost_.ok()) return std::exchange(lost_, absl::OkStatus());
     const bool allowed = backend_.options_.collect_launches && backend_.options_.reuse_blocks &&

@@ -114,10 +114,11 @@ __global__ void SelectRows(const T* x, const int32_t* switches, int64_t rows, in
 }
 
 template <typename T, int V>
-__global__ void DropElements(const T* x, float factor, uint64_t seed, uint64_t kept_below,
+__global__ void DropElements(const T* x, float factor, DropoutKey key, uint64_t kept_below,
                              int64_t packs, T* y) {
   const int64_t i = GlobalThread();
   if (i >= packs) return;
+  const uint64_t seed = key.shared_seed == nullptr ? key.seed : *key.shared_seed;
   Pack<T, V> values = reinterpret_cast<const Pack<T, V>*>(x)[i];
   for (int j = 0; j < V; ++j) {
     const bool keeps = DropoutKeeps(seed, static_cast<uint64_t>(i * V + j), kept_below);
@@ -236,14 +237,14 @@ class CudaTrainingOps final : public TrainingOps {
     return CudaGlobalPoolGrad(rows, mode, x, y, dy, dx, context);
   }
 
-  absl::Status Dropout(const ConstTensorView& x, double rate, uint64_t seed, const TensorView& y,
-                       const ExecutionContext& context) override {
+  absl::Status Dropout(const ConstTensorView& x, double rate, const DropoutKey& key,
+                       const TensorView& y, const ExecutionContext& context) override {
     VOXCONV_RETURN_IF_ERROR(CheckDropout(x, rate, y, *context.backend));
     const int64_t size = x.rows * x.channels;
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
     return WithPack(x.dtype, size, {x.data, y.data}, [&]<typename T, int V>() {
       VOXCONV_LAUNCH((DropElements<T, V>), GridFor(size / V, kBlock), kBlock, 0, context,
-                     static_cast<const T*>(x.data), factor, seed, DropoutKeptBelow(rate), size / V,
+                     static_cast<const T*>(x.data), factor, key, DropoutKeptBelow(rate), size / V,
                      static_cast<T*>(y.data));
       return absl::OkStatus();
     });

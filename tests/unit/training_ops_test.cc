@@ -262,6 +262,9 @@ TEST_F(TrainingOpsTest, DropoutKeepsItsShareAndTheMean) {
   ASSERT_TRUE(ops().Dropout(ones.view(), 0.25, 17, y.view(), context()).ok());
   ASSERT_TRUE(ops().Dropout(ones.view(), 0.25, 17, again.view(), context()).ok());
   EXPECT_EQ(Host(y), Host(again));
+  const uint64_t seed = 17;  // the same seed in the backend's memory
+  ASSERT_TRUE(ops().Dropout(ones.view(), 0.25, {0, &seed}, again.view(), context()).ok());
+  EXPECT_EQ(Host(y), Host(again));
   int64_t kept = 0;
   for (const float value : Host(y)) {
     EXPECT_TRUE(value == 0.0f || value == 1.0f / 0.75f);

@@ -83,6 +83,36 @@ TEST_F(TrainingStepTest, AdamWCorrectsItsBiasAndDecaysApart) {
   }
 }
 
+// A rate in the backend's memory is the same rate.
+TEST_F(TrainingStepTest, TheRateMayLieInTheBackendsMemory) {
+  const std::vector<float> start = values_;
+  const double rate = 0.0123456789;
+  for (const bool adamw : {false, true}) {
+    std::vector<float> ends[2];
+    for (const bool shared : {false, true}) {
+      values_ = start;
+      first_.assign(kSize, 0);
+      second_.assign(kSize, 0);
+      state_ = {};
+      Prepare({});
+      const double given = shared ? 1e9 : rate;
+      const double* place = shared ? &rate : nullptr;
+      const SgdStep sgd{.rate = given, .shared_rate = place, .velocity = first_.data()};
+      const AdamWStep step{.rate = given,
+                           .weight_decay = 0.1,
+                           .shared_rate = place,
+                           .first = first_.data(),
+                           .second = second_.data()};
+      ASSERT_TRUE((adamw ? ops().Step(step, Range(), &state_, cpu_.context)
+                         : ops().Step(sgd, Range(), &state_, cpu_.context))
+                      .ok());
+      ends[shared] = values_;
+    }
+    EXPECT_EQ(ends[0], ends[1]);
+    EXPECT_NE(ends[0], start);
+  }
+}
+
 TEST_F(TrainingStepTest, GradientsAreUnscaledAndClipped) {
   state_.loss_scale = 4;
   Prepare({.max_norm = 0.5});
