@@ -43,6 +43,26 @@ absl::StatusOr<ConvShape> ShapeOf(const KernelMap& map, const ConstTensorView& i
                    .types = {input.dtype, weights.dtype, output, precision, DType::kF32}};
 }
 
+// `map` as `need` says, but without a layout.
+absl::StatusOr<KernelMap> InForm(const MapNeed& need, const KernelMap& map,
+                                 const ExecutionContext& context) {
+  MapOps& ops = context.backend->map_ops();
+  KernelMap wanted = map;
+  if (need.transposed) {
+    VOXCONV_ASSIGN_OR_RETURN(wanted, ops.Transpose(wanted, context));
+  }
+  return ops.To(need.form, wanted, context);
+}
+
+// What pooling (kForward) or its transpose (kInputGrad) reads.
+absl::StatusOr<std::shared_ptr<const PreparedMap>> PreparePooling(const Dataflow& dataflow,
+                                                                  Pass pass, const KernelMap& map,
+                                                                  const ExecutionContext& context) {
+  const MapNeed need = dataflow.NeededPoolMap(pass, map.symmetric());
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap wanted, InForm(need, map, context));
+  return dataflow.Prepare(wanted, need, context);
+}
+
 }  // namespace
 
 ConvShape ShapeOfLayer(const ConvGeometry& geometry, int64_t c_in, int64_t c_out,
@@ -79,12 +99,7 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PrepareMap(const Dataflow& da
                                                               const ExecutionContext& context) {
   VOXCONV_RETURN_IF_ERROR(dataflow.Supports(pass, shape).ToStatus("dataflow"));
   const MapNeed need = dataflow.NeededMap(pass, shape);
-  MapOps& ops = context.backend->map_ops();
-  KernelMap wanted = map;
-  if (need.transposed) {
-    VOXCONV_ASSIGN_OR_RETURN(wanted, ops.Transpose(wanted, context));
-  }
-  VOXCONV_ASSIGN_OR_RETURN(wanted, ops.To(need.form, wanted, context));
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap wanted, InForm(need, map, context));
   return dataflow.Prepare(wanted, need, context);
 }
 
@@ -137,6 +152,20 @@ absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
   VOXCONV_ASSIGN_OR_RETURN(const Prepared prepared, PreparePass(dataflow, Pass::kWeightGrad, shape,
                                                                 map, kept, workspace, context));
   return dataflow.WeightGrad(*prepared.plan, *prepared.map, args, workspace, context);
+}
+
+absl::Status RunPool(const Dataflow& dataflow, const KernelMap& map, const PoolArgs& args,
+                     const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> prepared,
+                           PreparePooling(dataflow, Pass::kForward, map, context));
+  return dataflow.Pool(*prepared, args, context);
+}
+
+absl::Status RunUnpool(const Dataflow& dataflow, const KernelMap& map, const UnpoolArgs& args,
+                       const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> prepared,
+                           PreparePooling(dataflow, Pass::kInputGrad, map, context));
+  return dataflow.Unpool(*prepared, args, context);
 }
 
 absl::StatusOr<Tensor> RunPlannedConvolution(const Dataflow& dataflow, const DataflowPlan& plan,

@@ -75,6 +75,14 @@ absl::Status RunWeightGrad(const Dataflow& dataflow, const KernelMap& map,
                            const WeightGradArgs& args, Precision precision, Workspace& workspace,
                            const ExecutionContext& context, const KeptPasses& kept = {});
 
+// One pooling, and its transpose, through `dataflow` (Dataflow::Pool and Unpool). `map` is that of
+// the pooling, in any form. Each prepares the map and runs. Stream behaviour is that of
+// PrepareMap. Errors are those of MapOps and of Dataflow::Pool and Unpool.
+absl::Status RunPool(const Dataflow& dataflow, const KernelMap& map, const PoolArgs& args,
+                     const ExecutionContext& context);
+absl::Status RunUnpool(const Dataflow& dataflow, const KernelMap& map, const UnpoolArgs& args,
+                       const ExecutionContext& context);
+
 // The forward pass for callers that keep plans. Returns a new tensor [N_out, C_out]. `plan` must
 // have been made for `map`. Grants `workspace`. `settled` and `prepared_weights`: see ForwardArgs.
 // Errors of Dataflow::Forward.

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/map_ops.h"
-#include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/tensor_checks.h"
 
 namespace voxconv {
 namespace {
@@ -303,6 +303,39 @@ absl::Status Dataflow::WeightGrad(const DataflowPlan& plan, const PreparedMap& m
       map.map(), args.input, args.output_grad, shape.types.precision, args.weights_grad, context);
 }
 
+MapNeed Dataflow::NeededPoolMap(Pass pass, bool symmetric) const {
+  if (!Pools()) return {.form = MapForm::kPairs};
+  const absl::StatusOr<MapNeed> need =
+      CallPlugin(*this, "DoNeededPoolMap",
+                 [&]() -> absl::StatusOr<MapNeed> { return DoNeededPoolMap(pass, symmetric); });
+  if (need.ok()) return *need;
+  return {.error = std::string(need.status().message())};
+}
+
+absl::Status Dataflow::Pool(const PreparedMap& map, const PoolArgs& args,
+                            const ExecutionContext& context) const {
+  if (!Pools()) {
+    const StageScope stage(context, Stage::kDense);
+    return context.backend->tensor_ops().Pool(map.map(), args.mode, args.input, args.output,
+                                              args.switches, context);
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckPoolTensors(map.map(), args.mode, args.input, args.output,
+                                           args.switches, *context.backend));
+  return CallPlugin(*this, "DoPool", [&] { return DoPool(map, args, context); });
+}
+
+absl::Status Dataflow::Unpool(const PreparedMap& map, const UnpoolArgs& args,
+                              const ExecutionContext& context) const {
+  if (!Pools()) {
+    const StageScope stage(context, Stage::kDense);
+    return context.backend->tensor_ops().Unpool(map.map(), args.mode, args.input, args.switches,
+                                                args.output, context);
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckUnpoolTensors(map.map(), args.mode, args.input, args.switches,
+                                             args.output, *context.backend));
+  return CallPlugin(*this, "DoUnpool", [&] { return DoUnpool(map, args, context); });
+}
+
 absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::DoPrepare(
     const KernelMap&, const MapNeed& need, const ExecutionContext&) const {
   return absl::InternalError(
@@ -322,6 +355,19 @@ absl::Status Dataflow::DoInputGrad(const DataflowPlan&, const PreparedMap&, cons
 absl::Status Dataflow::DoWeightGrad(const DataflowPlan&, const PreparedMap&, const WeightGradArgs&,
                                     const Workspace&, const ExecutionContext&) const {
   return absl::InternalError("dataflow: it claims a weight gradient of its own and has none");
+}
+
+MapNeed Dataflow::DoNeededPoolMap(Pass, bool) const {
+  return {.error = "dataflow: it claims a pooling of its own and says no map"};
+}
+
+absl::Status Dataflow::DoPool(const PreparedMap&, const PoolArgs&, const ExecutionContext&) const {
+  return absl::InternalError("dataflow: it claims a pooling of its own and has none");
+}
+
+absl::Status Dataflow::DoUnpool(const PreparedMap&, const UnpoolArgs&,
+                                const ExecutionContext&) const {
+  return absl::InternalError("dataflow: it claims an unpooling of its own and has none");
 }
 
 }  // namespace voxconv

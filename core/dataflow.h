@@ -15,6 +15,7 @@
 #include "voxconv/core/kernel_map.h"
 #include "voxconv/core/plugin.h"
 #include "voxconv/core/tensor.h"
+#include "voxconv/core/tensor_ops.h"
 #include "voxconv/core/workspace.h"
 
 namespace voxconv {
@@ -228,6 +229,22 @@ struct WeightGradArgs {
   TensorView weights_grad;      // [K * C_in, C_out]
 };
 
+// The arguments of pooling, TensorOps::Pool, and of its transpose, TensorOps::Unpool, which is also
+// its gradient. All is in the backend's memory. Tensors have one dtype, f32 on the CPU.
+struct PoolArgs {
+  PoolMode mode = PoolMode::kMax;
+  ConstTensorView input;        // [N_in, C]
+  TensorView output;            // [N_out, C]
+  int32_t* switches = nullptr;  // [N_out, C], of kMax alone; null: not wanted
+};
+
+struct UnpoolArgs {
+  PoolMode mode = PoolMode::kMax;
+  ConstTensorView input;              // [N_out, C]
+  TensorView output;                  // [N_in, C]
+  const int32_t* switches = nullptr;  // [N_out, C], what pooling wrote; of kMax alone
+};
+
 // One way to compute convolutions on one kind of backend. Stateless and const: one instance serves
 // any number of threads, streams and maps.
 //
@@ -238,6 +255,7 @@ struct WeightGradArgs {
 // - kInputGrad by DoForward on the transposed map with transposed weights. On a symmetric map it
 //   takes the map as it is, and the transposed weights of offset K-1-k in the place of offset k.
 // - kWeightGrad by TensorOps::WeightGradient, on pairs.
+// It also pools by TensorOps, on pairs, unless the plugin does (Pools).
 // A Do... method must not throw, and must not return OK with a null pointer. One that does gives
 // kInternal, with the plugin and the method in the message.
 class Dataflow : public NamedPlugin {
@@ -299,6 +317,21 @@ class Dataflow : public NamedPlugin {
                           const WeightGradArgs& args, const Workspace& workspace,
                           const ExecutionContext& context) const;
 
+  // Whether the plugin pools in its own way, in every mode and every dtype of the backend's dense
+  // operators. Results are bitwise the same in every run.
+  bool pools() const { return Pools(); }
+  // The map that Pool (kForward) or Unpool (kInputGrad) reads, for a layer whose map is symmetric
+  // or not. O(1). Queues no work.
+  MapNeed NeededPoolMap(Pass pass, bool symmetric) const;
+  // The operators of the arguments' names over a map that was prepared for NeededPoolMap. They need
+  // no plan, and take temporary memory from the backend. Queued on the context's stream; they do
+  // not synchronise it. They record the dataflow's stages. kInvalidArgument names a tensor that
+  // does not fit, a mode without switches that has some, and max unpooling without them.
+  absl::Status Pool(const PreparedMap& map, const PoolArgs& args,
+                    const ExecutionContext& context) const;
+  absl::Status Unpool(const PreparedMap& map, const UnpoolArgs& args,
+                      const ExecutionContext& context) const;
+
  private:
   Capability AskCapability(Pass pass, const ConvShape& shape) const;
   MapNeed AskNeed(Pass pass, const ConvShape& shape) const;
@@ -330,6 +363,15 @@ class Dataflow : public NamedPlugin {
   virtual absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
                                     const WeightGradArgs& args, const Workspace& workspace,
                                     const ExecutionContext& context) const;
+
+  // Whether the plugin overrides the three methods below, which are called only then. The map of a
+  // need with a layout comes from DoPrepare. The arguments were checked.
+  virtual bool Pools() const { return false; }
+  virtual MapNeed DoNeededPoolMap(Pass pass, bool symmetric) const;
+  virtual absl::Status DoPool(const PreparedMap& map, const PoolArgs& args,
+                              const ExecutionContext& context) const;
+  virtual absl::Status DoUnpool(const PreparedMap& map, const UnpoolArgs& args,
+                                const ExecutionContext& context) const;
 };
 
 }  // namespace voxconv

@@ -93,8 +93,14 @@ absl::Status CheckWeightGradient(const KernelMap& map, const ConstTensorView& x,
 
 absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                        const TensorView& y, const int32_t* switches, const Backend& backend) {
-  const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(CheckPairs("pool", map));
+  return CheckPoolTensors(map, mode, x, y, switches, backend);
+}
+
+absl::Status CheckPoolTensors(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                              const TensorView& y, const int32_t* switches,
+                              const Backend& backend) {
+  const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("pool: x", x, map.num_inputs(), x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("pool: y", y, map.num_outputs(), x.channels));
   if (switches != nullptr && mode != PoolMode::kMax) {
@@ -106,8 +112,14 @@ absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorVie
 
 absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                          const int32_t* switches, const TensorView& y, const Backend& backend) {
-  const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(CheckPairs("unpool", map));
+  return CheckUnpoolTensors(map, mode, x, switches, y, backend);
+}
+
+absl::Status CheckUnpoolTensors(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                                const int32_t* switches, const TensorView& y,
+                                const Backend& backend) {
+  const TensorChecker tensors(x.dtype, backend);
   VOXCONV_RETURN_IF_ERROR(tensors.Check("unpool: x", x, map.num_outputs(), x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("unpool: y", y, map.num_inputs(), x.channels));
   if (mode == PoolMode::kMax && switches == nullptr && x.rows * x.channels > 0) {

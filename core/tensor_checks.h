@@ -51,6 +51,12 @@ absl::Status CheckPool(const KernelMap& map, PoolMode mode, const ConstTensorVie
                        const TensorView& y, const int32_t* switches, const Backend& backend);
 absl::Status CheckUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                          const int32_t* switches, const TensorView& y, const Backend& backend);
+// The same over a map of any form.
+absl::Status CheckPoolTensors(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                              const TensorView& y, const int32_t* switches, const Backend& backend);
+absl::Status CheckUnpoolTensors(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
+                                const int32_t* switches, const TensorView& y,
+                                const Backend& backend);
 absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
                              const TensorView& y, const Backend& backend);
 // Refuses a batch sample that occurs in the coordinates but is not below `samples`, the number of

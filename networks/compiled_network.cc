@@ -92,7 +92,7 @@ class Compiler {
       if (absl::Status status = SetUpLayer(id, choices[id]); !status.ok()) {
         return InLayer(graph_.node(id), status);
       }
-      VOXCONV_ASSIGN_OR_RETURN(needs[id], NeedOf(network_.layers[id]));
+      VOXCONV_ASSIGN_OR_RETURN(needs[id], NeedOf(graph_.node(id), network_.layers[id]));
     }
     network_.maps = PlanMaps(graph_, needs, network_.config.reuse_maps);
     return absl::OkStatus();
@@ -112,7 +112,11 @@ class Compiler {
     } else {
       layer.specs.mapping = network_.layers[node.counterpart].specs.mapping;
     }
-    if (node.op == Op::kConv) VOXCONV_RETURN_IF_ERROR(SetUpDataflow(node, choice, layer));
+    if (node.op == Op::kConv) {
+      VOXCONV_RETURN_IF_ERROR(SetUpDataflow(node, choice, layer));
+    } else {
+      VOXCONV_RETURN_IF_ERROR(SetUpPooling(choice, layer));
+    }
     if (!coordinates_made_[node.coordinates]) {
       coordinates_made_[node.coordinates] = true;
       VOXCONV_ASSIGN_OR_RETURN(layer.output_coords,
@@ -147,25 +151,42 @@ class Compiler {
     return absl::OkStatus();
   }
 
+  // A dataflow that leaves pooling to the backend's operators is not reported as what runs it.
+  absl::Status SetUpPooling(const LayerChoice& choice, LayerSetup& layer) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        layer.dataflow, Instance(registry_.dataflows(), choice.dataflow, context_.backend->kind(),
+                                 network_.dataflows, layer.specs.dataflow));
+    if (!layer.dataflow->pools()) layer.specs.dataflow.clear();
+    return absl::OkStatus();
+  }
+
   bool trains() const { return network_.config.trains; }
   bool Runs(Pass pass) const { return pass == Pass::kForward || trains(); }
 
-  absl::StatusOr<LayerNeed> NeedOf(const LayerSetup& layer) const {
+  absl::StatusOr<LayerNeed> NeedOf(const Node& node, const LayerSetup& layer) const {
     LayerNeed need{.geometry = *layer.geometry, .mapping = layer.specs.mapping, .dataflow = ""};
-    if (layer.dataflow == nullptr) {
-      need.maps[static_cast<int>(Pass::kForward)] = MapNeed{.form = MapForm::kPairs};
-      return need;
+    if (!layer.specs.dataflow.empty()) {
+      VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(layer.specs.dataflow));
+      need.dataflow = spec.name;
     }
-    VOXCONV_ASSIGN_OR_RETURN(const PluginSpec spec, ParsePluginSpec(layer.specs.dataflow));
-    need.dataflow = spec.name;
     for (const Pass pass : kAllPasses) {
-      const auto which = static_cast<int>(pass);
-      if (!Runs(pass)) continue;
-      MapNeed map = layer.dataflow->NeededMap(pass, layer.shapes[which]);
+      const bool has = node.op == Op::kConv || pass != Pass::kWeightGrad;
+      if (!Runs(pass) || !has) continue;
+      MapNeed map = NeedOf(node, layer, pass);
       if (!map.error.empty()) return absl::InternalError(map.error);
-      need.maps[which] = std::move(map);
+      need.maps[static_cast<int>(pass)] = std::move(map);
     }
     return need;
+  }
+
+  static MapNeed NeedOf(const Node& node, const LayerSetup& layer, Pass pass) {
+    if (node.op == Op::kConv) {
+      return layer.dataflow->NeededMap(pass, layer.shapes[static_cast<int>(pass)]);
+    }
+    // An unpooling is a pooling backward, over the same map.
+    const bool pools = (node.op == Op::kPool) == (pass == Pass::kForward);
+    return layer.dataflow->NeededPoolMap(pools ? Pass::kForward : Pass::kInputGrad,
+                                         layer.geometry->symmetric());
   }
 
   // Plugins have refused what they do not support. Dense operators, which run the other layers,
@@ -210,8 +231,8 @@ class Compiler {
     std::map<std::tuple<const Dataflow*, Pass, int, int64_t, int64_t>, int> slots;
     for (int id = 0; id < static_cast<int>(graph_.nodes().size()); ++id) {
       const Dataflow* dataflow = network_.layers[id].dataflow;
-      if (dataflow == nullptr) continue;
       const Node& node = graph_.node(id);
+      if (dataflow == nullptr || node.op != Op::kConv) continue;  // pooling needs no plan
       for (const Pass pass : kAllPasses) {
         if (!Runs(pass)) continue;
         const auto [slot, is_new] =

@@ -66,10 +66,10 @@ struct LayerSetup {
   std::optional<ConvGeometry> geometry;
   const Mapping* mapping = nullptr;
   const Dataflow* dataflow = nullptr;
-  PerPass<ConvShape> shapes;                    // where there is a dataflow
+  PerPass<ConvShape> shapes;                    // of a convolution
   bool fuses_epilogue = false;                  // the dataflow applies the epilogue as it stores
   const OutputCoords* output_coords = nullptr;  // of the layer that first needs a coordinate set
-  LayerChoice specs;                            // canonical; empty where the plugin is null
+  LayerChoice specs;                            // canonical; empty where no plugin runs
 };
 
 // The parameters of a layer in the backend's memory. A convolution or linear layer has weights. It

@@ -335,8 +335,8 @@ class Execution {
     if (node.pool_mode == PoolMode::kMax && IsUndone(id)) {
       VOXCONV_RETURN_IF_ERROR(features_.AllocateSwitches(id, context_));
     }
-    const StageScope scope(context_, Stage::kDense);
-    return ops_.Pool(map->map(), node.pool_mode, Input(id), y, features_.Switches(id), context_);
+    return network_.layers[id].dataflow->Pool(
+        *map, {node.pool_mode, Input(id), y, features_.Switches(id)}, context_);
   }
 
   bool IsUndone(int pool) const {
@@ -350,9 +350,8 @@ class Execution {
     VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id));
     VOXCONV_ASSIGN_OR_RETURN(const TensorView y,
                              features_.Allocate(id, map->map().num_inputs(), context_));
-    const StageScope scope(context_, Stage::kDense);
-    return ops_.Unpool(map->map(), node.pool_mode, Input(id), features_.Switches(node.counterpart),
-                       y, context_);
+    return network_.layers[id].dataflow->Unpool(
+        *map, {node.pool_mode, Input(id), y, features_.Switches(node.counterpart)}, context_);
   }
 
   absl::Status GlobalPool(int id) {

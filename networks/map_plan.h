@@ -24,9 +24,8 @@ using PerPass = std::array<T, std::size(kAllPasses)>;
 struct LayerNeed {
   ConvGeometry geometry;
   std::string mapping;   // canonical spec
-  std::string dataflow;  // name of the plugin without its options; empty: none, as for pooling
-  // By pass: what the dataflow reads; pairs without a layout where there is no dataflow. Absent:
-  // the pass is not run.
+  std::string dataflow;  // name of the plugin without its options
+  // By pass: what the dataflow reads. Absent: the pass is not run. Pooling has no kWeightGrad.
   PerPass<std::optional<MapNeed>> maps;
 };
 

@@ -60,10 +60,47 @@ absl::Status MapStore::Start(const CoordinateSetPtr& input, const ExecutionConte
   const bool same = before != nullptr && before->id() == input->id();
   if (!same || !network_.config.keep_maps) Clear();
   coordinates_[0] = input;
-  if (!network_.config.reorder_input) return absl::OkStatus();
-  VOXCONV_RETURN_IF_ERROR(input_order_.Sort(input, context));
-  coordinates_[0] = input_order_.set();
+  if (network_.config.reorder_input) {
+    VOXCONV_RETURN_IF_ERROR(input_order_.Sort(input, context));
+    coordinates_[0] = input_order_.set();
+    return absl::OkStatus();
+  }
+  if (announced_.input == nullptr || announced_.input->id() != input->id()) return absl::OkStatus();
+  const Announced announced = std::exchange(announced_, {});
+  for (size_t chain = 0; chain < announced.sets.size(); ++chain) {
+    for (size_t i = 0; i < announced.sets[chain].size(); ++i) {
+      CoordinateSetPtr& set = coordinates_[network_.chains[chain].sets[i]];
+      if (set == nullptr) set = announced.sets[chain][i];
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status MapStore::Announce(const CoordinateSetPtr& input, const ExecutionContext& context) {
+  announced_ = {};
+  if (network_.config.reorder_input) return absl::OkStatus();  // the run's set is not this one
+  const bool kept = coordinates_[0] != nullptr && coordinates_[0]->id() == input->id();
+  if (kept && network_.config.keep_maps) return absl::OkStatus();
+  Announced announced{.input = input};
+  for (const CoordinateChain& chain : network_.chains) {
+    announced.pending.emplace_back();
+    announced.sets.emplace_back();
+    if (chain.from != 0) continue;
+    VOXCONV_ASSIGN_OR_RETURN(announced.pending.back(),
+                             chain.output_coords->Begin(*input, chain.geometries, context));
+  }
+  announced_ = std::move(announced);
+  return absl::OkStatus();
+}
+
+void MapStore::FinishAnnounced(const ExecutionContext& context) {
+  for (size_t chain = 0; chain < announced_.pending.size(); ++chain) {
+    if (announced_.pending[chain] == nullptr) continue;
+    absl::StatusOr<std::vector<CoordinateSetPtr>> sets =
+        OutputCoords::Finish(std::move(announced_.pending[chain]), context);
+    if (sets.ok()) announced_.sets[chain] = *std::move(sets);
+  }
+  announced_.pending.clear();
 }
 
 void MapStore::Clear() {

@@ -28,8 +28,15 @@ class MapStore {
   absl::Status Start(const CoordinateSetPtr& input, const ExecutionContext& context);
   // How the rows of the input were put in order. None has moved without RunConfig::reorder_input.
   const InputOrder& input_order() const { return input_order_; }
-  // Drops everything.
+  // Drops everything, but for what was announced.
   void Clear();
+  // Queues the coordinate sets of a later run on `input`, as far as they are made of it by one
+  // plugin, on the context's stream. Drops what was announced before. A plugin that cannot queue
+  // them makes them in FinishAnnounced. Does not wait.
+  absl::Status Announce(const CoordinateSetPtr& input, const ExecutionContext& context);
+  // Waits for the sizes of what was announced. Start with that input then takes the sets. Sets that
+  // cannot be made are left to the run, whose error says why.
+  void FinishAnnounced(const ExecutionContext& context);
 
   // Set `id` of the graph; null if it is not made yet.
   const CoordinateSetPtr& Coordinates(int id) const { return coordinates_[id]; }
@@ -94,7 +101,16 @@ class MapStore {
   absl::Status BuildOnBranch(int slot, RunReport& report);
   absl::Status AbandonBuilding();
 
+  // The sets of a later run: being made, then made.
+  struct Announced {
+    CoordinateSetPtr input;
+    // By chain of the network; null where the run makes it.
+    std::vector<std::unique_ptr<PendingCoordinates>> pending;
+    std::vector<std::vector<CoordinateSetPtr>> sets;
+  };
+
   const CompiledNetwork& network_;
+  Announced announced_;
   // A slot that layers read, and where in the schedule's order the first of them comes.
   struct Build {
     int slot;

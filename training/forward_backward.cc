@@ -18,6 +18,11 @@ float* ArrayOf(Array<float>& statistics, NormArray which) {
   return statistics.data() + which * (statistics.size() / kNormArrays);
 }
 
+int64_t DropoutsBefore(const NetworkGraph& graph, int id) {
+  return std::count_if(graph.nodes().begin(), graph.nodes().begin() + id,
+                       [](const Node& node) { return node.op == Op::kDropout; });
+}
+
 }  // namespace
 
 ForwardBackward::ForwardBackward(const Parts& parts)
@@ -312,14 +317,16 @@ absl::Status ForwardBackward::ForwardPool(int id) {
     VOXCONV_ASSIGN_OR_RETURN(switches, AllocateArray<int32_t>(y.rows * y.channels, context_));
     Grow(switches.bytes());
   }
-  return ops_.Pool(map->map(), node(id).pool_mode, Input(id), y, switches.data(), context_);
+  return network_.layers[id].dataflow->Pool(
+      *map, {node(id).pool_mode, Input(id), y, switches.data()}, context_);
 }
 
 absl::Status ForwardBackward::ForwardUnpool(int id) {
   VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kForward));
   VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, map->map().num_inputs()));
-  return ops_.Unpool(map->map(), node(id).pool_mode, Input(id),
-                     values_[node(id).counterpart].switches.data(), y, context_);
+  const int32_t* switches = values_[node(id).counterpart].switches.data();
+  return network_.layers[id].dataflow->Unpool(*map, {node(id).pool_mode, Input(id), y, switches},
+                                              context_);
 }
 
 absl::Status ForwardBackward::ForwardGlobalPool(int id) {
@@ -330,8 +337,21 @@ absl::Status ForwardBackward::ForwardGlobalPool(int id) {
 
 // Of the values, and of their gradient: the same elements stay.
 absl::Status ForwardBackward::Dropout(int id, const ConstTensorView& x, const TensorView& y) {
-  return training_.Dropout(x, node(id).dropout_rate,
-                           DropoutSeed(randomness_.seed, randomness_.step, id), y, context_);
+  DropoutKey key(DropoutSeed(randomness_.seed, randomness_.step, id));
+  if (randomness_.shared_seeds != nullptr) {
+    key.shared_seed = randomness_.shared_seeds + DropoutsBefore(graph_, id);
+  }
+  return training_.Dropout(x, node(id).dropout_rate, key, y, context_);
+}
+
+std::vector<uint64_t> ForwardBackward::DropoutSeeds(const NetworkGraph& graph,
+                                                    const Randomness& randomness) {
+  std::vector<uint64_t> seeds;
+  for (int id = 0; id < static_cast<int>(graph.nodes().size()); ++id) {
+    if (graph.node(id).op != Op::kDropout) continue;
+    seeds.push_back(DropoutSeed(randomness.seed, randomness.step, id));
+  }
+  return seeds;
 }
 
 absl::Status ForwardBackward::Backward(Tensor gradient) {
@@ -502,21 +522,22 @@ absl::Status ForwardBackward::BackwardConcat(int id, const Gradient& dy) {
 
 // The gradient of a pooling is the unpooling by the same map and mode, and the other way round.
 absl::Status ForwardBackward::BackwardPool(int id, const Gradient& dy) {
-  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kForward));
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kInputGrad));
   VOXCONV_ASSIGN_OR_RETURN(Gradient dx, MakeGradient(map->map().num_inputs(), dy->channels()));
-  VOXCONV_RETURN_IF_ERROR(ops_.Unpool(map->map(), node(id).pool_mode, dy->view(),
-                                      values_[id].switches.data(), dx->view(), context_));
+  const int32_t* switches = values_[id].switches.data();
+  VOXCONV_RETURN_IF_ERROR(network_.layers[id].dataflow->Unpool(
+      *map, {node(id).pool_mode, dy->view(), dx->view(), switches}, context_));
   return Contribute(id, 0, std::move(dx));
 }
 
 absl::Status ForwardBackward::BackwardUnpool(int id, const Gradient& dy) {
-  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kForward));
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const PreparedMap> map, Map(id, Pass::kInputGrad));
   VOXCONV_ASSIGN_OR_RETURN(Gradient dx, MakeGradient(map->map().num_outputs(), dy->channels()));
   const int32_t* switches = values_[node(id).counterpart].switches.data();
-  VOXCONV_RETURN_IF_ERROR(
-      node(id).pool_mode == PoolMode::kMax
-          ? training_.Select(dy->view(), switches, dx->view(), context_)
-          : ops_.Pool(map->map(), node(id).pool_mode, dy->view(), dx->view(), nullptr, context_));
+  VOXCONV_RETURN_IF_ERROR(node(id).pool_mode == PoolMode::kMax
+                              ? training_.Select(dy->view(), switches, dx->view(), context_)
+                              : network_.layers[id].dataflow->Pool(
+                                    *map, {node(id).pool_mode, dy->view(), dx->view()}, context_));
   return Contribute(id, 0, std::move(dx));
 }
 

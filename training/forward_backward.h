@@ -47,7 +47,13 @@ class ForwardBackward {
   struct Randomness {
     uint64_t seed = 0;
     int64_t step = 0;
+    // The seeds of the graph's dropout layers, in their order, in the backend's memory, so that a
+    // recorded step may change them. The other values are then not read. Null: there are none.
+    const uint64_t* shared_seeds = nullptr;
   };
+  // The same seeds on the host.
+  static std::vector<uint64_t> DropoutSeeds(const NetworkGraph& graph,
+                                            const Randomness& randomness);
 
   // Runs all layers. Batch norms take the statistics of this batch, and update their running
   // statistics with `momentum`. The input fits the network, and must live until Backward has

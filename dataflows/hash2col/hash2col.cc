@@ -157,17 +157,22 @@ absl::StatusOr<std::unique_ptr<Hash2colPlan>> Hash2col::PlanBlocks(Pass pass, co
   const ColumnSizes columns = lowering == Lowering::kHash2col
                                   ? ColumnSizes{map.num_outputs(), shape.c_in, shape.types.input}
                                   : ColumnSizes{map.num_inputs(), parts, DType::kF32};
-  // A map without offsets has columns of no size; its outputs are zero.
-  const int64_t row_bytes =
-      std::max<int64_t>(1, map.num_offsets() * columns.channels * SizeOf(columns.dtype));
-  if (row_bytes > limit_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        kHash2colName, ": workspace_mib=", limit_ >> 20, ": one column of ", map.num_offsets(),
-        " offsets x ", columns.channels, " channels takes ", row_bytes, " bytes; at least ",
-        CeilDiv(row_bytes, int64_t{1} << 20), " is allowed"));
-  }
-  const int64_t block_rows = std::clamp<int64_t>(columns.rows, 1, limit_ / row_bytes);
+  VOXCONV_ASSIGN_OR_RETURN(const int64_t block_rows,
+                           BlockRows(columns.rows, map, columns.channels, columns.dtype));
   return std::make_unique<Hash2colPlan>(pass, lowering, map, shape, columns, block_rows);
+}
+
+absl::StatusOr<int64_t> Hash2col::BlockRows(int64_t rows, const KernelMap& map, int64_t channels,
+                                            DType dtype) const {
+  // A map without offsets has columns of no size; its outputs are zero.
+  const int64_t row_bytes = std::max<int64_t>(1, map.num_offsets() * channels * SizeOf(dtype));
+  if (row_bytes > limit_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kHash2colName, ": workspace_mib=", limit_ >> 20, ": one column of ",
+                     map.num_offsets(), " offsets x ", channels, " channels takes ", row_bytes,
+                     " bytes; at least ", CeilDiv(row_bytes, int64_t{1} << 20), " is allowed"));
+  }
+  return std::clamp<int64_t>(rows, 1, limit_ / row_bytes);
 }
 
 absl::Status Hash2col::ForNeighbours(const Hash2colPlan& plan, const KernelMap& map,

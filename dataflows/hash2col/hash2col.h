@@ -10,12 +10,15 @@
 //   input gradient  d~D_i = transposed(W) dD_o, then col2hash        (Equation 8)
 // A transposed convolution flips inputs and outputs: ~D_o = transposed(W) D_i, then col2hash, with
 // W that of the convolution that it transposes (Section 4). Those are the layer's own weights.
+// Pooling takes the greatest, or the sum, of each column that hash2col has filled. Its transpose
+// fills the columns of outputs with the parts of their values, and col2hash adds these up.
 // The paper's matrices have a column for each voxel. Ours have a row, as all tensors do.
 #ifndef VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
 #define VOXCONV_DATAFLOWS_HASH2COL_HASH2COL_H_
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -23,6 +26,8 @@
 #include "voxconv/core/dataflow.h"
 #include "voxconv/core/options.h"
 #include "voxconv/core/plugin.h"
+#include "voxconv/core/status_macros.h"
+#include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
 
@@ -96,6 +101,46 @@ struct ColumnSum {
   TensorView sums;                // rounded once, if it is not f32
 };
 
+// What becomes of each column of a pooling (H-CNN Section 4, "Pooling"). All memory is the
+// backend's, contiguous.
+struct ColumnPool {
+  const int32_t* neighbours = nullptr;  // [rows, K]: input rows or -1, whose parts are zeros
+  int num_offsets = 0;
+  const void* columns = nullptr;  // [rows, K * C], in the dtype of `pooled`
+  PoolMode mode = PoolMode::kMax;
+  TensorView pooled;            // [rows, C], rounded once
+  int32_t* switches = nullptr;  // [rows, C] of kMax, or null
+};
+
+// How a pooled value is handed back to its column: part k gets values / divisor where the offset
+// has an input and, of kMax, that input is the switch. It gets 0 elsewhere.
+struct ColumnSpread {
+  const int32_t* neighbours = nullptr;  // [rows, K]
+  int num_offsets = 0;
+  PoolMode mode = PoolMode::kMax;
+  ConstTensorView values;             // [rows, C]
+  const int32_t* switches = nullptr;  // [rows, C] of kMax
+  float* columns = nullptr;           // [rows, K * C]
+};
+
+// What unpooling reads: the map's own table, for the inputs of an output, and the table of the
+// transposed map, for col2hash.
+class BothTables final : public PreparedMap {
+ public:
+  BothTables(KernelMap map, KernelMap transposed)
+      : PreparedMap(std::move(map)), transposed_(std::move(transposed)) {}
+
+  const KernelMap& transposed() const { return transposed_; }
+  int64_t bytes() const override { return PreparedMap::bytes() + transposed_.bytes(); }
+  absl::Status Validate(const ExecutionContext& context) const override {
+    VOXCONV_RETURN_IF_ERROR(map().Validate(context));
+    return transposed_.Validate(context);
+  }
+
+ private:
+  KernelMap transposed_;
+};
+
 // The passes in blocks of columns. The steps that touch memory are each backend's. All passes are
 // deterministic: they add in a fixed order, which depends on the size of a block.
 class Hash2col : public Dataflow {
@@ -119,6 +164,17 @@ class Hash2col : public Dataflow {
   absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
                             const WeightGradArgs& args, const Workspace& workspace,
                             const ExecutionContext& context) const override;
+
+  bool Pools() const override { return true; }
+  // Pooling reads the table or the lookup of the forward pass, unpooling BothTables, or the table
+  // alone where the map is symmetric.
+  MapNeed DoNeededPoolMap(Pass pass, bool symmetric) const override;
+  absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
+      const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const override;
+  absl::Status DoPool(const PreparedMap& map, const PoolArgs& args,
+                      const ExecutionContext& context) const override;
+  absl::Status DoUnpool(const PreparedMap& map, const UnpoolArgs& args,
+                        const ExecutionContext& context) const override;
 
   // Calls body(first, rows, neighbours) for the output rows [first, first + rows) of the map, one
   // step of the plan after the other, and at least once. `neighbours` are those rows of the table.
@@ -161,9 +217,17 @@ class Hash2col : public Dataflow {
                                      const ExecutionContext& context) const = 0;
   // H-CNN Algorithm 2.
   virtual absl::Status SumColumns(const ColumnSum& sum, const ExecutionContext& context) const = 0;
+  virtual absl::Status PoolColumns(const ColumnPool& pool,
+                                   const ExecutionContext& context) const = 0;
+  virtual absl::Status SpreadColumns(const ColumnSpread& spread,
+                                     const ExecutionContext& context) const = 0;
 
  private:
   struct Col2hashArgs;
+  // As many of `rows` columns of K * channels elements as the limit allows. kResourceExhausted if
+  // one exceeds it.
+  absl::StatusOr<int64_t> BlockRows(int64_t rows, const KernelMap& map, int64_t channels,
+                                    DType dtype) const;
   Lowering LoweringOf(Pass pass, const KernelMap& map) const;
   absl::Status Col2hash(const Hash2colPlan& plan, const KernelMap& map, const Col2hashArgs& args,
                         const Workspace& workspace, const ExecutionContext& context) const;

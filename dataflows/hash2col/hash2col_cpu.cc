@@ -51,6 +51,72 @@ void SumPairs(const int32_t* neighbours, int64_t num_offsets, const WeightGradAr
   }
 }
 
+// Of equal maxima the lowest offset's is taken, and a NaN is taken and stays, as everywhere.
+void MaxOfColumn(const ColumnPool& pool, int64_t row) {
+  const int64_t channels = pool.pooled.channels;
+  const int32_t* neighbours = pool.neighbours + row * pool.num_offsets;
+  const float* part = static_cast<const float*>(pool.columns) + row * pool.num_offsets * channels;
+  float* to = pool.pooled.f32() + row * channels;
+  int32_t* switches = pool.switches == nullptr ? nullptr : pool.switches + row * channels;
+  std::fill_n(to, channels, 0.0f);
+  if (switches != nullptr) std::fill_n(switches, channels, -1);
+  bool first = true;
+  for (int k = 0; k < pool.num_offsets; ++k, part += channels) {
+    if (neighbours[k] < 0) continue;
+    for (int64_t c = 0; c < channels; ++c) {
+      if (!first && !(part[c] > to[c]) && part[c] == part[c]) continue;
+      to[c] = part[c];
+      if (switches != nullptr) switches[c] = neighbours[k];
+    }
+    first = false;
+  }
+}
+
+int CountPresent(const int32_t* neighbours, int num_offsets) {
+  return num_offsets - static_cast<int>(std::count(neighbours, neighbours + num_offsets, -1));
+}
+
+// What the sum of a window of `present` inputs is divided by.
+float DivisorOf(PoolMode mode, int num_offsets, int present) {
+  if (mode == PoolMode::kAverage) return static_cast<float>(num_offsets);
+  return mode == PoolMode::kAveragePresent ? static_cast<float>(std::max(present, 1)) : 1.0f;
+}
+
+void SumOfColumn(const ColumnPool& pool, int64_t row) {
+  const int64_t channels = pool.pooled.channels;
+  const int32_t* neighbours = pool.neighbours + row * pool.num_offsets;
+  const float* part = static_cast<const float*>(pool.columns) + row * pool.num_offsets * channels;
+  float* to = pool.pooled.f32() + row * channels;
+  std::fill_n(to, channels, 0.0f);
+  for (int k = 0; k < pool.num_offsets; ++k, part += channels) {
+    if (neighbours[k] < 0) continue;
+    for (int64_t c = 0; c < channels; ++c) to[c] += part[c];
+  }
+  const float divisor =
+      DivisorOf(pool.mode, pool.num_offsets, CountPresent(neighbours, pool.num_offsets));
+  for (int64_t c = 0; c < channels; ++c) to[c] /= divisor;
+}
+
+void SpreadOverColumn(const ColumnSpread& spread, int64_t row) {
+  const int64_t channels = spread.values.channels;
+  const int32_t* neighbours = spread.neighbours + row * spread.num_offsets;
+  const float* from = spread.values.f32() + row * channels;
+  float* part = spread.columns + row * spread.num_offsets * channels;
+  const float divisor =
+      DivisorOf(spread.mode, spread.num_offsets, CountPresent(neighbours, spread.num_offsets));
+  for (int k = 0; k < spread.num_offsets; ++k, part += channels) {
+    const int32_t p = neighbours[k];
+    if (p < 0) {
+      std::fill_n(part, channels, 0.0f);
+    } else if (spread.mode != PoolMode::kMax) {
+      for (int64_t c = 0; c < channels; ++c) part[c] = from[c] / divisor;
+    } else {
+      const int32_t* switches = spread.switches + row * channels;
+      for (int64_t c = 0; c < channels; ++c) part[c] = switches[c] == p ? from[c] : 0.0f;
+    }
+  }
+}
+
 class Hash2colCpu final : public Hash2col {
  public:
   explicit Hash2colCpu(Options options) : Hash2col(std::move(options), kDefaultMib) {}
@@ -175,6 +241,23 @@ class Hash2colCpu final : public Hash2col {
           for (int64_t c = 0; c < channels; ++c) to[c] += part[c];
         }
       }
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status PoolColumns(const ColumnPool& pool, const ExecutionContext& context) const override {
+    ParallelRanges(context, pool.pooled.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        pool.mode == PoolMode::kMax ? MaxOfColumn(pool, row) : SumOfColumn(pool, row);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status SpreadColumns(const ColumnSpread& spread,
+                             const ExecutionContext& context) const override {
+    ParallelRanges(context, spread.values.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) SpreadOverColumn(spread, row);
     });
     return absl::OkStatus();
   }

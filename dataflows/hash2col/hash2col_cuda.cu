@@ -10,6 +10,7 @@
 #include "voxconv/core/tensor_ops.h"
 #include "voxconv/dataflows/hash2col/col2hash_cuda.h"
 #include "voxconv/dataflows/hash2col/hash2col.h"
+#include "voxconv/dataflows/hash2col/pool_columns_cuda.h"
 #include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
@@ -118,6 +119,15 @@ class Hash2colCuda final : public Hash2col {
 
   absl::Status SumColumns(const ColumnSum& sum, const ExecutionContext& context) const override {
     return SumColumnsCuda(sum, context);
+  }
+
+  absl::Status PoolColumns(const ColumnPool& pool, const ExecutionContext& context) const override {
+    return PoolColumnsCuda(pool, context);
+  }
+
+  absl::Status SpreadColumns(const ColumnSpread& spread,
+                             const ExecutionContext& context) const override {
+    return SpreadColumnsCuda(spread, context);
   }
 };
 

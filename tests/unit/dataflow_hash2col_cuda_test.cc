@@ -11,6 +11,8 @@
 #include "gradient_test_util.h"
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
+#include "voxconv/core/convolution.h"
+#include "voxconv/core/tensor_ops.h"
 #include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
@@ -105,6 +107,65 @@ TEST(Hash2colCudaTest, TransposedLayersByCol2hash) {
           const auto output = RunOn(cuda->context, registry, spec, problem, skipped, precision);
           ASSERT_TRUE(output.ok()) << output.status();
           ExpectRounded(*output, expected, StorageOf(precision));
+        }
+      }
+    }
+  }
+}
+
+// Bitwise the backend's operators where one block holds all columns.
+TEST(Hash2colCudaTest, PoolingThroughColumns) {
+  VOXCONV_NEED_CUDA(cuda);
+  Registry registry;
+  ASSERT_TRUE(RegisterHash2col(registry).ok() && RegisterHash2colCuda(registry).ok());
+  const auto dataflow = *registry.dataflows().Create("hash2col", BackendKind::kCuda);
+  const auto blocks = *registry.dataflows().Create("hash2col:workspace_mib=1", BackendKind::kCuda);
+  TensorOps& ops = cuda->backend->tensor_ops();
+  const ExecutionContext& context = cuda->context;
+  for (const HostMap& host : {SubmanifoldMap(10, 0.4, 1), StridedMap(13, 0.3, 2),
+                              RandomMap(0, 5, {0, 0}, 1), RandomMap(5, 0, {0, 0}, 1)}) {
+    const KernelMap map = ToKernelMap(host, context);
+    for (const PoolMode mode :
+         {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        for (const int64_t channels : {1, 5, 64}) {
+          SCOPED_TRACE(testing::Message() << ToString(mode) << " " << ToString(dtype) << " "
+                                          << host.num_outputs << " x " << channels);
+          const auto matrix = [&](int64_t rows, unsigned seed) {
+            return *Tensor::FromHost(WholeNumbers(rows * channels, seed), rows, channels, context,
+                                     dtype);
+          };
+          const Tensor x = matrix(host.num_inputs, 1), g = matrix(host.num_outputs, 2);
+          const auto run = [&](const Dataflow* through) {
+            const Tensor y = matrix(host.num_outputs, 3), back = matrix(host.num_inputs, 4);
+            Array<int32_t> taken =
+                *AllocateArray<int32_t>(mode == PoolMode::kMax ? y.rows() * channels : 0, context);
+            int32_t* used = mode == PoolMode::kMax ? taken.data() : nullptr;
+            const PoolArgs pool{mode, x.view(), y.view(), used};
+            const UnpoolArgs unpool{mode, g.view(), back.view(), used};
+            if (through == nullptr) {
+              EXPECT_TRUE(ops.Pool(map, mode, pool.input, pool.output, used, context).ok());
+              EXPECT_TRUE(ops.Unpool(map, mode, unpool.input, used, unpool.output, context).ok());
+            } else {
+              EXPECT_EQ(RunPool(*through, map, pool, context), absl::OkStatus());
+              EXPECT_EQ(RunUnpool(*through, map, unpool, context), absl::OkStatus());
+            }
+            std::vector<float> all = *y.ToHost(context);
+            for (const int32_t row : *CopyToHost(taken, context)) {
+              all.push_back(static_cast<float>(row));
+            }
+            const std::vector<float> unpooled = *back.ToHost(context);
+            return std::pair{all, unpooled};
+          };
+          const auto expected = run(nullptr), whole = run(dataflow.get()),
+                     parts = run(blocks.get());
+          EXPECT_TRUE(SameBits(whole.first, expected.first));
+          EXPECT_TRUE(SameBits(whole.second, expected.second));
+          EXPECT_TRUE(SameBits(parts.first, expected.first));
+          for (size_t i = 0; i < parts.second.size(); ++i) {
+            EXPECT_NEAR(parts.second[i], expected.second[i],
+                        1e-5 + 2 * RoundingOf(dtype) * std::abs(expected.second[i]));
+          }
         }
       }
     }

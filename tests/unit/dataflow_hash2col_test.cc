@@ -8,10 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/core/convolution.h"
 #include "voxconv/core/map_ops.h"
 #include "voxconv/core/tensor_ops.h"
+#include "voxconv/dataflows/direct/register.h"
 #include "voxconv/dataflows/hash2col/register.h"
 
 namespace voxconv {
@@ -172,6 +175,110 @@ TEST_F(Hash2colTest, AveragePoolingIsAConvolution) {
   const std::vector<float> output = RunSpec("", problem).output;
   ASSERT_EQ(output.size(), expected.size());
   for (size_t i = 0; i < output.size(); ++i) EXPECT_NEAR(output[i], expected[i], 1e-6) << i;
+}
+
+// Pools and unpools through `spec`, with all results on the host.
+struct Pooled {
+  std::vector<float> y, back;
+  std::vector<int32_t> switches;  // empty but for kMax
+  friend bool operator==(const Pooled&, const Pooled&) = default;
+};
+
+constexpr PoolMode kModes[] = {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage,
+                               PoolMode::kAveragePresent};
+
+Pooled PoolWith(const Registry& registry, const std::string& spec, const HostMap& host,
+                PoolMode mode, int64_t channels, int threads) {
+  UnitCpu cpu(threads);
+  const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCpu);
+  const KernelMap map = ToKernelMap(host, cpu.context);
+  std::vector<float> values(std::max(host.num_inputs, host.num_outputs) * channels);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 101) - 50;
+  values.resize(host.num_inputs * channels);
+  const Tensor x = *Tensor::FromHost(values, host.num_inputs, channels, cpu.context);
+  values.resize(host.num_outputs * channels, 3);
+  const Tensor g = *Tensor::FromHost(values, host.num_outputs, channels, cpu.context);
+  const Tensor y = *Tensor::Create(host.num_outputs, channels, DType::kF32, cpu.context);
+  const Tensor back = *Tensor::Create(host.num_inputs, channels, DType::kF32, cpu.context);
+  Array<int32_t> switches =
+      *AllocateArray<int32_t>(mode == PoolMode::kMax ? y.rows() * channels : 0, cpu.context);
+  int32_t* const used = mode == PoolMode::kMax ? switches.data() : nullptr;
+  EXPECT_EQ(RunPool(*dataflow, map, {mode, x.view(), y.view(), used}, cpu.context),
+            absl::OkStatus());
+  EXPECT_EQ(RunUnpool(*dataflow, map, {mode, g.view(), back.view(), used}, cpu.context),
+            absl::OkStatus());
+  return {*y.ToHost(cpu.context),
+          *back.ToHost(cpu.context),
+          {switches.host().begin(), switches.host().end()}};
+}
+
+// The same bits as the backend's operators where one block holds all columns: of equal maxima the
+// same is taken, and sums have the same order.
+TEST_F(Hash2colTest, PoolingThroughColumnsIsThatOfTheBackend) {
+  ASSERT_TRUE(RegisterDirect(registry_).ok());
+  const std::vector<HostMap> maps = {
+      SubmanifoldMap(10, 0.5, 4),    DensityMap(300, 700, 27, 0.1), RandomMap(60, 20, {9, 0, 7}, 2),
+      RandomMap(0, 0, {0, 0}, 1),    RandomMap(5, 0, {0, 0}, 1),    RandomMap(0, 5, {0, 0}, 1),
+      RandomMap(5, 6, {0, 0, 0}, 1),
+  };
+  for (const HostMap& map : maps) {
+    for (const PoolMode mode : kModes) {
+      for (const int64_t channels : {1, 5, 64}) {
+        SCOPED_TRACE(::testing::Message()
+                     << ToString(mode) << " " << map.num_outputs << " x " << channels);
+        const Pooled expected = PoolWith(registry_, "direct", map, mode, channels, 1);
+        for (const int threads : {1, 4}) {
+          EXPECT_EQ(PoolWith(registry_, "hash2col", map, mode, channels, threads), expected);
+          const Pooled blocks =
+              PoolWith(registry_, "hash2col:workspace_mib=1", map, mode, channels, threads);
+          EXPECT_EQ(blocks.y, expected.y);
+          EXPECT_EQ(blocks.switches, expected.switches);
+          // Block after block is another order of the sums.
+          EXPECT_THAT(blocks.back,
+                      ::testing::Pointwise(::testing::FloatNear(1e-4f), expected.back));
+        }
+        EXPECT_EQ(PoolWith(registry_, "hash2col:columns=lookup", map, mode, channels, 2), expected);
+      }
+    }
+  }
+}
+
+TEST_F(Hash2colTest, PoolingReadsTables) {
+  const auto dataflow = *registry_.dataflows().Create("hash2col", BackendKind::kCpu);
+  EXPECT_TRUE(dataflow->pools());
+  for (const bool symmetric : {false, true}) {
+    EXPECT_EQ(dataflow->NeededPoolMap(Pass::kForward, symmetric),
+              MapNeed{.form = MapForm::kNeighbourTable});
+    EXPECT_EQ(dataflow->NeededPoolMap(Pass::kInputGrad, symmetric).layout.empty(), symmetric);
+  }
+  ASSERT_TRUE(RegisterDirect(registry_).ok());
+  const auto other = *registry_.dataflows().Create("direct", BackendKind::kCpu);
+  EXPECT_FALSE(other->pools());
+  EXPECT_EQ(other->NeededPoolMap(Pass::kInputGrad, false), MapNeed{.form = MapForm::kPairs});
+}
+
+TEST_F(Hash2colTest, PoolingRefusesWhatDoesNotFit) {
+  UnitCpu cpu(1);
+  const auto dataflow =
+      *registry_.dataflows().Create("hash2col:workspace_mib=1", BackendKind::kCpu);
+  const KernelMap map = ToKernelMap(RandomMap(2, 2, std::vector<int64_t>(27, 1), 1), cpu.context);
+  const auto pool = [&](PoolMode mode, int64_t rows, int64_t channels, bool switches) {
+    const Tensor x = *Tensor::Create(rows, channels, DType::kF32, cpu.context);
+    const Tensor y = *Tensor::Create(2, channels, DType::kF32, cpu.context);
+    Array<int32_t> taken = *AllocateArray<int32_t>(2 * channels, cpu.context);
+    const PoolArgs args{mode, x.view(), y.view(), switches ? taken.data() : nullptr};
+    return RunPool(*dataflow, map, args, cpu.context);
+  };
+  EXPECT_EQ(pool(PoolMode::kMax, 2, 3, true), absl::OkStatus());
+  EXPECT_EQ(pool(PoolMode::kMax, 3, 3, true).message(), "pool: x: 3 rows; allowed are 2");
+  EXPECT_EQ(pool(PoolMode::kSum, 2, 3, true).message(),
+            "pool: mode sum has no switches; only max has");
+  // 27 offsets x 10,000 channels do not fit in 1 MiB.
+  EXPECT_EQ(pool(PoolMode::kMax, 2, 10'000, false).code(), absl::StatusCode::kResourceExhausted);
+  const Tensor x = *Tensor::Create(2, 3, DType::kF32, cpu.context);
+  const UnpoolArgs none{PoolMode::kMax, x.view(), x.view()};
+  EXPECT_EQ(RunUnpool(*dataflow, map, none, cpu.context).message(),
+            "unpool: mode max needs the switches of its pooling");
 }
 
 TEST_F(Hash2colTest, RefusesWhatItCannotDo) {
