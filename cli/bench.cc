@@ -78,7 +78,7 @@ po::options_description BenchOptions() {
        "CUDA: networks build each map when its first layer needs it, not ahead on further "
        "streams")  //
       ("graph", po::bool_switch(),
-       "CUDA: also replay frames with kept maps as a CUDA graph")  //
+       "CUDA: also replay frames, and with --training steps, with kept maps as a CUDA graph")  //
       ("in-flight", po::value<int>()->default_value(1),
        "CUDA: also time so many frames of the networks at a time, each on a stream of its own")  //
       ("points", po::bool_switch(),
@@ -383,7 +383,7 @@ absl::Status RegisterNetworks(const po::variables_map& values, const BackendChoi
       if (request.points && !spec.keep_maps && HoldsPoints(input)) {
         bench::AddPointNetworkBenchmark(spec, input, request.load, choice, registry, failures);
       }
-      if (request.training && !spec.graph) bench::AddTrainingBenchmark(spec, scenario, failures);
+      if (request.training) bench::AddTrainingBenchmark(spec, scenario, failures);
     }
   }
   return absl::OkStatus();

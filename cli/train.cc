@@ -339,13 +339,14 @@ class PeakMemory {
     peak_.activations = std::max(peak_.activations, step.activations);
     peak_.maps = std::max(peak_.maps, step.maps);
   }
-  void Print() const {
+  void Print(const Backend& backend) const {
     if (peak_.parameters == 0) return;  // no step was left to do
     const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
     std::cout << absl::StrFormat(
         "memory of a step: activations and their gradients %.1f MiB at most, maps %.1f MiB, "
-        "parameters and optimizer %.1f MiB\n",
-        mib(peak_.activations), mib(peak_.maps), mib(peak_.parameters));
+        "parameters and optimizer %.1f MiB; in all %.1f MiB, all of the backend %.1f MiB at most\n",
+        mib(peak_.activations), mib(peak_.maps), mib(peak_.parameters),
+        mib(peak_.activations + peak_.maps + peak_.parameters), mib(backend.PeakBytes()));
   }
 
  private:
@@ -420,7 +421,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const NetworkGraph trained,
       RunTraining(graph, config, *train, test.get(), session->registry(), backend, observer));
-  memory.Print();
+  memory.Print(backend);
   VOXCONV_ASSIGN_OR_RETURN(
       const Confusion confusion,
       Evaluate(trained, config.training.run, config.test, *test, session->registry(), backend));

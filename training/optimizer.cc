@@ -66,25 +66,28 @@ absl::StatusOr<Optimizer> Optimizer::Create(const OptimizerConfig& config,
   return optimizer;
 }
 
-absl::Status Optimizer::Step(double rate, ParameterStore& store, const ExecutionContext& context) {
+absl::Status Optimizer::Step(const Rate& rate, ParameterStore& store,
+                             const ExecutionContext& context) {
   TrainingOps& ops = *context.backend->training_ops();
   VOXCONV_RETURN_IF_ERROR(
       ops.SquaredNorm(store.all_gradients(), store.trained_size(), norm_.data(), context));
   VOXCONV_RETURN_IF_ERROR(ops.PrepareStep(rule_, norm_.data(), state_.data(), context));
   const auto step = [&](const ParameterRange& range, int64_t first, double decay) {
     if (config_.kind == OptimizerKind::kSgd) {
-      return ops.Step(SgdStep{.rate = rate,
+      return ops.Step(SgdStep{.rate = rate.value,
                               .momentum = config_.momentum,
                               .weight_decay = decay,
+                              .shared_rate = rate.shared,
                               .nesterov = config_.nesterov,
                               .velocity = first_.data() + first},
                       range, state_.data(), context);
     }
-    return ops.Step(AdamWStep{.rate = rate,
+    return ops.Step(AdamWStep{.rate = rate.value,
                               .beta1 = config_.beta1,
                               .beta2 = config_.beta2,
                               .epsilon = config_.epsilon,
                               .weight_decay = decay,
+                              .shared_rate = rate.shared,
                               .first = first_.data() + first,
                               .second = second_.data() + first},
                     range, state_.data(), context);

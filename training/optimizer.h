@@ -37,10 +37,16 @@ class Optimizer {
                                           const ParameterStore& store,
                                           const ExecutionContext& context);
 
+  // A learning rate: the value, or the place in the backend's memory where it lies when the step
+  // runs. The value is then not read.
+  struct Rate {
+    double value = 0;
+    const double* shared = nullptr;
+  };
   // Steps the parameters by their gradients with the learning rate `rate`, and stores the weights
   // anew. If a gradient is not finite, this changes nothing but the loss scale. Queued on the
   // context's stream. Does not synchronise.
-  absl::Status Step(double rate, ParameterStore& store, const ExecutionContext& context);
+  absl::Status Step(const Rate& rate, ParameterStore& store, const ExecutionContext& context);
 
   // One value in the backend's memory: what the loss is multiplied by.
   const float* loss_scale() const { return &state_.data()->loss_scale; }

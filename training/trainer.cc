@@ -113,8 +113,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
   return trainer;
 }
 
-ForwardBackward::Parts Trainer::StepParts(const SharedBatch& shared) {
-  return {*network_, plans_, config_.activation_limit, parameters_, maps_, workspace_,
+ForwardBackward::Parts Trainer::StepParts(MapStore& maps, Workspace& workspace,
+                                          const SharedBatch& shared) {
+  return {*network_, plans_, config_.activation_limit, parameters_, maps, workspace,
           backend_,  shared};
 }
 
@@ -163,18 +164,23 @@ absl::StatusOr<StepResult> Trainer::Step(const SparseTensorView& input,
   return Finish();
 }
 
-absl::Status Trainer::CheckStep(const SparseTensorView& input, absl::Span<const int32_t> labels,
-                                double rate) const {
+absl::Status Trainer::CheckInput(const SparseTensorView& input) const {
   if (queued_.has_value()) {
     return absl::FailedPreconditionError("a step is queued already; Finish must come first");
-  }
-  if (!std::isfinite(rate) || rate < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rate: ", rate, "; it must be finite and at least 0"));
   }
   VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, input));
   if (input.features.rows == 0) {
     return absl::InvalidArgumentError("batch: 0 voxels; at least 1 is needed");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckStep(const SparseTensorView& input, absl::Span<const int32_t> labels,
+                                double rate) const {
+  VOXCONV_RETURN_IF_ERROR(CheckInput(input));
+  if (!std::isfinite(rate) || rate < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rate: ", rate, "; it must be finite and at least 0"));
   }
   // Rows of another coordinate set are known after the forward pass.
   const int set = graph().node(graph().output()).coordinates;
@@ -189,28 +195,46 @@ absl::Status Trainer::Queue(const SparseTensorView& input, absl::Span<const int3
   // Before the layers: a copy from memory that is not page-locked may wait for what is queued.
   VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> uploaded,
                            CopyToBackend<int32_t>(labels, context()));
-  const ForwardBackward::Parts parts = StepParts(config_.shared);
-  ForwardBackward step(parts);
+  const auto labels_of = [&](int64_t rows) -> absl::StatusOr<const int32_t*> {
+    VOXCONV_RETURN_IF_ERROR(CheckRows(labels, rows));
+    return uploaded.data();
+  };
   const ForwardBackward::Randomness randomness{config_.dropout_seed, steps_};
-  VOXCONV_RETURN_IF_ERROR(step.Forward(input, config_.norm_momentum, randomness));
+  VOXCONV_RETURN_IF_ERROR(
+      QueueWork({input, labels_of, randomness, {.value = rate}, maps_, workspace_}));
+  ++steps_;
+  if (!network_->config.keep_maps) maps_.Clear();
+  queued_ = QueuedStep{input, randomness};
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::QueueWork(const Work& work) {
+  const ForwardBackward::Parts parts = StepParts(work.maps, work.workspace, config_.shared);
+  ForwardBackward step(parts);
+  VOXCONV_RETURN_IF_ERROR(step.Forward(work.input, config_.norm_momentum, work.randomness));
   const ConstTensorView logits = step.output();
-  VOXCONV_RETURN_IF_ERROR(CheckRows(labels, logits.rows));
+  VOXCONV_ASSIGN_OR_RETURN(const int32_t* labels, work.labels(logits.rows));
   VOXCONV_ASSIGN_OR_RETURN(Tensor gradient,
                            Tensor::Create(logits.rows, logits.channels, logits.dtype, context()));
-  VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, uploaded.data(), gradient.view()));
+  VOXCONV_RETURN_IF_ERROR(ComputeLoss(logits, labels, gradient.view()));
   VOXCONV_RETURN_IF_ERROR(step.Backward(std::move(gradient)));
   if (config_.shared.combine_gradients != nullptr) {
     VOXCONV_RETURN_IF_ERROR(config_.shared.combine_gradients(
         parameters_.all_gradients(), parameters_.trained_size(), context()));
   }
-  VOXCONV_RETURN_IF_ERROR(optimizer_.Step(rate, parameters_, context()));
-  ++steps_;
+  VOXCONV_RETURN_IF_ERROR(optimizer_.Step(work.rate, parameters_, context()));
   peak_activations_ = step.peak_bytes();
   recomputed_ = step.plan().recomputed;
-  map_bytes_ = maps_.bytes();
-  if (!network_->config.keep_maps) maps_.Clear();
-  queued_ = QueuedStep{input, randomness};
+  map_bytes_ = work.maps.bytes();
   return absl::OkStatus();
+}
+
+absl::Status Trainer::Announce(const SparseTensorView& next) {
+  if (!queued_.has_value()) {
+    return absl::FailedPreconditionError("no step is queued; Queue must come first");
+  }
+  VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, next));
+  return maps_.Announce(next.coordinates, context());
 }
 
 absl::StatusOr<StepResult> Trainer::Finish() {
@@ -226,7 +250,9 @@ absl::StatusOr<StepResult> Trainer::Finish() {
   StepState state;
   absl::Status status = fetch(loss_, &loss);
   status.Update(fetch(optimizer_.state(), &state));
-  status.Update(context().stream->Synchronize());
+  // What was announced lies behind the step, and the wait for its sizes is one for the step too.
+  maps_.FinishAnnounced(context());
+  if (!context().stream->IsIdle()) status.Update(context().stream->Synchronize());
   VOXCONV_RETURN_IF_ERROR(status);
   if (!std::isfinite(loss.loss)) return ExplainLoss(step.input, step.randomness, loss.loss);
   return StepResult{.loss = loss,
@@ -251,7 +277,7 @@ absl::Status Trainer::ExplainLoss(const SparseTensorView& input,
   };
   // Other processes may not be here, so their statistics cannot be asked for.
   const SharedBatch alone;
-  const ForwardBackward::Parts parts = StepParts(alone);
+  const ForwardBackward::Parts parts = StepParts(maps_, workspace_, alone);
   ForwardBackward again(parts);
   VOXCONV_RETURN_IF_ERROR(again.Forward(input, /*momentum=*/0, randomness, check));
   VOXCONV_RETURN_IF_ERROR(context().stream->Synchronize());

@@ -4,6 +4,7 @@
 #define VOXCONV_TRAINING_TRAINER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -74,6 +75,8 @@ struct TrainingMemory {
   int64_t maps = 0;         // kernel maps and indices at the end of the last step
 };
 
+class RecordedStep;
+
 // Reverse mode over a network's graph. Each step builds its maps once, for all passes. Parameters
 // are f32; layers read them and their inputs as StorageOf(precision). One thread at a time drives a
 // trainer. The backend must outlive it.
@@ -108,6 +111,25 @@ class Trainer {
   absl::Status Queue(const SparseTensorView& input, absl::Span<const int32_t> labels, double rate);
   absl::StatusOr<StepResult> Finish();
 
+  // Says what the next step is on, while a step is queued. The coordinate sets of `next` are queued
+  // behind that step, so that Finish learns their sizes in the same wait, and the next Queue does
+  // not wait: on CUDA a step then has one wait of the host, where one plugin makes all sets. `next`
+  // must live until that Queue or another Announce. kFailedPrecondition where no step is queued.
+  // kInvalidArgument for an input that does not fit.
+  absl::Status Announce(const SparseTensorView& next);
+
+  // Records a whole step on the coordinates of `input`: forward, loss, backward, clipping and
+  // optimiser. A replay reads the features of `input` anew, so they must outlive the result; labels
+  // and the learning rate are given to it. It gives the bits that Step gives. Runs a step first,
+  // which makes the maps, plans and memory, and takes back what it changed; hence waits for the
+  // device. Errors:
+  // - kUnimplemented on a backend that records nothing.
+  // - kFailedPrecondition without RunConfig::keep_maps; where processes share the batch; where a
+  //   step is queued; and where a layer waits for the device or copies from the host while it runs,
+  //   as poolings of the backend's operators do. The message names the layer.
+  // - Those of Step otherwise.
+  absl::StatusOr<std::unique_ptr<RecordedStep>> Record(const SparseTensorView& input);
+
   // Gradients of the last step, [size of the parameter], f32, times the loss scale, for tests.
   // Synchronises the stream. kNotFound for an unknown name and for running statistics.
   absl::StatusOr<std::vector<float>> Gradient(absl::string_view parameter);
@@ -131,6 +153,7 @@ class Trainer {
   TrainingMemory memory() const;
 
  private:
+  friend class RecordedStep;
   Trainer(std::unique_ptr<CompiledNetwork> network, Backend& backend, TrainingConfig config)
       : network_(std::move(network)),
         backend_(backend),
@@ -139,7 +162,20 @@ class Trainer {
         maps_(*network_) {}
 
   ExecutionContext context() const { return {&backend_, &backend_.main_stream(), nullptr}; }
-  ForwardBackward::Parts StepParts(const SharedBatch& shared);
+  ForwardBackward::Parts StepParts(MapStore& maps, Workspace& workspace, const SharedBatch& shared);
+  // What a step is queued with.
+  struct Work {
+    const SparseTensorView& input;
+    // The labels in the backend's memory, of so many rows.
+    std::function<absl::StatusOr<const int32_t*>(int64_t rows)> labels;
+    ForwardBackward::Randomness randomness;
+    Optimizer::Rate rate;
+    MapStore& maps;
+    Workspace& workspace;
+  };
+  // Queues all of a step.
+  absl::Status QueueWork(const Work& work);
+  absl::Status CheckInput(const SparseTensorView& input) const;
   absl::Status CheckStep(const SparseTensorView& input, absl::Span<const int32_t> labels,
                          double rate) const;
   absl::Status CheckRows(absl::Span<const int32_t> labels, int64_t rows) const;

@@ -75,12 +75,15 @@ std::string NetworkName(const NetworkSpec& spec);
 void AddNetworkBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                          std::shared_ptr<GateFailures> failures);
 
-// training/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept: one training step with SGD
+// training/<network>/<configuration>/<input>/<dtype>/maps=rebuilt|kept[/graph]: one training step
+// with SGD
 // on random labels, from features and coordinates in the backend's memory to the loss on the host:
-// maps, forward, cross-entropy, backward, step. Counters: voxels; median_ms; synchronisations, the
-// most waits of the host in a step; activations_MiB, maps_MiB and parameters_MiB, the memory of a
-// step (TrainingMemory). Not timed if the first loss is not close to that of another configuration
-// in f32. `spec.graph` must be false.
+// maps, forward, cross-entropy, backward, step. The next step is announced, as in a training: its
+// coordinate sets are found at the end of the step before it. Counters: voxels; median_ms;
+// synchronisations, the most waits of the host in a step; activations_MiB, maps_MiB and
+// parameters_MiB, the memory of a step (TrainingMemory). Not timed if the first loss is not close
+// to that of another configuration in f32. With /graph, the step is replayed as a CUDA graph
+// (RecordedStep), and not timed if a replay does not give the bits of a step.
 void AddTrainingBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenario> scenario,
                           std::shared_ptr<GateFailures> failures);
 

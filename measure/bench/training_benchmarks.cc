@@ -15,6 +15,7 @@
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
+#include "voxconv/training/recorded_step.h"
 #include "voxconv/training/trainer.h"
 
 namespace voxconv::bench {
@@ -43,9 +44,11 @@ class TrainingBenchmark {
       wall.push_back(ms);
     }
     if (!status.ok()) {
+      recorded_.reset();
       state.SkipWithError(std::string(status.message()).c_str());
       return;
     }
+    recorded_.reset();
     const TrainingMemory memory = trainer->memory();
     state.counters["voxels"] = static_cast<double>(scenario_->num_voxels());
     state.counters["median_ms"] = Median(wall);
@@ -65,7 +68,7 @@ class TrainingBenchmark {
     TrainingConfig config;
     config.run.planner = measure::MakePlanner(configuration);
     config.run.precision = precision;
-    config.run.keep_maps = spec_.keep_maps;
+    config.run.keep_maps = spec_.keep_maps || spec_.graph;
     config.optimizer.loss_scale = precision == Precision::kF16 ? 1024.0f : 1.0f;
     return Trainer::Create(std::move(graph), config, scenario_->registry(),
                            *scenario_->Context().backend);
@@ -96,7 +99,13 @@ class TrainingBenchmark {
     constexpr double kRate = 1e-4;
     const int64_t before = scenario_->Context().backend->synchronisations();
     const measure::Timer timer;
-    VOXCONV_ASSIGN_OR_RETURN(const StepResult result, trainer.Step(input_.view(), labels_, kRate));
+    if (recorded_ != nullptr) {
+      VOXCONV_RETURN_IF_ERROR(recorded_->Queue(labels_, kRate));
+    } else {
+      VOXCONV_RETURN_IF_ERROR(trainer.Queue(input_.view(), labels_, kRate));
+      VOXCONV_RETURN_IF_ERROR(trainer.Announce(input_.view()));
+    }
+    VOXCONV_ASSIGN_OR_RETURN(const StepResult result, trainer.Finish());
     ms = timer.Milliseconds();
     waits = std::max(waits, scenario_->Context().backend->synchronisations() - before);
     return result;
@@ -127,7 +136,27 @@ class TrainingBenchmark {
     for (int i = 0; i < kWarmup; ++i) {
       VOXCONV_RETURN_IF_ERROR(Step(*trainer, ms, waits).status());
     }
-    return absl::OkStatus();
+    return spec_.graph ? Record(*trainer) : absl::OkStatus();
+  }
+
+  // Not without a replay that gives what a step gives, bit by bit.
+  absl::Status Record(Trainer& trainer) {
+    double ms = 0;
+    int64_t waits = 0;
+    VOXCONV_ASSIGN_OR_RETURN(const Trainer::State before, trainer.Save());
+    VOXCONV_ASSIGN_OR_RETURN(const StepResult expected, Step(trainer, ms, waits));
+    VOXCONV_RETURN_IF_ERROR(trainer.Restore(before));
+    VOXCONV_ASSIGN_OR_RETURN(recorded_, trainer.Record(input_.view()));
+    VOXCONV_ASSIGN_OR_RETURN(const StepResult replayed, Step(trainer, ms, waits));
+    if (replayed.loss.loss != expected.loss.loss ||
+        replayed.gradient_norm != expected.gradient_norm) {
+      ++failures_->count;
+      return absl::InternalError(absl::StrCat("a replay's loss is ", replayed.loss.loss,
+                                              " and the norm of its gradients ",
+                                              replayed.gradient_norm, "; those of a step are ",
+                                              expected.loss.loss, ", ", expected.gradient_norm));
+    }
+    return Step(trainer, ms, waits).status();
   }
 
   NetworkSpec spec_;
@@ -135,6 +164,7 @@ class TrainingBenchmark {
   std::shared_ptr<GateFailures> failures_;
   SparseTensor input_;
   std::vector<int32_t> labels_;
+  std::unique_ptr<RecordedStep> recorded_;  // null until it is recorded; refers to the trainer
 };
 
 }  // namespace
@@ -143,7 +173,8 @@ void AddTrainingBenchmark(const NetworkSpec& spec, std::shared_ptr<NetworkScenar
                           std::shared_ptr<GateFailures> failures) {
   const std::string name =
       absl::StrCat("training/", NetworkName(spec), "/", spec.name, "/", scenario->input(), "/",
-                   ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt");
+                   ToString(spec.precision), "/maps=", spec.keep_maps ? "kept" : "rebuilt",
+                   spec.graph ? "/graph" : "");
   auto body = std::make_shared<TrainingBenchmark>(spec, std::move(scenario), std::move(failures));
   benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) { body->Run(state); })
       ->UseManualTime()

@@ -6,7 +6,7 @@ if(VOXCONV_HAVE_CUDA)
     LIBS voxconv_backend_cpu voxconv_backend_cuda
     LABELS unit)
   voxconv_add_test(trainer_cuda_test
-    SOURCES trainer_cuda_test.cc
+    SOURCES recorded_step_cuda_test.cc trainer_cuda_test.cc
     LIBS voxconv_training voxconv_reference_training voxconv_test_session voxconv_backend_cuda
     LABELS unit)
 endif()

@@ -16,6 +16,7 @@
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
 #include "voxconv/reference_cpu/layers.h"
+#include "voxconv/training/recorded_step.h"
 #include "voxconv/training/reference_gradients.h"
 #include "voxconv/training/trainer.h"
 
@@ -436,6 +437,59 @@ TEST(TrainingTest, ConfigurationsThatCannotBeAreRefusedByName) {
   config = Config();
   config.run.precision = Precision::kF16;
   EXPECT_THAT(message(config), HasSubstr("f16"));
+}
+
+TEST(TrainingTest, AnAnnouncedInputChangesNoBit) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
+  std::vector<Batch> batches;
+  for (const int extent : {8, 12, 6, 12}) {
+    const std::vector<Coordinate> rows = WavyRows(extent);
+    batches.emplace_back(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  }
+  const std::unique_ptr<Trainer> plain = MakeTrainer(graph, Config());
+  const std::unique_ptr<Trainer> announced = MakeTrainer(graph, Config());
+  EXPECT_EQ(announced->Announce(batches[0].tensor.view()).message(),
+            "no step is queued; Queue must come first");
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const Batch& batch = batches[i];
+    const auto expected = plain->Step(batch.tensor.view(), batch.labels, 0.1);
+    ASSERT_TRUE(announced->Queue(batch.tensor.view(), batch.labels, 0.1).ok());
+    // The last but one is announced wrongly.
+    const size_t next = i == 2 ? 0 : std::min(i + 1, batches.size() - 1);
+    ASSERT_TRUE(announced->Announce(batches[next].tensor.view()).ok());
+    const auto result = announced->Finish();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->loss.loss, expected->loss.loss);
+    EXPECT_EQ(result->gradient_norm, expected->gradient_norm);
+  }
+  EXPECT_EQ(announced->Save()->parameters, plain->Save()->parameters);
+}
+
+TEST(TrainingTest, NoStepIsRecordedOnTheCpu) {
+  TrainingConfig config = Config();
+  config.run.keep_maps = true;
+  const std::unique_ptr<Trainer> trainer = MakeTrainer(SegmentationGraph(PoolMode::kMax), config);
+  const std::vector<Coordinate> rows = WavyRows(5);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  const absl::Status status = trainer->Record(batch.tensor.view()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(),
+            "backend cpu: work is done when it is queued, so no step can be recorded");
+}
+
+// Pooling through columns: hash2col over tables, and over lookups in the perfect hash.
+TEST(TrainingTest, PoolingThroughHash2colGivesTheOraclesGradients) {
+  const std::vector<Coordinate> rows = WavyRows(12);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), kSegmentationClasses));
+  for (const LayerChoice& choice :
+       {LayerChoice{"perfect_hash", "hash2col", "sort_unique"},
+        LayerChoice{"perfect_hash:map=lookup", "hash2col:columns=lookup", "sort_unique"}}) {
+    for (const PoolMode mode :
+         {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+      SCOPED_TRACE(::testing::Message() << choice.dataflow << " " << ToString(mode));
+      ExpectOraclesGradients(SegmentationGraph(mode), batch, choice);
+    }
+  }
 }
 
 TEST(TrainingTest, AnEmptyBatchIsRefused) {

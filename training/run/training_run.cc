@@ -257,6 +257,9 @@ class TrainingRun {
     return Batch{std::move(input), std::move(voxels.labels)};
   }
 
+  // An input that does not fit is refused when its step is queued.
+  void Announce(const SparseTensor& input) { trainer_->Announce(input.view()).IgnoreError(); }
+
   // Trains with `batch`, and makes it the next one while the device computes. Returns the step's
   // loss.
   absl::StatusOr<LossResult> RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
@@ -271,6 +274,7 @@ class TrainingRun {
     VOXCONV_RETURN_IF_ERROR(
         StatusAt(name, trainer_->Queue(batch->input.view(), batch->labels, report.rate)));
     absl::StatusOr<std::optional<Batch>> next = NextBatch(loader);
+    if (next.ok() && next->has_value()) Announce((*next)->input);
     const absl::StatusOr<StepResult> result = trainer_->Finish();
     if (!result.ok()) return StatusAt(name, result.status());
     report.result = *result;
