@@ -3,6 +3,7 @@
 // <dy, conv(x)> = <input_grad(dy), x> = <weight_grad(x, dy), w>.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -232,9 +233,65 @@ Outcome RunGradCase(const Environment& environment, GradCheck check, const std::
                              ContextOf(*environment.backend)));
 }
 
+// Both gradients again and again, on one thread and on several, where the dataflow claims that it
+// gives the same bits.
+Outcome RunRepeatCase(const Environment& environment, Pass pass, const std::string& spec,
+                      const CaseShape& shape, const Problem& problem) {
+  const auto dataflow = environment.registry->dataflows().Create(spec, environment.backend->kind());
+  if (!dataflow.ok()) return Outcome::From(dataflow.status());
+  const ConvShape layer = ShapeOfLayer(problem.geometry, shape.c_in, shape.c_out, shape.precision);
+  const Capability capability = (*dataflow)->CapabilityOf(pass, layer);
+  if (!capability.support.ok) return Outcome::Unsupported(capability.support, ToString(pass));
+  if (!capability.deterministic) return Outcome::Skipped("does not claim to be deterministic");
+  const GradProblem grad = MakeGradProblem(problem, shape);
+  const int repeats = environment.backend->kind() == BackendKind::kCuda ? 20 : 4;
+  std::vector<float> first;
+  for (Backend* backend : {environment.serial, environment.parallel}) {
+    const ExecutionContext context = ContextOf(*backend);
+    const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
+    if (!map.ok()) return Outcome::From(map.status());
+    for (int i = 0; i < repeats; ++i) {
+      const auto gradient = pass == Pass::kInputGrad ? InputGrad(**dataflow, *map, grad, context)
+                                                     : WeightGrad(**dataflow, *map, grad, context);
+      if (!gradient.ok()) return Outcome::From(gradient.status());
+      if (first.empty()) first = *gradient;
+      if (gradient->size() == first.size() &&
+          std::memcmp(gradient->data(), first.data(), first.size() * sizeof(float)) == 0) {
+        continue;
+      }
+      return Outcome::Failed(absl::StrCat("run ", i, " on ", backend->DeviceName(),
+                                          " differs bitwise from the first"));
+    }
+  }
+  return Outcome::Passed();
+}
+
+void AddRepeatGradCases(Environment& environment, std::vector<Case>& cases) {
+  for (const char* geometry : {"submanifold_k3", "quantize_k3_s2"}) {
+    const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      for (const CaseShape& channels : {CaseShape{33, 17}, CaseShape{64, 64}}) {
+        ForEachClaimedPrecision(
+            environment, spec, channels.c_in, channels.c_out, [&](Precision precision) {
+              const CaseShape shape{channels.c_in, channels.c_out, precision};
+              for (const Pass pass : {Pass::kInputGrad, Pass::kWeightGrad}) {
+                cases.push_back({absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/",
+                                              ToString(pass), "/", problem->id),
+                                 [&environment, pass, spec, shape, problem] {
+                                   return RunRepeatCase(environment, pass, spec, shape, *problem);
+                                 }});
+              }
+            });
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void AddGradCases(Environment& environment, std::vector<Case>& cases) {
+  AddRepeatGradCases(environment, cases);
   const std::pair<GradCheck, const char*> checks[] = {{GradCheck::kInput, "input"},
                                                       {GradCheck::kWeight, "weight"},
                                                       {GradCheck::kAdjoint, "adjoint"}};

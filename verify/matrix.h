@@ -80,6 +80,7 @@ struct Selection {
 //   form/<form>/<problem>                a map in that form, there and back, and transposed
 //   layout/conv/<dataflow>/<problem>     the layout that a dataflow makes, read back as pairs
 //   grad/conv/<dataflow>/<channels>/input|weight|adjoint/<problem>   gradients
+//   grad/op/<operator>/<dtype>           gradients of operators without a map, and of losses
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, every element and
 //                                        norm-wise (verify/bounds.h); the mapping `reference`
 //                                        stands for the oracle's own map
@@ -89,7 +90,8 @@ struct Selection {
 //   value/conv/<dataflow>/...            large, tiny, denormal, zero, NaN and infinite values
 //   guard/conv/<dataflow>/...            nothing is written but the output; nothing stale is read
 //   counters/conv/<dataflow>/...         what a run counts, against the map and the tensors
-//   pool/<mode>/<problem>                pooling and unpooling
+//   pool/<mode>/<problem>                pooling and unpooling by the backend's operators
+//   pool/conv/<dataflow>/<channels>/<mode>/<problem>   the same by a dataflow that pools itself
 // If the factory of a plugin refuses all variants, the plugin has one case with the factory's
 // message: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/... The case is skipped if
 // the error is kUnimplemented, and fails otherwise.
@@ -109,6 +111,7 @@ void AddMapCases(Environment& environment, std::vector<Case>& cases);
 void AddLayoutCases(Environment& environment, std::vector<Case>& cases);
 void AddConvCases(Environment& environment, std::vector<Case>& cases);
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
+void AddGradOperatorCases(Environment& environment, std::vector<Case>& cases);
 void AddPoolCases(Environment& environment, std::vector<Case>& cases);
 void AddGradCases(Environment& environment, std::vector<Case>& cases);
 void AddLargeCases(Environment& environment, std::vector<Case>& cases);

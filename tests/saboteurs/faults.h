@@ -25,6 +25,9 @@ struct NamedFault {
 // Each call makes new faults. A fault that counts its calls counts only its own.
 std::vector<NamedFault<DataflowFault>> DataflowFaults();
 std::vector<NamedFault<MappingFault>> MappingFaults();
+// Of gradients, and of poolings in a dataflow that pools itself.
+std::vector<NamedFault<GradFault>> GradFaults();
+std::vector<NamedFault<GradFault>> PoolFaults();
 
 }  // namespace voxconv::testing
 

@@ -21,7 +21,12 @@
 #include "absl/strings/str_split.h"
 #include "tests/saboteurs/faults.h"
 #include "tests/support/session.h"
+#include "tests/support/training_networks.h"
 #include "voxconv/builtin/backends.h"
+#include "voxconv/builtin/plugins.h"
+#include "voxconv/reference_cpu/layers.h"
+#include "voxconv/training/reference_gradients.h"
+#include "voxconv/training/trainer.h"
 #include "voxconv/verify/matrix.h"
 
 namespace voxconv::testing {
@@ -154,6 +159,75 @@ TEST_P(SaboteursTest, EveryMappingIsCaught) {
   RunMatrix();
   PrintTable();
   ExpectAllCaught();
+}
+
+TEST_P(SaboteursTest, EveryGradientAndPoolingIsCaught) {
+  const GradFault none = [](const GradCall& call) { return call.RunRight(); };
+  for (const std::string inner : {"gather_gemm_scatter", "implicit_gemm", "hash2col"}) {
+    Add(NamedFault<GradFault>{kNoFault, none, {Precision::kF32}}, inner);
+    for (const auto& fault : GradFaults()) Add(fault, inner);
+  }
+  for (const auto& fault : PoolFaults()) Add(fault, "hash2col");
+  RunMatrix();
+  PrintTable();
+  ExpectAllCaught();
+}
+
+// Of the parameter gradients of a whole network, the largest norm-wise error against the oracle.
+double WorstGradient(Trainer& trainer, const SparseTensor& input,
+                     const std::vector<int32_t>& labels, const ReferenceGradients& expected) {
+  const auto result = trainer.Step(input.view(), labels, 0.1);
+  EXPECT_TRUE(result.ok()) << result.status();
+  double worst = 0;
+  for (size_t p = 0; p < trainer.graph().parameters().size(); ++p) {
+    const Parameter& parameter = trainer.graph().parameters()[p];
+    if (!parameter.trained()) continue;
+    worst = std::max(
+        worst, reference::RelativeError(*trainer.Gradient(parameter.name), expected.parameters[p]));
+  }
+  return worst;
+}
+
+// Convolutions of one tensor whose gradients must be added up. The fault leaves out one of them,
+// each in its turn: what a sum looks like that does not accumulate.
+TEST_P(SaboteursTest, AMissingAccumulationIsCaught) {
+  GraphBuilder b("consumers");
+  const int stem = b.Conv("stem", b.Input(3), 8, {.bias = true, .relu = true});
+  const int sum = b.Add("sum", b.Conv("a", stem, 6, {}), b.Conv("b", stem, 6, {}), /*relu=*/true);
+  NetworkGraph graph = *std::move(b).Build(b.Conv("head", sum, kSegmentationClasses, {}));
+  InitializeParameters(graph, 3);
+  const std::vector<Coordinate> rows = WavyRows(12);
+  const std::vector<float> x = DistinctFeatures(rows.size() * 3);
+  const std::vector<int32_t> labels = SomeLabels(rows.size(), kSegmentationClasses);
+  const auto reference = *ReferenceTraining::Create(graph, rows);
+  const std::vector<double> x64(x.begin(), x.end());
+  const auto expected = *reference->Compute(ParametersOf(graph), x64, labels, {});
+  const ExecutionContext context{parallel_.get(), &parallel_->main_stream(), nullptr};
+  const SparseTensor input = *SparseTensor::Create(rows, {1, 1, 1}, x, 3, context);
+  // Backward, the input gradients come in the order head, b, a.
+  for (const int lost : {-1, 1, 2}) {
+    Registry registry;
+    ASSERT_EQ(RegisterBuiltinPlugins(registry), absl::OkStatus());
+    const std::string name = absl::StrCat("loses_", lost + 1);
+    const auto calls = std::make_shared<int>(0);
+    const GradFault fault = [calls, lost](const GradCall& call) -> absl::Status {
+      if (absl::Status status = call.RunRight(); !status.ok()) return status;
+      if (call.what != GradCall::What::kInputGrad || (*calls)++ != lost) return absl::OkStatus();
+      return call.context.backend->FillBytes(call.result.data, 0, call.result.bytes(),
+                                             *call.context.stream);
+    };
+    ASSERT_EQ(RegisterWrapped(name, BuiltinRegistry(), "gather_gemm_scatter", fault, registry),
+              absl::OkStatus());
+    TrainingConfig config;
+    config.run.planner = std::make_shared<FixedPlanner>(LayerChoice{"hash", name, "sort_unique"});
+    const auto trainer = *Trainer::Create(graph, config, registry, *parallel_);
+    const double error = WorstGradient(*trainer, input, labels, expected);
+    if (lost < 0) {
+      EXPECT_LE(error, 1e-4);
+    } else {
+      EXPECT_GT(error, 1e-2) << "the gradient of consumer " << lost << " is missing";
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SaboteursTest,

@@ -48,16 +48,16 @@ class WrappedDataflow final : public Dataflow {
  public:
   // `emulates`: `right` computes in f32 alone. The precisions are emulated around it.
   WrappedDataflow(Options options, std::unique_ptr<const Dataflow> right, bool emulates,
-                  DataflowFault fault)
+                  DataflowFault fault, GradFault grad_fault)
       : options_(std::move(options)),
         right_(std::move(right)),
         emulates_(emulates),
-        fault_(std::move(fault)) {}
+        fault_(std::move(fault)),
+        grad_fault_(std::move(grad_fault)) {}
 
   const Options& options() const override { return options_; }
 
  protected:
-  // Gradients are those of the right dataflow, without a fault.
   bool Has(Pass) const override { return true; }
   Capability DoCapability(Pass pass, const ConvShape& shape) const override {
     Capability capability = right_->CapabilityOf(pass, ShapeOfRight(shape));
@@ -112,12 +112,51 @@ class WrappedDataflow final : public Dataflow {
   absl::Status DoInputGrad(const DataflowPlan& plan, const PreparedMap& map,
                            const InputGradArgs& args, const Workspace& workspace,
                            const ExecutionContext& context) const override {
-    return right_->InputGrad(RightOf(plan), map, args, workspace, context);
+    const auto right = [&](const GradCall& call) {
+      return right_->InputGrad(RightOf(plan), map,
+                               {args.output_grad, call.weights, args.input_grad}, workspace,
+                               context);
+    };
+    return grad_fault_({.what = GradCall::What::kInputGrad,
+                        .weights = args.weights,
+                        .num_offsets = map.map().num_offsets(),
+                        .result = args.input_grad,
+                        .context = context,
+                        .right = right});
   }
   absl::Status DoWeightGrad(const DataflowPlan& plan, const PreparedMap& map,
                             const WeightGradArgs& args, const Workspace& workspace,
                             const ExecutionContext& context) const override {
-    return right_->WeightGrad(RightOf(plan), map, args, workspace, context);
+    const auto right = [&](const GradCall&) {
+      return right_->WeightGrad(RightOf(plan), map, args, workspace, context);
+    };
+    return grad_fault_({.what = GradCall::What::kWeightGrad,
+                        .num_offsets = map.map().num_offsets(),
+                        .result = args.weights_grad,
+                        .context = context,
+                        .right = right});
+  }
+  bool Pools() const override { return right_->pools(); }
+  MapNeed DoNeededPoolMap(Pass pass, bool symmetric) const override {
+    return right_->NeededPoolMap(pass, symmetric);
+  }
+  absl::Status DoPool(const PreparedMap& map, const PoolArgs& args,
+                      const ExecutionContext& context) const override {
+    const auto right = [&](const GradCall&) { return right_->Pool(map, args, context); };
+    return grad_fault_({.what = GradCall::What::kPool,
+                        .num_offsets = map.map().num_offsets(),
+                        .result = args.output,
+                        .context = context,
+                        .right = right});
+  }
+  absl::Status DoUnpool(const PreparedMap& map, const UnpoolArgs& args,
+                        const ExecutionContext& context) const override {
+    const auto right = [&](const GradCall&) { return right_->Unpool(map, args, context); };
+    return grad_fault_({.what = GradCall::What::kUnpool,
+                        .num_offsets = map.map().num_offsets(),
+                        .result = args.output,
+                        .context = context,
+                        .right = right});
   }
 
  private:
@@ -169,19 +208,35 @@ class WrappedDataflow final : public Dataflow {
   std::unique_ptr<const Dataflow> right_;
   bool emulates_;
   DataflowFault fault_;
+  GradFault grad_fault_;
 };
+
+absl::Status RegisterBoth(const std::string& name, const Registry& right, const std::string& inner,
+                          const DataflowFault& fault, const GradFault& grad_fault,
+                          Registry& registry) {
+  return RegisterWrappedIn(
+      registry.dataflows(), right.dataflows(), name, inner,
+      [fault, grad_fault](Options options, std::unique_ptr<const Dataflow> dataflow,
+                          BackendKind kind) {
+        return std::make_unique<WrappedDataflow>(std::move(options), std::move(dataflow),
+                                                 /*emulates=*/kind == BackendKind::kCpu, fault,
+                                                 grad_fault);
+      });
+}
 
 }  // namespace
 
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const DataflowFault& fault,
                              Registry& registry) {
-  return RegisterWrappedIn(
-      registry.dataflows(), right.dataflows(), name, inner,
-      [fault](Options options, std::unique_ptr<const Dataflow> dataflow, BackendKind kind) {
-        return std::make_unique<WrappedDataflow>(std::move(options), std::move(dataflow),
-                                                 /*emulates=*/kind == BackendKind::kCpu, fault);
-      });
+  const GradFault none = [](const GradCall& call) { return call.RunRight(); };
+  return RegisterBoth(name, right, inner, fault, none, registry);
+}
+
+absl::Status RegisterWrapped(const std::string& name, const Registry& right,
+                             const std::string& inner, const GradFault& fault, Registry& registry) {
+  const DataflowFault none = [](const ConvCall& call) { return call.RunRight(); };
+  return RegisterBoth(name, right, inner, none, fault, registry);
 }
 
 absl::Status Overwrite(const TensorView& view, const std::vector<float>& values,

@@ -37,13 +37,31 @@ struct ConvCall {
 // backend.
 using DataflowFault = std::function<absl::Status(ConvCall)>;
 
+// One call of a gradient or of a pooling of the right dataflow, as a fault sees it.
+struct GradCall {
+  enum class What { kInputGrad, kWeightGrad, kPool, kUnpool };
+  What what = What::kInputGrad;
+  ConstTensorView weights;  // of kInputGrad
+  int num_offsets = 0;
+  TensorView result;
+  ExecutionContext context;
+  // What the right dataflow does, with other weights if those here are changed.
+  std::function<absl::Status(const GradCall&)> right;
+
+  absl::Status RunRight() const { return right(*this); }
+};
+using GradFault = std::function<absl::Status(GradCall)>;
+
 // Registers the dataflow `name`: the one of `right` that `inner` names, with `fault` around it. On
 // the CPU it supports every precision: it rounds the operands, runs `inner` in f32 and rounds the
 // result. Gradients are those of `inner`, and on the CPU in f32 alone. `right` must outlive the
-// registry.
+// registry. Poolings are those of `inner`, if it pools itself.
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const DataflowFault& fault,
                              Registry& registry);
+// The same with a fault around gradients and poolings alone.
+absl::Status RegisterWrapped(const std::string& name, const Registry& right,
+                             const std::string& inner, const GradFault& fault, Registry& registry);
 
 // `values` rounded to the view's dtype, [view.rows, view.channels], in place of what `view` held.
 // Synchronises the stream.
