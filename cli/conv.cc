@@ -382,6 +382,23 @@ absl::Status Convolve(const po::variables_map& values, Session& session) {
   return WriteLayer(values, layer, *outputs, map, result, output, context);
 }
 
+// By the dataflow that is asked for, or by the backend's operator.
+absl::Status RunPooling(const po::variables_map& values, Session& session, const KernelMap& map,
+                        const PoolArgs& args) {
+  const ExecutionContext context = session.Context();
+  if (values.count("dataflow") == 0) {
+    return context.backend->tensor_ops().Pool(map, args.mode, args.input, args.output,
+                                              args.switches, context);
+  }
+  const std::string& spec = values["dataflow"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
+                           session.registry().dataflows().Create(spec, context.backend->kind()));
+  if (dataflow->pools()) return RunPool(*dataflow, map, args, context);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--dataflow ", spec, ": it does not pool in its own way; of the built-in dataflows hash2col ",
+      "does. Without --dataflow the backend's operator pools"));
+}
+
 absl::Status Pool(const po::variables_map& values, Session& session) {
   StandardOutput output({values["out"].as<std::string>()});
   const ExecutionContext context = session.Context();
@@ -405,12 +422,11 @@ absl::Status Pool(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(const Tensor result,
                            Tensor::Create(outputs->size(), layer.features.channels(),
                                           StorageOf(layer.precision), context));
-  TensorOps& ops = context.backend->tensor_ops();
   VOXCONV_RETURN_IF_ERROR(
-      ops.Pool(map, pooling->mode, layer.features.view(), result.view(), nullptr, context));
+      RunPooling(values, session, map, {pooling->mode, layer.features.view(), result.view()}));
   if (pooling->from_zero) {
-    VOXCONV_RETURN_IF_ERROR(
-        ops.ScaleShift(result.view(), nullptr, nullptr, true, result.view(), context));
+    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().ScaleShift(
+        result.view(), nullptr, nullptr, true, result.view(), context));
   }
   return WriteLayer(values, layer, *outputs, map, result, output, context);
 }
@@ -471,7 +487,10 @@ absl::Status RunPool(const std::vector<std::string>& args) {
       ("mode", po::value<std::string>()->default_value("max"),
        "max, sum, average (the sum by the number of kernel offsets) or average_present (by the "
        "voxels in the window). With --convention spconv: max, which is 0 where all are negative, "
-       "and average, by the voxels in the window");
+       "and average, by the voxels in the window")  //
+      ("dataflow", po::value<std::string>(),
+       "spec of a dataflow that pools in its own way: hash2col, which pools the columns that it "
+       "fills. Without it the backend's operator pools");
   AddPluginOptions(defaults.single_layer, options);
   VOXCONV_ASSIGN_OR_RETURN(
       const po::variables_map values,

@@ -161,6 +161,11 @@ TEST_F(ArrayCommandsTest, PoolGivesTheMaximumSumAndMeans) {
   EXPECT_THAT(pooled("--mode sum"), ElementsAre(4, -6, 5, 6));
   EXPECT_THAT(pooled("--mode average"), ElementsAre(0.5, -0.75, 0.625, 0.75));
   EXPECT_THAT(pooled("--mode average_present"), ElementsAre(2, -3, 5, 6));
+  for (const std::string mode : {"max", "sum", "average", "average_present"}) {
+    const std::vector<float> expected = pooled("--mode " + mode);
+    EXPECT_EQ(pooled("--dataflow hash2col --mode " + mode), expected);
+    EXPECT_EQ(pooled("--dataflow hash2col:columns=lookup --mode " + mode), expected);
+  }
   // SpConv's maximum begins at 0, and its average divides by the voxels that are there.
   const std::string spconv = "--convention spconv --spatial-shape 6,6,6 ";
   EXPECT_THAT(pooled(spconv), ElementsAre(3, 0, 5, 6));
@@ -168,6 +173,7 @@ TEST_F(ArrayCommandsTest, PoolGivesTheMaximumSumAndMeans) {
   const std::string pool = absl::StrCat("pool '", path, "' '", Path("x.npz"), "' ");
   ExpectRefused(pool + spconv + "--mode sum", {"--mode 'sum'", "max", "average"});
   ExpectRefused(pool + "--kind inverse --stride 2", {"--kind inverse", "submanifold", "strided"});
+  ExpectRefused(pool + "--dataflow direct", {"--dataflow direct", "hash2col"});
   ExpectRefused(pool + "--dtype f16", {"--dtype f16", "cpu"});
   ExpectRefused(absl::StrCat("conv '", path, "' '", Path("x.npz"), "' --dtype bf16"),
                 {"--dtype bf16", "cpu"});
