@@ -90,8 +90,8 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
   }
 
   // Runs each case of the matrix that is about a plugin which no case has caught yet.
-  void RunMatrix() {
-    for (const verify::Case& test : verify::MakeCases(environment_, {})) {
+  void RunMatrix(const std::string& filter = "") {
+    for (const verify::Case& test : verify::MakeCases(environment_, {.filter = filter})) {
       const auto row = rows_.find(KeyOf(test.id));
       if (row == rows_.end() || !row->second.caught_by.empty()) continue;
       const verify::Outcome outcome = verify::RunCase(test);
@@ -168,7 +168,8 @@ TEST_P(SaboteursTest, EveryGradientAndPoolingIsCaught) {
     for (const auto& fault : GradFaults()) Add(fault, inner);
   }
   for (const auto& fault : PoolFaults()) Add(fault, "hash2col");
-  RunMatrix();
+  RunMatrix("grad/conv/");
+  RunMatrix("pool/conv/");
   PrintTable();
   ExpectAllCaught();
 }
