@@ -151,7 +151,8 @@ TEST(Hash2colCudaTest, PoolingThroughColumns) {
               EXPECT_EQ(RunUnpool(*through, map, unpool, context), absl::OkStatus());
             }
             std::vector<float> all = *y.ToHost(context);
-            for (const int32_t row : *CopyToHost(taken, context)) {
+            const std::vector<int32_t> switches = *CopyToHost(taken, context);
+            for (const int32_t row : switches) {
               all.push_back(static_cast<float>(row));
             }
             const std::vector<float> unpooled = *back.ToHost(context);
