@@ -16,6 +16,7 @@ namespace {
 using nb::dlpack::dtype_code;
 
 constexpr int kDLCpu = nb::device::cpu::value, kDLCuda = nb::device::cuda::value;
+constexpr int kDLCudaHost = nb::device::cuda_host::value;  // page-locked memory of the host
 
 // "torch", "numpy", ...: the package of the object's type.
 std::string PackageOf(nb::handle object) {
@@ -36,7 +37,9 @@ bool RequiresGrad(nb::handle object) {
 std::pair<int, int> DeviceOf(nb::handle object) {
   if (!nb::hasattr(object, "__dlpack_device__")) return {kDLCpu, 0};
   const nb::object device = object.attr("__dlpack_device__")();
-  return {nb::cast<int>(device[0]), nb::cast<int>(device[1])};
+  const int type = nb::cast<int>(device[0]);
+  if (type == kDLCudaHost) return {kDLCpu, 0};
+  return {type, nb::cast<int>(device[1])};
 }
 
 int64_t SizeOfView(const ArrayView& view) {

@@ -113,6 +113,14 @@ if HAS_DEVICE:
             assert not delay.query()  # the device is still busy: the host went on
         torch.cuda.synchronize()
 
+    def test_page_locked_memory_is_the_hosts():
+        coords, features, w = inputs()
+        pinned = [t.cpu().pin_memory() for t in (torch.from_numpy(coords), features, w)]
+        x = voxconv.SparseTensor(pinned[0], pinned[1])
+        assert x.device == "cpu" and x.features is pinned[1]
+        y = voxconv.conv(x, pinned[2], kernel=3).features
+        np.testing.assert_array_equal(y, expected(coords, features, w))
+
     def test_streams_are_not_mixed():
         coords, features, w = inputs()
         x = voxconv.SparseTensor(coords, features)
