@@ -99,15 +99,6 @@ class Report:
         self.step, self.last = None, now
 
 
-def group_of_norms(world: int, device: torch.device) -> "distributed.ProcessGroup | None":
-    """Batch norms wait for their sums. With NCCL these have a queue of their own, for they must not stand
-    behind gradients, which nobody waits for before the step's end."""
-    if world == 1 or device.type != "cuda":
-        return None
-    first = distributed.ProcessGroupNCCL.Options(is_high_priority_stream=True)
-    return distributed.new_group(pg_options=first)
-
-
 def train(options: argparse.Namespace, device: torch.device, world: int, rank: int) -> None:
     torch.manual_seed(0)
     source = (batches.Frames(options.frames, options.voxel_size) if options.frames
@@ -122,7 +113,7 @@ def train(options: argparse.Namespace, device: torch.device, world: int, rank: i
 
     make, usual_width = networks.NETWORKS[options.network]
     network = make(4, source.classes, options.width or usual_width)
-    network = vt.convert_sync_batchnorm(network, group_of_norms(world, device)).to(device)
+    network = vt.convert_sync_batchnorm(network).to(device)
     optimizer = (torch.optim.AdamW(network.parameters(), lr=options.rate)
                  if options.optimizer == "adamw"
                  else torch.optim.SGD(network.parameters(), lr=options.rate, momentum=0.9))
