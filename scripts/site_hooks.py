@@ -62,29 +62,45 @@ def signature_in(node):
     return f"{node.name}({ast.unparse(node.args)}){returns}"
 
 
+def public_of(source):
+    """The names in __all__, or those of classes and functions without an underscore."""
+    for node in source.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return ast.literal_eval(node.value)
+    return [node.name for node in source.body
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")]
+
+
 def of_torch():
     """The same of voxconv.torch, which may lack PyTorch here."""
     folder = ROOT / "python" / "voxconv" / "torch"
-    package = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
-    yield f"## voxconv.torch\n\n```text\n{ast.get_docstring(package)}\n```\n"
-    public = next(ast.literal_eval(node.value) for node in package.body
-                  if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    sources = {path.stem: ast.parse(path.read_text(encoding="utf-8"))
+               for path in sorted(folder.glob("*.py"))}
     found = {}
-    for path in sorted(folder.glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for source in sources.values():
+        for node in source.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 found.setdefault(node.name, node)
-    for name in public:
-        node = found[name]
-        is_class = isinstance(node, ast.ClassDef)
-        yield heading(3, f"voxconv.torch.{name}", None if is_class else signature_in(node),
-                      ast.get_docstring(node))
-        for member in node.body if is_class else ():
-            if not isinstance(member, ast.FunctionDef) or not ast.get_docstring(member):
-                continue
-            if member.name == "__init__" or not member.name.startswith("_"):
-                yield heading(4, f"{name}.{member.name}", signature_in(member),
-                              ast.get_docstring(member))
+    modules = ["__init__"]
+    for module in modules:
+        prefix = "voxconv.torch" if module == "__init__" else f"voxconv.torch.{module}"
+        yield f"## {prefix}\n\n```text\n{ast.get_docstring(sources[module])}\n```\n"
+        for name in public_of(sources[module]):
+            if name in found:
+                yield from of_node(f"{prefix}.{name}", found[name])
+            else:
+                modules.append(name)  # a module of the package
+
+
+def of_node(title, node):
+    is_class = isinstance(node, ast.ClassDef)
+    yield heading(3, title, None if is_class else signature_in(node), ast.get_docstring(node))
+    for member in node.body if is_class else ():
+        if not isinstance(member, ast.FunctionDef) or not ast.get_docstring(member):
+            continue
+        if member.name == "__init__" or not member.name.startswith("_"):
+            yield heading(4, f"{node.name}.{member.name}", signature_in(member),
+                          ast.get_docstring(member))
 
 
 def python_api():
