@@ -34,7 +34,7 @@ window.addEventListener("load", () => {
   search.value = "no such words";
   search.dispatchEvent(new Event("input"));
   const none = shown();
-  search.value = "MINUET/fig16 torchsparse1";
+  search.value = "MINUET/fig16: segmented";
   search.dispatchEvent(new Event("input"));
   const some = shown();
   search.value = "";
