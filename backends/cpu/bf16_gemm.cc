@@ -202,8 +202,8 @@ void ComputeRows(const Panel& panel, int64_t count, int64_t first) {
 
 void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                       const IndirectGemmRows& rows) {
-  static const bool has_products = HasBf16Products();
-  if (!has_products) return IndirectWidenedBf16Gemm(operands, steps, rows);
+  static const bool kHasProducts = HasBf16Products();
+  if (!kHasProducts) return IndirectWidenedBf16Gemm(operands, steps, rows);
   if (rows.count == 0) return;
   Panel panel{&operands, steps.data(), static_cast<int64_t>(steps.size()), &rows};
   panel.matrix_size = PackedBf16WeightSize(operands.c_in, operands.c_out);
