@@ -70,7 +70,8 @@ po::options_description ExperimentOptions() {
        "several have is kept once")                                                           //
       ("warmup", po::value<int>(), "runs of each side before the measured pairs; default 2")  //
       ("counters", po::bool_switch(),
-       "CUDA: also read the L2 hit ratio and DRAM bytes of each side, by one more run under ncu")  //
+       "CUDA: also read the L2 hit ratio, DRAM bytes and utilisation of each side, by one more run "
+       "under ncu")  //
       ("seed", po::value<uint64_t>()->default_value(1),
        "seed of the weights and of a layer's features");
   AddCacheOptions(options);

@@ -114,7 +114,7 @@ def check_cell(line):
                              "allowed are texts and numbers")
     for side, profile in (line.get("hardware") or {}).items():
         _check(profile, dict, f"hardware.{side}")
-        for metric in ("l2_hit", "dram_bytes"):
+        for metric in ("l2_hit", "dram_bytes", "utilisation"):
             if profile.get(metric) is not None:
                 _check(profile[metric], NUMBER, f"hardware.{side}.{metric}")
     if line["status"] == "refused":

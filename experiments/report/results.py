@@ -33,10 +33,13 @@ METRIC_NAMES = {
     "workspace": "bytes of workspace",
     "l2_hit": "L2 hit ratio (ncu)",
     "dram_bytes": "DRAM bytes (ncu)",
+    "utilisation": "utilisation of the multiprocessors (ncu)",
     "empty": "empty share of the dense table",
     "redundancy": "redundancy R (Eq. 2)",
     "transfer": "time by another work's best",
 }
+# Those that are read by ncu (experiment --counters).
+HARDWARE = ("l2_hit", "dram_bytes", "utilisation")
 
 
 # What lines of results may be. Those of format 1 lack what tells some cells apart: the report reads
@@ -142,7 +145,7 @@ def _counter(side, metric):
 
 def side_value(cell, metric, side="a"):
     """A quantity of one side: milliseconds, a count, a share; None where it was not measured."""
-    if metric in ("l2_hit", "dram_bytes"):
+    if metric in HARDWARE:
         profile = (cell.get("hardware") or {}).get(side) or {}
         return profile.get(metric)
     if "layers" in cell:
@@ -185,7 +188,8 @@ def redundancy_of(layer):
 
 
 def ratio_of(cell, metric):
-    """(ratio, low, high): how many times less A takes than B; None where there is no such figure."""
+    """(ratio, low, high): how many times less A takes than B, or how many times better it uses the
+    GPU; None where there is no such figure."""
     if "result" not in cell:
         return None
     if metric == "time":
@@ -197,7 +201,8 @@ def ratio_of(cell, metric):
     a, b = side_value(cell, metric, "a"), side_value(cell, metric, "b")
     if metric in cell["result"]["a"]["stages_ms"] or not a or not b:
         return None
-    return b / a, b / a, b / a
+    ratio = a / b if metric == "utilisation" else b / a
+    return ratio, ratio, ratio
 
 
 def captured_ratio_of(cell):

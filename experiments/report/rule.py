@@ -43,7 +43,7 @@ NO_DIFFERENCE_BAND = 1.1
 FARTHEST = 3  # times the published ratio
 VALUE_TOLERANCE = 0.25
 VALUE_FACTOR = 2
-SHARES = ("padding", "l2_hit", "empty", "redundancy")
+SHARES = ("padding", "l2_hit", "utilisation", "empty", "redundancy")
 SHARE_TOLERANCE = 0.05
 SHARE_DISTANCE = 0.10
 
@@ -206,7 +206,7 @@ def _not_measured(figure, of_claim, counted, asked):
     elif any(cell["quick"] for cell in of_claim):
         return f"only quick cells; {MIN_PAIRS} pairs are needed"
     elif not refused:
-        if figure.get("metric") in ("l2_hit", "dram_bytes") and of_claim:
+        if figure.get("metric") in lines.HARDWARE and of_claim:
             return "no hardware counters were read (experiment --counters)"
         return "no such cell was measured"
     if refused:

@@ -29,6 +29,11 @@ constexpr const char* kHits = "lts__t_sectors_lookup_hit.sum";
 constexpr const char* kMisses = "lts__t_sectors_lookup_miss.sum";
 constexpr const char* kRead = "dram__bytes_read.sum";
 constexpr const char* kWritten = "dram__bytes_write.sum";
+constexpr const char* kTime = "gpu__time_duration.sum";
+// Nsight Compute's compute throughput: the share of its peak at which the busiest unit of the
+// multiprocessors works while the kernel runs, idle multiprocessors included.
+constexpr const char* kUtilisation = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
+constexpr std::array kMetrics = {kHits, kMisses, kRead, kWritten, kTime, kUtilisation};
 
 // The cells of one CSV line; quotes within a quoted cell are doubled.
 std::vector<std::string> SplitCsv(absl::string_view line) {
@@ -105,12 +110,13 @@ absl::StatusOr<Json> ParseNcuCsv(absl::string_view text) {
   std::map<std::string, double> sums;
   std::map<std::string, size_t> columns;
   int64_t kernels = 0;
+  double percent_times_time = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> cells = SplitCsv(line);
     if (columns.empty()) {  // until the header
       if (!absl::StrContains(line, kHits)) continue;
       for (size_t i = 0; i < cells.size(); ++i) columns[cells[i]] = i;
-      for (const char* metric : {kHits, kMisses, kRead, kWritten}) {
+      for (const char* metric : kMetrics) {
         if (!columns.contains(metric)) {
           return absl::InvalidArgumentError(absl::StrCat("ncu did not report ", metric));
         }
@@ -121,8 +127,9 @@ absl::StatusOr<Json> ParseNcuCsv(absl::string_view text) {
     int64_t id = 0;
     if (cells.size() < columns.size() || !absl::SimpleAtoi(cells[0], &id)) continue;
     ++kernels;
-    for (const char* metric : {kHits, kMisses, kRead, kWritten}) {
-      double value = 0;
+    std::map<std::string, double> values;
+    for (const char* metric : kMetrics) {
+      double& value = values[metric];
       const std::string number = absl::StrReplaceAll(cells[columns[metric]], {{",", ""}});
       if (!absl::SimpleAtod(number, &value)) {
         return absl::InvalidArgumentError(
@@ -130,12 +137,15 @@ absl::StatusOr<Json> ParseNcuCsv(absl::string_view text) {
       }
       sums[metric] += value;
     }
+    percent_times_time += values[kUtilisation] * values[kTime];
   }
   if (kernels == 0) return NoKernels(text);
   const double lookups = sums[kHits] + sums[kMisses];
-  return Json{{"kernels", kernels},
-              {"l2_hit", lookups > 0 ? Json(sums[kHits] / lookups) : Json()},
-              {"dram_bytes", sums[kRead] + sums[kWritten]}};
+  return Json{
+      {"kernels", kernels},
+      {"l2_hit", lookups > 0 ? Json(sums[kHits] / lookups) : Json()},
+      {"dram_bytes", sums[kRead] + sums[kWritten]},
+      {"utilisation", sums[kTime] > 0 ? Json(percent_times_time / sums[kTime] / 100) : Json()}};
 }
 
 absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu, const std::string& stage,
@@ -151,7 +161,7 @@ absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu, const std::str
                                    "--cache-control",  // as the stage before leaves the caches
                                    "none",
                                    "--metrics",
-                                   absl::StrJoin(std::array{kHits, kMisses, kRead, kWritten}, ",")};
+                                   absl::StrJoin(kMetrics, ",")};
   if (!stage.empty()) {
     argv.insert(argv.end(), {"--nvtx", "--nvtx-include", absl::StrCat(stage, "/")});
   }

@@ -30,8 +30,10 @@ absl::StatusOr<ProfiledSide> ParseProfiledSide(absl::string_view text);
 // Runs `once` to warm up, and again between cudaProfilerStart and cudaProfilerStop.
 absl::Status RunForProfiler(const measure::RunOnce& once);
 
-// Runs `command` under ncu and sums the counters of its kernels: {"kernels", "l2_hit",
-// "dram_bytes"}. If `stage` is not empty, only kernels in the NVTX range of that name count.
+// Runs `command` under ncu and reads the counters of its kernels: {"kernels", "l2_hit",
+// "dram_bytes", "utilisation"}. The last is the share of the multiprocessors' peak throughput, the
+// mean over the kernels' time. If `stage` is not empty, only kernels in the NVTX range of that name
+// count.
 absl::StatusOr<measure::Json> ReadHardwareCounters(const std::string& ncu, const std::string& stage,
                                                    const std::vector<std::string>& command);
 

@@ -72,7 +72,7 @@ const Names& Metrics() {
     }
     for (const StageGroup& group : StageGroups()) names.emplace_back(group.name);
     return With(names, {"bytes", "launches", "padding", "queries", "index_bytes", "workspace",
-                        "l2_hit", "dram_bytes", "empty", "redundancy", "transfer"});
+                        "l2_hit", "dram_bytes", "utilisation", "empty", "redundancy", "transfer"});
   }();
   return kMetrics;
 }

@@ -16,10 +16,10 @@ using ::testing::HasSubstr;
 constexpr char kReport[] =
     R"csv(==PROF== Connected to process 1
 ==PROF== Disconnected
-"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","lts__t_sectors_lookup_hit.sum","lts__t_sectors_lookup_miss.sum"
-"","","byte","byte","sector","sector"
-"0","void Search<int, 256>(""x"", int)","1,000","24","75","25"
-"1","Build","500","0","15","85"
+"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum","lts__t_sectors_lookup_hit.sum","lts__t_sectors_lookup_miss.sum","sm__throughput.avg.pct_of_peak_sustained_elapsed"
+"","","byte","byte","ns","sector","sector","%"
+"0","void Search<int, 256>(""x"", int)","1,000","24","3,000","75","25","50.0"
+"1","Build","500","0","1,000","15","85","10.0"
 )csv";
 
 TEST(NcuCsvTest, CountersOfAllKernelsAreSummed) {
@@ -28,6 +28,7 @@ TEST(NcuCsvTest, CountersOfAllKernelsAreSummed) {
   EXPECT_EQ((*counters)["kernels"], 2);
   EXPECT_DOUBLE_EQ((*counters)["l2_hit"].get<double>(), 90.0 / 200.0);
   EXPECT_DOUBLE_EQ((*counters)["dram_bytes"].get<double>(), 1524);
+  EXPECT_DOUBLE_EQ((*counters)["utilisation"].get<double>(), 0.4);  // (3 * 50 + 1 * 10) / 4 %
 }
 
 TEST(NcuCsvTest, AnErrorOfNcuIsPassedOn) {

@@ -13,6 +13,7 @@ import support
 support.need_matplotlib()
 
 import analysis  # noqa: E402
+import results as lines  # noqa: E402
 import rounds  # noqa: E402
 import rule  # noqa: E402
 
@@ -83,6 +84,20 @@ class ValueTest(unittest.TestCase):
         check({"at_least": 0.9}, 0.85, rule.IN_DIRECTION)
         check({"at_most": 0.1}, 0.21, rule.NOT_REPRODUCED)
         self.assertEqual(rule.judge_value({"value": 4}, 0), rule.NOT_REPRODUCED)
+
+
+class HardwareTest(unittest.TestCase):
+    @staticmethod
+    def cell(metric, a, b):
+        stages = {"wall_ms": {"median": 1.0}, "stages_ms": {}, "counters": {}}
+        return {"result": {"a": stages, "b": stages}, "hardware": {"a": {metric: a}, "b": {metric: b}}}
+
+    def test_fewer_bytes_and_more_utilisation_are_better(self):
+        self.assertEqual(lines.ratio_of(self.cell("dram_bytes", 10, 20), "dram_bytes"), (2, 2, 2))
+        self.assertEqual(lines.ratio_of(self.cell("utilisation", 0.5, 0.25), "utilisation"), (2, 2, 2))
+
+    def test_a_side_without_counters_has_no_ratio(self):
+        self.assertIsNone(lines.ratio_of(self.cell("utilisation", 0.5, None), "utilisation"))
 
 
 class ClaimsTest(unittest.TestCase):
