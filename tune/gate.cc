@@ -62,21 +62,29 @@ absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, const ConvShape&
   return data;
 }
 
+absl::StatusOr<std::unique_ptr<const PreparedWeights>> LayerData::PrepareWeights(
+    const Dataflow& dataflow, const ExecutionContext& context) const {
+  return dataflow.PrepareWeights(shape_, weights_.view(), context);
+}
+
 absl::StatusOr<Tensor> LayerData::Run(const Dataflow& dataflow, const DataflowPlan& plan,
-                                      const PreparedMap& map, Workspace& workspace,
-                                      const ExecutionContext& context) const {
+                                      const PreparedMap& map, const PreparedWeights* weights,
+                                      Workspace& workspace, const ExecutionContext& context) const {
   return RunPlannedConvolution(dataflow, plan, map, features_.view(), weights_.view(), workspace,
-                               context, {.shift = shift_.data(), .residual = {}, .relu = true});
+                               context, {.shift = shift_.data(), .residual = {}, .relu = true},
+                               /*settled=*/false, weights);
 }
 
 absl::StatusOr<std::vector<float>> LayerData::Output(const Dataflow& dataflow, const KernelMap& map,
+                                                     const PreparedWeights* weights,
                                                      Workspace& workspace,
                                                      const ExecutionContext& context) const {
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
       verify::ConvolveOntoNan(dataflow, map, features_.view(), weights_.view(),
                               shape_.types.precision, workspace, context,
-                              {.shift = shift_.data(), .residual = {}, .relu = true}));
+                              {.shift = shift_.data(), .residual = {}, .relu = true},
+                              {.weights = weights}));
   return output.ToHost(context);
 }
 

@@ -23,16 +23,22 @@ class LayerData {
   static absl::StatusOr<LayerData> Create(int64_t num_inputs, const ConvShape& shape,
                                           const ExecutionContext& context);
 
+  // The weights as `dataflow` prepares them once for a network; null if it reads them as they are.
+  // They must not outlive this. Errors of Dataflow::PrepareWeights.
+  absl::StatusOr<std::unique_ptr<const PreparedWeights>> PrepareWeights(
+      const Dataflow& dataflow, const ExecutionContext& context) const;
+
   // Convolution, shift and ReLU with a plan, as a network runs them. `plan` must have been made by
-  // `dataflow` for this map and shape. Queued on the context's stream.
+  // `dataflow` for this map and shape, and `weights` by PrepareWeights for `dataflow`. Queued on
+  // the context's stream.
   absl::StatusOr<Tensor> Run(const Dataflow& dataflow, const DataflowPlan& plan,
-                             const PreparedMap& map, Workspace& workspace,
-                             const ExecutionContext& context) const;
+                             const PreparedMap& map, const PreparedWeights* weights,
+                             Workspace& workspace, const ExecutionContext& context) const;
 
   // The same over `map`, which has any form, with the output on the host. Elements that
   // `dataflow` does not write are NaN. Synchronises the stream.
   absl::StatusOr<std::vector<float>> Output(const Dataflow& dataflow, const KernelMap& map,
-                                            Workspace& workspace,
+                                            const PreparedWeights* weights, Workspace& workspace,
                                             const ExecutionContext& context) const;
 
   const ConvShape& shape() const { return shape_; }

@@ -54,11 +54,13 @@ struct TimedDataflow {
   MapReading reading;
   double ms = kNoTime;
   double plan_ms = 0;  // of the plan that all layers of the shape share
+  bool checked = false;  // its output is that of the trusted dataflow; what is not may not be taken
 };
 
 // Tries the candidates of `setup`, and then its grids around the best candidate of their plugin.
-// `layer` names the shape in messages. Candidates that fail their check go to `rejected` and are
-// not timed.
+// `layer` names the shape in messages. Of those that read the same of a map, the fastest are
+// checked, until one passes, and with it what is up to a twentieth slower. Candidates that fail go
+// to `rejected` and are not returned.
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
                                                      const ShapeGroup& shape,
                                                      const std::string& layer, PreparedMaps& maps,

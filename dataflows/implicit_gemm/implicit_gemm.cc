@@ -46,7 +46,8 @@ PluginDescription DescribeImplicitGemm() {
             "tensor-core products on CUDA: of warpgroups where they are there and win, or always "
             "of warps; 3xtf32: as auto, and in f32 from 8 input channels on, where warpgroups win, "
             "three tf32 products in place of a fused multiply-add, within the same bound on the "
-            "error");
+            "error, but that finite numbers whose product passes 2^139 may give NaN instead of an "
+            "infinity");
   return description;
 }
 

@@ -155,7 +155,7 @@ void DefineTune(nb::module_& module) {
                      "list[dict[str, typing.Any]]"),
              R"(Finds the fastest mapping and dataflow of every layer, as `voxconv tune` does.
 
-A candidate is checked before it is timed. The network itself is not run: `voxconv tune` also times
+A candidate is checked before it is taken. The network itself is not run: `voxconv tune` also times
 whole networks, and saves plans in files.
 
 Args:
