@@ -81,10 +81,9 @@ absl::StatusOr<std::vector<float>> LayerData::Output(const Dataflow& dataflow, c
                                                      const ExecutionContext& context) const {
   VOXCONV_ASSIGN_OR_RETURN(
       const Tensor output,
-      verify::ConvolveOntoNan(dataflow, map, features_.view(), weights_.view(),
-                              shape_.types.precision, workspace, context,
-                              {.shift = shift_.data(), .residual = {}, .relu = true},
-                              {.weights = weights}));
+      verify::ConvolveOntoNan(
+          dataflow, map, features_.view(), weights_.view(), shape_.types.precision, workspace,
+          context, {.shift = shift_.data(), .residual = {}, .relu = true}, {.weights = weights}));
   return output.ToHost(context);
 }
 

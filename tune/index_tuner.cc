@@ -210,9 +210,9 @@ class MapTuner {
       ShapeCosts& shape_costs = costs.emplace_back();
       shape_costs.layers = static_cast<int64_t>(shape.layers.size());
       for (const TimedDataflow& candidate : *timed) {
-        shape_costs.candidates.push_back(
-            {PositionOf(candidate.reading, readings_),
-             candidate.checked ? candidate.ms : kNoTime, candidate.plan_ms});
+        shape_costs.candidates.push_back({PositionOf(candidate.reading, readings_),
+                                          candidate.checked ? candidate.ms : kNoTime,
+                                          candidate.plan_ms});
       }
       dataflows_[i] = *std::move(timed);
       VOXCONV_RETURN_IF_ERROR(step_());

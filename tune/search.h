@@ -51,16 +51,16 @@ struct TunedLayer {
   int node = 0;
   LayerChoice choice;
   double ms = 0;              // of the dataflow with its epilogue, its map prepared
-  std::vector<Timed> others;  // the other candidates, fastest first. The first may be faster than
-                              // the choice, which then shares its prepared map with more
-                              // layers.
+  std::vector<Timed> others;  // the other candidates, fastest first, also those that were too slow
+                              // to be checked. The first may be faster than the choice, which then
+                              // shares its prepared map with more layers.
 };
 
 struct TunedMap {
   int node = 0;  // the first layer
   // Index build and query, though maps of this mapping over the same inputs share the index.
   Timed mapping;
-  std::vector<Timed> others;  // the same of the other candidates, fastest first
+  std::vector<Timed> others;  // the same of the other candidates that passed, fastest first
   std::vector<int> layers;
 };
 

@@ -69,9 +69,9 @@ class ShapeTuner {
     VOXCONV_RETURN_IF_ERROR(
         dataflow->Supports(Pass::kForward, shape_)
             .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
-                             data_.Output(*dataflow, maps_.map(), /*weights=*/nullptr, workspace_,
-                                          context()));
+    VOXCONV_ASSIGN_OR_RETURN(
+        const std::vector<float> output,
+        data_.Output(*dataflow, maps_.map(), /*weights=*/nullptr, workspace_, context()));
     trusted_ = output;
     trusted_precision_ = RunPrecisionOf(*dataflow);
     return absl::OkStatus();
@@ -180,8 +180,7 @@ class ShapeTuner {
       for (size_t i = 0; i < timed_.size() && !again; ++i) {
         if (timed_[i].checked) continue;
         const bool far = std::any_of(timed_.begin(), timed_.end(), [&](const TimedDataflow& other) {
-          return other.reading.Same(timed_[i].reading) &&
-                 timed_[i].ms > kWorthChecking * other.ms;
+          return other.reading.Same(timed_[i].reading) && timed_[i].ms > kWorthChecking * other.ms;
         });
         again = !far && !Passes(i);  // others may be the fastest now
       }

@@ -53,7 +53,7 @@ struct TimedDataflow {
   std::string spec;
   MapReading reading;
   double ms = kNoTime;
-  double plan_ms = 0;  // of the plan that all layers of the shape share
+  double plan_ms = 0;    // of the plan that all layers of the shape share
   bool checked = false;  // its output is that of the trusted dataflow; what is not may not be taken
 };
 

@@ -152,6 +152,10 @@ class TuneTest : public ::testing::Test {
                                 [this, idle](const Options&) { return MakeWrong(idle); })
                       .ok());
     }
+    ASSERT_TRUE(registry_.dataflows()
+                    .Register({.name = "late", .summary = "for this test"}, BackendKind::kCpu,
+                              [this](const Options&) { return MakeWrong(false, "direct"); })
+                    .ok());
     ASSERT_TRUE(
         registry_.mappings()
             .Register({.name = "blind", .summary = "for this test"}, BackendKind::kCpu,
@@ -170,9 +174,9 @@ class TuneTest : public ::testing::Test {
                                    context());
   }
 
-  absl::StatusOr<std::unique_ptr<const Dataflow>> MakeWrong(bool idle) const {
-    VOXCONV_ASSIGN_OR_RETURN(
-        auto inner, registry_.dataflows().Create("gather_gemm_scatter", BackendKind::kCpu));
+  absl::StatusOr<std::unique_ptr<const Dataflow>> MakeWrong(
+      bool idle, const std::string& of = "gather_gemm_scatter") const {
+    VOXCONV_ASSIGN_OR_RETURN(auto inner, registry_.dataflows().Create(of, BackendKind::kCpu));
     return std::make_unique<WrongDataflow>(std::move(inner), idle);
   }
 
@@ -229,6 +233,27 @@ TEST_F(TuneTest, NeverKeepsACandidateThatFailsItsCheck) {
   EXPECT_EQ(wrong, 4);
   EXPECT_EQ(idle, 4);
   EXPECT_EQ(blind, 3);
+}
+
+// A check takes longer than a race. `late` reads the map as `direct` does, and is wrong.
+TEST_F(TuneTest, WhatIsSlowIsNeitherCheckedNorTaken) {
+  SearchSetup setup = Doctored();
+  setup.candidates.mappings = {"hash", "blind"};
+  setup.candidates.dataflows = {"direct", "late"};
+  setup.stopwatch = [](const Contestant& contestant) -> absl::StatusOr<double> {
+    if (absl::StrContains(contestant.name, "blind")) return 5;
+    return absl::StrContains(contestant.name, "late") ? 1.2 : 1;
+  };
+  const auto result = MeasuredSearch(setup);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->rejected.empty());
+  for (const TunedLayer& layer : result->layers) {
+    EXPECT_EQ(layer.choice.mapping, "hash");
+    EXPECT_EQ(layer.choice.dataflow, "direct");
+    ASSERT_EQ(layer.others.size(), 1u);
+    EXPECT_EQ(layer.others[0].ms, 1.2);
+  }
+  for (const TunedMap& map : result->maps) EXPECT_TRUE(map.others.empty());
 }
 
 TEST_F(TuneTest, RefusesATrustedPluginThatIsWrong) {
