@@ -91,20 +91,38 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
   return OutTensor(map.engine(), std::move(made), shape, like);
 }
 
+// The bias [C_out] as the shift of an epilogue.
+Epilogue BiasEpilogue(const std::optional<InArray>& bias, int64_t c_out, Engine& engine) {
+  Epilogue epilogue;
+  if (!bias.has_value()) return epilogue;
+  bias->CheckOn(engine);
+  if (!bias->Is<float>() || bias->ndim() != 1 || bias->shape(0) != c_out) {
+    ThrowValueError(absl::StrCat("bias: ", bias->DTypeText(), " ", bias->ShapeText(), "; float32 [",
+                                 c_out, "] is needed"));
+  }
+  epilogue.shift = static_cast<const float*>(bias->data());
+  return epilogue;
+}
+
 nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
-                    const std::string& dataflow, const std::optional<std::string>& precision_text,
-                    nb::handle out) {
+                    nb::handle bias_object, const std::string& dataflow,
+                    const std::optional<std::string>& precision_text, nb::handle out) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
   const InArray features("features", features_object), weights("weights", weights_object);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
+  std::optional<InArray> bias;
+  if (!bias_object.is_none()) bias.emplace("bias", bias_object);
+  const Epilogue epilogue = BiasEpilogue(bias, w.channels, *map.engine());
+  std::vector<ConstTensorView> inputs = {x, w};
+  if (bias.has_value()) inputs.push_back(bias->Matrix());
   const Precision precision = PrecisionFor(precision_text, x.dtype);
   return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out,
-                 features.object(), {x, w},
+                 features.object(), inputs,
                  [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
                      const ExecutionContext& context) {
                    return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace,
-                                             context, {}, map.KeptFor(dataflow));
+                                             context, epilogue, map.KeptFor(dataflow));
                  });
 }
 
@@ -148,19 +166,6 @@ nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::han
                    return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace,
                                         context, map.KeptFor(dataflow));
                  });
-}
-
-// The bias [C_out] as the shift of an epilogue.
-Epilogue BiasEpilogue(const std::optional<InArray>& bias, int64_t c_out, Engine& engine) {
-  Epilogue epilogue;
-  if (!bias.has_value()) return epilogue;
-  bias->CheckOn(engine);
-  if (!bias->Is<float>() || bias->ndim() != 1 || bias->shape(0) != c_out) {
-    ThrowValueError(absl::StrCat("bias: ", bias->DTypeText(), " ", bias->ShapeText(), "; float32 [",
-                                 c_out, "] is needed"));
-  }
-  epilogue.shift = static_cast<const float*>(bias->data());
-  return epilogue;
 }
 
 PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle kernel,
@@ -253,17 +258,19 @@ Without `map`, the host may wait for a CUDA device, as KernelMap does. With it, 
 )");
 
   module.def("convolve", &Convolve, nb::arg("map").none(), nb::arg("features").none(),
-             nb::arg("weights").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
-             nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+             nb::arg("weights").none(), nb::kw_only(), nb::arg("bias") = nb::none(),
+             nb::arg("dataflow") = "implicit_gemm", nb::arg("precision") = nb::none(),
+             nb::arg("out") = nb::none(),
              nb::sig("def convolve(map: KernelMap, features: typing.Any, weights: typing.Any, *, "
-                     "dataflow: str = 'implicit_gemm', precision: str | None = None, "
-                     "out: typing.Any | None = None) -> typing.Any"),
+                     "bias: typing.Any | None = None, dataflow: str = 'implicit_gemm', "
+                     "precision: str | None = None, out: typing.Any | None = None) -> typing.Any"),
              R"(The forward pass on a map: y[q] is the sum of x[p] w[k] over the pairs (p, q, k).
 
 Args:
     map: the map.
     features: x, [N_in, C_in]; float32, on CUDA also float16 and bfloat16.
     weights: w, [K, C_in, C_out], of the same dtype and device.
+    bias: float32 [C_out] on the same device, added to each y[q].
     dataflow, precision: as for conv.
     out: an array [N_out, C_out] that receives y. It must not overlap an argument.
 

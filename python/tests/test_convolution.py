@@ -79,6 +79,11 @@ def test_bias_and_a_map_that_is_kept():
     m = voxconv.KernelMap(x, kernel=3, mapping="sorted_search")
     with_bias = voxconv.conv(x, w, map=m, bias=bias)
     reference.close(with_bias.features, plain.features + bias)
+    for dataflow in ("implicit_gemm", "gather_gemm_scatter", "fetch_on_demand", "direct", "hash2col"):
+        out = np.full((m.num_outputs, 7), np.nan, np.float32)
+        y = voxconv.convolve(m, x.features, w, bias=bias, dataflow=dataflow, out=out)
+        assert y is out
+        reference.close(y, plain.features + bias)
     assert voxconv.conv(x.with_features(2 * features), w, map=m).features.shape == (len(x), 7)
 
 

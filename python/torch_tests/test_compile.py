@@ -59,9 +59,10 @@ def test_operators_pass_pytorchs_own_checks():
     layer = vt.SparseConv3d(3, 4, 2)
     made = layer._layer(x)
     features, weight = x.features.requires_grad_(), layer.weight
-    torch.library.opcheck(
-        ops.convolve_op, (features, weight, made.token, made.outputs.rows, "implicit_gemm")
-    )
+    for bias in (None, layer.bias, layer.bias.double()):
+        torch.library.opcheck(
+            ops.convolve_op, (features, weight, bias, made.token, made.outputs.rows, "implicit_gemm")
+        )
     dy = torch.ones(made.outputs.rows, 4)
     torch.library.opcheck(
         ops.input_grad_op, (dy, weight.detach(), made.token, len(x), "implicit_gemm")

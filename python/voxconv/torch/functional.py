@@ -34,8 +34,9 @@ def convolve(
     features: torch.Tensor,
     weights: torch.Tensor,
     dataflow: str | None = None,
+    bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The convolution on a map, differentiable by features and weights.
+    """The convolution on a map, differentiable by features, weights and bias.
 
     Args:
         kernel_map: the map.
@@ -47,6 +48,8 @@ def convolve(
             slowest, z fastest.
         dataflow: the spec of a dataflow (voxconv.list_plugins). All passes are its passes. Without
             it, the default of the device (experiments/presets/defaults.json).
+        bias: [C_out] of any floating-point dtype, on the same device. Dataflows that join it with
+            the products add it before the sum is rounded.
 
     Returns:
         [N_out, C_out]. Does not wait for the device, unless the dataflow must count pairs.
@@ -57,22 +60,26 @@ def convolve(
     """
     features, weights = _cast(features, weights)
     if features.dtype == torch.float64:
-        return _convolve_by_torch(features, weights, kernel_map)
+        y = _convolve_by_torch(features, weights, kernel_map)
+        return y if bias is None else y + bias.to(y.dtype)
     dataflow = dataflow or ops.default_dataflow(features.is_cuda)
-    if torch.is_grad_enabled() and (features.requires_grad or weights.requires_grad):
-        return ops.Convolve.apply(features, weights, kernel_map, dataflow)
-    return ops._forward(kernel_map, features, weights, dataflow)
+    if torch.is_grad_enabled() and (
+        features.requires_grad or weights.requires_grad or (bias is not None and bias.requires_grad)
+    ):
+        return ops.Convolve.apply(features, weights, bias, kernel_map, dataflow)
+    return ops._forward(kernel_map, features, weights, bias, dataflow)
 
 
 def convolve_layer(
-    layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str | None
+    layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str | None,
+    bias: torch.Tensor | None,
 ) -> torch.Tensor:
     """The same on the map of a layer. torch.compile takes it as an operator."""
     if not ops.is_compiling():
-        return convolve(layer.kernel_map, features, weights, dataflow)
+        return convolve(layer.kernel_map, features, weights, dataflow, bias)
     features, weights = _cast(features, weights)
     dataflow = dataflow or ops.default_dataflow(features.is_cuda)
-    return ops.convolve_op(features, weights, layer.token, layer.outputs.rows, dataflow)
+    return ops.convolve_op(features, weights, bias, layer.token, layer.outputs.rows, dataflow)
 
 
 def _cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -90,8 +90,8 @@ class _Conv(nn.Module):
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
         layer = self._layer(x)
-        y = functional.convolve_layer(layer, x.features, self.weight, self.dataflow)
-        return x.on(layer.outputs, y if self.bias is None else y + self.bias.to(y.dtype))
+        y = functional.convolve_layer(layer, x.features, self.weight, self.dataflow, self.bias)
+        return x.on(layer.outputs, y)
 
     def _checked(self, x: Any) -> SparseTensor:
         x = _check_tensor(self, x)

@@ -53,9 +53,11 @@ def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
     return given
 
 
-def _forward(kernel_map, features, weights, dataflow):
+def _forward(kernel_map, features, weights, bias, dataflow):
     x, w = _engine(features, weights)
-    y = voxconv.convolve(kernel_map, x, w, dataflow=dataflow)
+    if bias is not None:
+        (bias,) = _engine(bias.float())
+    y = voxconv.convolve(kernel_map, x, w, bias=bias, dataflow=dataflow)
     return y if y.dtype == features.dtype else y.to(features.dtype)
 
 
@@ -69,25 +71,33 @@ def _weight_grad(kernel_map, features, output_grad, dataflow):
     return voxconv.weight_grad(kernel_map, x, dy, dataflow=dataflow).to(features.dtype)
 
 
+def _bias_grad(output_grad, dtype):
+    """Summed in float32 where the dtype is a shorter one."""
+    return output_grad.sum(0, dtype=torch.float32).to(dtype)
+
+
 class Convolve(torch.autograd.Function):
     """The passes without an operator, which costs the host less."""
 
     @staticmethod
-    def forward(ctx, features, weights, kernel_map, dataflow):  # type: ignore[override]
+    def forward(ctx, features, weights, bias, kernel_map, dataflow):  # type: ignore[override]
         ctx.save_for_backward(features, weights)
         ctx.kernel_map, ctx.dataflow = kernel_map, dataflow
-        return _forward(kernel_map, features, weights, dataflow)
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return _forward(kernel_map, features, weights, bias, dataflow)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, output_grad):  # type: ignore[override]
         features, weights = ctx.saved_tensors
-        dx = dw = None
+        dx = dw = db = None
         if ctx.needs_input_grad[0]:
             dx = _input_grad(ctx.kernel_map, output_grad, weights, ctx.dataflow)
         if ctx.needs_input_grad[1]:
             dw = _weight_grad(ctx.kernel_map, features, output_grad, ctx.dataflow)
-        return dx, dw, None, None
+        if ctx.needs_input_grad[2]:
+            db = _bias_grad(output_grad, ctx.bias_dtype)
+        return dx, dw, db, None, None
 
 
 # torch.library.custom_op is there from PyTorch 2.4 on.
@@ -99,9 +109,10 @@ if HAS_OPERATORS:
 
     @torch.library.custom_op("voxconv::convolve", mutates_args=())
     def convolve_op(
-        features: torch.Tensor, weights: torch.Tensor, map: torch.Tensor, outputs: int, dataflow: str
+        features: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None, map: torch.Tensor,
+        outputs: int, dataflow: str,
     ) -> torch.Tensor:
-        return _forward(_maps[map.item()], features, weights, dataflow)
+        return _forward(_maps[map.item()], features, weights, bias, dataflow)
 
     @torch.library.custom_op("voxconv::input_grad", mutates_args=())
     def input_grad_op(
@@ -117,7 +128,7 @@ if HAS_OPERATORS:
         return _weight_grad(_maps[map.item()], features, output_grad, dataflow)
 
     @convolve_op.register_fake
-    def _(features, weights, map, outputs, dataflow):
+    def _(features, weights, bias, map, outputs, dataflow):
         return features.new_empty((outputs, weights.shape[2]))
 
     @input_grad_op.register_fake
@@ -129,17 +140,20 @@ if HAS_OPERATORS:
         return features.new_empty((offsets, features.shape[1], output_grad.shape[1]))
 
     def _setup(ctx, inputs, output):
-        features, weights, map, _, ctx.dataflow = inputs
+        features, weights, bias, map, _, ctx.dataflow = inputs
         ctx.save_for_backward(features, weights, map)
+        ctx.bias_dtype = None if bias is None else bias.dtype
 
     def _backward(ctx, output_grad):
         features, weights, map = ctx.saved_tensors
-        dx = dw = None
+        dx = dw = db = None
         if ctx.needs_input_grad[0]:
             dx = input_grad_op(output_grad, weights, map, features.shape[0], ctx.dataflow)
         if ctx.needs_input_grad[1]:
             dw = weight_grad_op(features, output_grad, map, weights.shape[0], ctx.dataflow)
-        return dx, dw, None, None, None
+        if ctx.needs_input_grad[2]:
+            db = _bias_grad(output_grad, ctx.bias_dtype)
+        return dx, dw, db, None, None, None
 
     convolve_op.register_autograd(_backward, setup_context=_setup)
 else:
