@@ -256,9 +256,61 @@ class Strange(Twice):
         return x.with_features(torch.sigmoid(self.layer(x).features))
 
 
+class PlusOne(Twice):
+    def forward(self, x):
+        return self.layer(x).features + 1
+
+
+class Unused(Twice):
+    def forward(self, x):
+        return x
+
+
+def hooked():
+    layer = vt.SubMConv3d(5, 6, 3)
+    layer.register_forward_hook(lambda module, given, result: result)
+    return vt.Sequential(layer)
+
+
+def parametrized():
+    layer = vt.SubMConv3d(5, 6, 3)
+    nn.utils.parametrize.register_parametrization(layer, "weight", nn.Identity())
+    return vt.Sequential(layer)
+
+
+class Overwritten(Twice):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.relu = kind, nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = self.layer(x)
+        rows = y.features
+        if self.kind == "module":
+            self.relu(rows)
+        elif self.kind == "argument":
+            torch.nn.functional.relu(rows, True)
+        elif self.kind == "keyword":
+            torch.nn.functional.relu(rows, inplace=True)
+        else:
+            torch.relu_(rows)
+        return y + x
+
+
+@pytest.mark.parametrize("kind", ["module", "argument", "keyword", "function"])
+def test_what_is_overwritten_is_so_by_all_its_names(kind):
+    module, x = Overwritten(kind).eval(), scene()
+    with torch.no_grad():
+        close(vt.compile(module)(x).features, module(x).features)
+
+
 @pytest.mark.parametrize(
     "module, message",
     [
+        (PlusOne(), "'add': argument 1 is not supported"),
+        (Unused(), "Unused: runs no convolution"),
+        (hooked(), "layer '0': hooks"),
+        (parametrized(), "layer '0': parametrizations"),
         (Twice(), "layer 'layer': runs twice"),
         (ByValue(), "ByValue: its forward function cannot be followed"),
         (Strange(), "'sigmoid': is not supported"),

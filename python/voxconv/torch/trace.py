@@ -44,6 +44,8 @@ class Layers:
         self._names: set[str] = set()
         self._keys: dict[str, int] = {}
         self._trace()
+        if not self.plugins:
+            raise NotImplementedError(f"{type(module).__name__}: runs no convolution")
         _join_relus(self)
 
     def _trace(self) -> None:
@@ -92,14 +94,22 @@ class Layers:
 
     def _value(self, node: fx.Node, values: dict[fx.Node, tuple[int, bool]]) -> tuple[int, bool]:
         """The value of a node, of those before it."""
-        found = lambda argument: values[argument]  # noqa: E731
+        target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
+
+        def found(argument: Any) -> tuple[int, bool]:
+            if isinstance(argument, fx.Node) and argument in values:
+                return values[argument]
+            raise NotImplementedError(
+                f"'{target}': argument {argument} is not supported; SparseTensors and features are"
+            )
+
         name = f"fx.{node.name}"  # no submodule's name
-        if node.op == "call_module":
+        if node.op == "call_module" and len(node.args) == 1:
             place, sparse = found(node.args[0])
             module = self._module.get_submodule(str(node.target))
             value = self._layer(str(node.target), module, place), sparse
-            if getattr(module, "inplace", False):  # what reads its input later reads the result
-                values[node.args[0]] = value
+            if getattr(module, "inplace", False):
+                _overwrite(values, place, value[0])
             return value
         if node.op == "call_function" and node.target is getattr and node.args[1] == "features":
             return found(node.args[0])[0], False
@@ -109,16 +119,15 @@ class Layers:
             (a, sparse), (b, _) = found(node.args[0]), found(node.args[1])
             return self._add("add", name, [a, b]), sparse
         if node.target in _RELUS or (node.op == "call_method" and node.target in ("relu", "relu_")):
-            place, sparse = found(node.args[0])
+            place, sparse = found(node.args[0] if node.args else node.kwargs["input"])
             value = self._add("relu", name, [place]), sparse
-            if str(getattr(node.target, "__name__", node.target)).endswith("_"):
-                values[node.args[0]] = value
+            if target.endswith("_") or node.kwargs.get("inplace", True in node.args):
+                _overwrite(values, place, value[0])
             return value
         if node.op == "call_function" and node.target in (torch.cat, torch.concat):
             dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
             if dim in (1, -1):
                 return self._concat(node, [found(part)[0] for part in node.args[0]]), False
-        target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
         raise NotImplementedError(
             f"'{target}': is not supported; allowed are layers of voxconv.torch, BatchNorm1d, ReLU, "
             "Linear, Dropout, sums, and concatenations of channels"
@@ -131,6 +140,10 @@ class Layers:
         return place
 
     def _layer(self, name: str, module: nn.Module, x: int) -> int:
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            raise NotImplementedError(f"layer '{name}': hooks are not supported")
+        if hasattr(module, "parametrizations"):
+            raise NotImplementedError(f"layer '{name}': parametrizations are not supported")
         if isinstance(module, modules._Conv):
             return self._conv(name, module, x)
         if isinstance(module, SyncBatchNorm):
@@ -195,6 +208,13 @@ class Layers:
             (f"{name}.{array}", False) for array in ("weight", "bias", "running_mean", "running_var")
         ]
         return self._add("batch_norm", name, [x])
+
+
+def _overwrite(values: dict[fx.Node, tuple[int, bool]], place: int, result: int) -> None:
+    """After an operation in place, what reads its input later reads the result, by whatever name."""
+    for node, (other, sparse) in values.items():
+        if other == place:
+            values[node] = result, sparse
 
 
 def _extra(node: fx.Node, arguments: int) -> bool:
