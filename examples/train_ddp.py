@@ -7,11 +7,11 @@
     torchrun --standalone --nproc_per_node=2 examples/train_ddp.py --network minkunet42 --frames a.npz b.npz
     python examples/train_ddp.py --network minkunet42 --frames a.npz b.npz --scaling 2
 
-Without --frames, the scenes are synthetic, and a voxel's class is its height. The scenes of a step are
-shared among the processes. Losses are weighted by voxels and batch norm counts all voxels, so that two
-processes compute what one process computes on all scenes. A checkpoint that exists is gone on from.
---scaling N measures what N processes give: frames a second beside one process with its share of the
-scenes, and losses beside one process with all of them.
+Without --frames, the scenes are synthetic, and a voxel's class is its height. The processes share the
+scenes of a step, each as many and with about as many voxels. Losses are weighted by voxels and batch
+norm counts all voxels, so that two processes compute what one process computes on all scenes. A
+checkpoint that exists is gone on from. --scaling N measures what N processes give: frames a second
+beside one process with its share of the scenes, and losses beside one process with all of them.
 """
 
 import argparse
@@ -108,7 +108,7 @@ def train(options: argparse.Namespace, device: torch.device, world: int, rank: i
         state = torch.load(options.checkpoint, map_location=device, weights_only=True)
         begin = state["step"]
     steps = range(begin + 1, options.steps + 1)
-    dataset = batches.Steps(source, list(range(rank, options.scenes, world)))
+    dataset = batches.Steps(source, options.scenes, world, rank)
     data = iter(batches.loader(dataset, steps, options.workers, device.type == "cuda"))
 
     make, usual_width = networks.NETWORKS[options.network]

@@ -28,6 +28,10 @@ class Scans:
     def __init__(self, azimuths: int):
         self.azimuths = azimuths
 
+    def size(self, step: int, index: int) -> int:
+        """Of a sample, in proportion to its voxels: all scans are much alike."""
+        return 1
+
     def sample(self, step: int, index: int) -> tuple[np.ndarray, ...]:
         x = voxconv.load(
             f"scene:lidar64?azimuths={self.azimuths}&seed={1000 * step + index}",
@@ -42,7 +46,7 @@ class Frames:
     scaled anew in every step."""
 
     def __init__(self, files: list[pathlib.Path], voxel_size: float):
-        self.voxel_size, self.frames = voxel_size, []
+        self.voxel_size, self.frames, self.voxels = voxel_size, [], []
         for file in files:
             with np.load(file) as arrays:
                 xyz, label = arrays["xyz"], arrays["label"]
@@ -52,6 +56,13 @@ class Frames:
                 columns[:, 0] = arrays["intensity"]
             columns[label > 0, label[label > 0]] = 1
             self.frames.append((xyz, columns))
+            # Counted by NumPy: loader() forks before the first call of voxconv.
+            cells = np.floor(xyz / voxel_size).astype(np.int64)
+            self.voxels.append(len(np.unique(cells @ (1 << 40, 1 << 20, 1))))
+
+    def size(self, step: int, index: int) -> int:
+        """The voxels of a sample's frame as it was recorded, which turning changes little."""
+        return self.voxels[(step + index) % len(self.frames)]
 
     def sample(self, step: int, index: int) -> tuple[np.ndarray, ...]:
         xyz, columns = self.frames[(step + index) % len(self.frames)]
@@ -66,15 +77,33 @@ class Frames:
         return x.coords, x.features[:, :4] * np.float32([0.04, 0.04, 0.25, 1]), labels
 
 
-class Steps(torch.utils.data.Dataset):
-    """The samples of each step as one batch, by the number of the step."""
+def balanced(sizes: list[int], processes: int) -> list[list[int]]:
+    """Shares of as many samples each, whose sizes add up to much the same: the largest first, each to the
+    smallest share that is not full. A step takes as long as its largest share."""
+    shares: list[list[int]] = [[] for _ in range(processes)]
+    sums = [0] * processes
+    for sample in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        least = min((p for p in range(processes) if len(shares[p]) < len(sizes) // processes),
+                    key=sums.__getitem__)
+        shares[least].append(sample)
+        sums[least] += sizes[sample]
+    return [sorted(share) for share in shares]
 
-    def __init__(self, source: Scans | Frames, samples: list[int]):
-        self.source, self.samples = source, samples
+
+class Steps(torch.utils.data.Dataset):
+    """A process's share of each step's samples as one batch, by the number of the step. `samples`, of all
+    `processes`, must be a multiple of these."""
+
+    def __init__(self, source: Scans | Frames, samples: int, processes: int = 1, rank: int = 0):
+        self.source, self.samples, self.processes, self.rank = source, samples, processes, rank
+
+    def share(self, step: int) -> list[int]:
+        sizes = [self.source.size(step, index) for index in range(self.samples)]
+        return balanced(sizes, self.processes)[self.rank]
 
     def __getitem__(self, step: int) -> Batch:
         coords, features, labels = [], [], []
-        for place, index in enumerate(self.samples):
+        for place, index in enumerate(self.share(step)):
             rows, values, classes = self.source.sample(step, index)
             rows = np.array(rows)
             rows[:, 0] = place

@@ -172,6 +172,17 @@ def test_the_example_trains_on_two_processes_and_goes_on(tmp_path):
     np.testing.assert_allclose([two[step] for step in one], list(one.values()), rtol=1e-3)
 
 
+def test_scenes_are_shared_by_their_sizes():
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        from segmentation.batches import balanced
+    finally:
+        sys.path.pop(0)
+    assert balanced([1, 1, 1, 1], 2) == [[0, 2], [1, 3]]
+    assert balanced([9, 1, 8, 2, 7, 3], 2) == [[0, 3, 5], [1, 2, 4]]  # 14 and 16 voxels
+    assert sorted(sum(balanced(list(range(12)), 3), [])) == list(range(12))
+
+
 def test_scenes_that_cannot_be_shared_are_refused():
     with pytest.raises(AssertionError, match="--scenes 3: a multiple of the 2 processes"):
         train("--scenes", 3, processes=2)

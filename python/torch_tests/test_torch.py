@@ -8,6 +8,7 @@ import pickle
 import re
 import weakref
 
+import cases
 import numpy as np
 import pytest
 import reference
@@ -89,22 +90,7 @@ def test_transposed_makes_all_voxels_of_the_window():
 
 
 # Of modules in float64: central differences, also of the gradients.
-@pytest.mark.parametrize(
-    "layer",
-    [
-        vt.SubMConv3d(3, 4, 3),
-        vt.SubMConv3d(3, 4, (1, 3, 1), dilation=2, bias=False),
-        vt.SparseConv3d(3, 4, 2, stride=2),
-        vt.SparseConv3d(3, 4, 3, stride=2, padding=1, rule="dilate"),
-        vt.TransposedConv3d(3, 4, 2, stride=2),
-        vt.MaxPool3d(),
-        vt.MaxPool3d(convention="spconv"),
-        vt.SumPool3d(3, 2),
-        vt.AvgPool3d(),
-        vt.AvgPool3d(present=False),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
+@pytest.mark.parametrize("layer", cases.layers(3, 4), ids=lambda layer: type(layer).__name__)
 def test_gradcheck(layer):
     layer = copy.deepcopy(layer).double()
     stride = 2 if isinstance(layer, vt.TransposedConv3d) else 1

@@ -4,6 +4,7 @@ build without CUDA, and without a device."""
 
 import copy
 
+import cases
 import pytest
 import reference
 import torch
@@ -13,20 +14,7 @@ import voxconv.torch as vt
 HAS_DEVICE = voxconv.has_cuda and torch.cuda.is_available()
 # Of the norm of the difference to that of the float64 result: rounding of inputs, weights and results.
 BOUNDS = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-LAYERS = [
-    vt.SubMConv3d(16, 32, 3),
-    vt.SubMConv3d(16, 8, 1),
-    vt.SubMConv3d(16, 24, (1, 3, 1), dilation=2, bias=False),
-    vt.SparseConv3d(16, 32, 2, stride=2),
-    vt.SparseConv3d(16, 32, 3, stride=2, padding=1, rule="dilate"),
-    vt.TransposedConv3d(16, 8, 2, stride=2),
-    vt.MaxPool3d(),
-    vt.MaxPool3d(convention="spconv"),
-    vt.SumPool3d(3, 2),
-    vt.AvgPool3d(),
-    vt.AvgPool3d(present=False),
-    vt.BatchNorm(16),
-]
+LAYERS = [*cases.layers(16, 24), vt.SubMConv3d(16, 8, 1), vt.BatchNorm(16)]
 
 
 class DownAndUp(torch.nn.Module):
