@@ -15,7 +15,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "voxconv/core/backend.h"
+#include "voxconv/core/buffer.h"
 #include "voxconv/core/tensor.h"
 #include "voxconv/core/tensor_ops.h"
 #include "voxconv/core/types.h"
@@ -243,6 +245,12 @@ class TrainingOps {
                             const StepState* state, const ExecutionContext& context) = 0;
   virtual absl::Status Step(const AdamWStep& step, const ParameterRange& parameters,
                             const StepState* state, const ExecutionContext& context) = 0;
+
+  // `bytes` bytes of host memory for what a step tells the host. Backend::Copy to it does not wait,
+  // and the copy is complete after Stream::Synchronize. No copy to it may be under way when it is
+  // freed. It must not outlive the backend. On CUDA it is page-locked, and locking may wait for the
+  // device (Backend::synchronisations counts that), so take it once for many steps.
+  virtual absl::StatusOr<Buffer> HostMemory(int64_t bytes, const ExecutionContext& context) = 0;
 };
 
 }  // namespace voxconv

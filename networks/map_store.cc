@@ -93,14 +93,17 @@ absl::Status MapStore::Announce(const CoordinateSetPtr& input, const ExecutionCo
   return absl::OkStatus();
 }
 
-void MapStore::FinishAnnounced(const ExecutionContext& context) {
+bool MapStore::FinishAnnounced(const ExecutionContext& context) {
+  bool finished = false;
   for (size_t chain = 0; chain < announced_.pending.size(); ++chain) {
     if (announced_.pending[chain] == nullptr) continue;
+    finished = true;
     absl::StatusOr<std::vector<CoordinateSetPtr>> sets =
         OutputCoords::Finish(std::move(announced_.pending[chain]), context);
     if (sets.ok()) announced_.sets[chain] = *std::move(sets);
   }
   announced_.pending.clear();
+  return finished;
 }
 
 void MapStore::Clear() {

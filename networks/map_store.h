@@ -35,8 +35,9 @@ class MapStore {
   // them makes them in FinishAnnounced. Does not wait.
   absl::Status Announce(const CoordinateSetPtr& input, const ExecutionContext& context);
   // Waits for the sizes of what was announced. Start with that input then takes the sets. Sets that
-  // cannot be made are left to the run, whose error says why.
-  void FinishAnnounced(const ExecutionContext& context);
+  // cannot be made are left to the run, whose error says why. False if nothing waited to be
+  // finished; then this does nothing.
+  bool FinishAnnounced(const ExecutionContext& context);
 
   // Set `id` of the graph; null if it is not made yet.
   const CoordinateSetPtr& Coordinates(int id) const { return coordinates_[id]; }

@@ -109,6 +109,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(NetworkGraph graph,
   VOXCONV_ASSIGN_OR_RETURN(trainer->class_weights_,
                            CopyToBackend<float>(config.loss.class_weights, context));
   VOXCONV_ASSIGN_OR_RETURN(trainer->loss_, AllocateArray<LossResult>(1, context));
+  VOXCONV_ASSIGN_OR_RETURN(trainer->told_,
+                           backend.training_ops()->HostMemory(sizeof(StepTold), context));
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
   return trainer;
 }
@@ -246,14 +248,15 @@ absl::StatusOr<StepResult> Trainer::Finish() {
     return backend_.Copy(to, MemorySpace::kHost, array.data(), array.space(), array.bytes(),
                          *context().stream);
   };
-  LossResult loss;
-  StepState state;
-  absl::Status status = fetch(loss_, &loss);
-  status.Update(fetch(optimizer_.state(), &state));
-  // What was announced lies behind the step, and the wait for its sizes is one for the step too.
-  maps_.FinishAnnounced(context());
-  if (!context().stream->IsIdle()) status.Update(context().stream->Synchronize());
+  auto* const told = static_cast<StepTold*>(told_.data());
+  absl::Status status = fetch(loss_, &told->loss);
+  status.Update(fetch(optimizer_.state(), &told->state));
+  // What was announced was queued before these copies. The wait for its sizes may have been one for
+  // them too.
+  const bool waited = maps_.FinishAnnounced(context());
+  if (!waited || !context().stream->IsIdle()) status.Update(context().stream->Synchronize());
   VOXCONV_RETURN_IF_ERROR(status);
+  const auto& [loss, state] = *told;
   if (!std::isfinite(loss.loss)) return ExplainLoss(step.input, step.randomness, loss.loss);
   return StepResult{.loss = loss,
                     .skipped = state.skipped != 0,

@@ -187,6 +187,11 @@ class Trainer {
   absl::Status ComputeLoss(const ConstTensorView& logits, const int32_t* labels,
                            const TensorView& gradient);
 
+  // What a step tells the host.
+  struct StepTold {
+    LossResult loss;
+    StepState state;
+  };
   // What explains the loss of a step that is not finished.
   struct QueuedStep {
     SparseTensorView input;
@@ -203,6 +208,7 @@ class Trainer {
   Optimizer optimizer_;
   Array<float> class_weights_;
   Array<LossResult> loss_;  // [1]
+  Buffer told_;             // StepTold, in host memory that copies need not wait for
   int64_t steps_ = 0;       // that began, over all of the training
   std::optional<QueuedStep> queued_;
   int64_t peak_activations_ = 0, map_bytes_ = 0;

@@ -219,6 +219,10 @@ class CpuTrainingOps final : public TrainingOps {
                     const ExecutionContext& context) override {
     return CpuStep(step, parameters, state, context);
   }
+
+  absl::StatusOr<Buffer> HostMemory(int64_t bytes, const ExecutionContext& context) override {
+    return context.backend->Allocate(bytes, *context.stream);  // the backend's memory is the host's
+  }
 };
 
 }  // namespace

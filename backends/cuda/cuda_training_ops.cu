@@ -275,6 +275,10 @@ class CudaTrainingOps final : public TrainingOps {
                     const ExecutionContext& context) override {
     return CudaStep(step, parameters, state, context);
   }
+
+  absl::StatusOr<Buffer> HostMemory(int64_t bytes, const ExecutionContext& context) override {
+    return AsCuda(context).HostBuffer(bytes);
+  }
 };
 
 }  // namespace

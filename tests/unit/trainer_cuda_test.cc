@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/support/session.h"
-#include "tests/support/training_networks.h"
-#include "unit_cuda.h"
+#include "trainer_cuda_test_util.h"
 #include "voxconv/reference_cpu/layers.h"
 #include "voxconv/training/reference_gradients.h"
 #include "voxconv/training/trainer.h"
@@ -16,33 +14,8 @@
 namespace voxconv {
 namespace {
 
-using testing::BuiltinRegistry;
-
-class TrainerCudaTest : public ::testing::Test {
+class TrainerCudaTest : public TrainerCudaFixture {
  protected:
-  void SetUp() override {
-    unit_ = UnitCuda::Create();
-    if (unit_ == nullptr) GTEST_SKIP() << "no CUDA device on this machine";
-    rows_ = WavyRows(24);
-    features_ = DistinctFeatures(rows_.size() * 3);
-    labels_ = SomeLabels(rows_.size(), kSegmentationClasses);
-    input_ = *SparseTensor::Create(rows_, {1, 1, 1}, features_, 3, unit_->context);
-  }
-
-  static TrainingConfig Config(const LayerChoice& choice, Precision precision) {
-    TrainingConfig config{
-        .run = {.planner = std::make_shared<FixedPlanner>(choice), .precision = precision}};
-    if (precision == Precision::kF16) config.optimizer.loss_scale = 1024;
-    return config;
-  }
-
-  std::unique_ptr<Trainer> Make(const TrainingConfig& config, PoolMode mode = PoolMode::kMax) {
-    auto trainer =
-        Trainer::Create(SegmentationGraph(mode), config, BuiltinRegistry(), *unit_->backend);
-    EXPECT_TRUE(trainer.ok()) << trainer.status();
-    return *std::move(trainer);
-  }
-
   // The losses of some steps.
   std::vector<double> Losses(Trainer& trainer, int steps) {
     std::vector<double> losses;
@@ -73,12 +46,6 @@ class TrainerCudaTest : public ::testing::Test {
           << graph.parameters()[p].name;
     }
   }
-
-  std::unique_ptr<UnitCuda> unit_;
-  std::vector<Coordinate> rows_;
-  std::vector<float> features_;
-  std::vector<int32_t> labels_;
-  SparseTensor input_;
 };
 
 const LayerChoice kChoices[] = {{"hash", "implicit_gemm", "fused"},
@@ -92,7 +59,7 @@ TEST_F(TrainerCudaTest, GradientsInF32AreTheOracles) {
     for (const PoolMode mode : {PoolMode::kMax, PoolMode::kAveragePresent}) {
       SCOPED_TRACE(choice.dataflow);
       const NetworkGraph graph = SegmentationGraph(mode);
-      const std::unique_ptr<Trainer> trainer = Make(Config(choice, Precision::kF32), mode);
+      const std::unique_ptr<Trainer> trainer = Make(graph, Config(choice, Precision::kF32));
       ExpectOraclesGradients(graph, *trainer, {});
     }
   }
@@ -104,7 +71,7 @@ TEST_F(TrainerCudaTest, GradientsOfTheLovaszSoftmaxLossAreTheOracles) {
     SCOPED_TRACE(ToString(kind));
     TrainingConfig config = Config(kChoices[0], Precision::kF32);
     config.loss.kind = kind;
-    const std::unique_ptr<Trainer> trainer = Make(config);
+    const std::unique_ptr<Trainer> trainer = Make(graph, config);
     ExpectOraclesGradients(
         graph, *trainer, {.cross_entropy = kind == LossKind::kCrossEntropyLovasz, .lovasz = true});
   }
@@ -112,9 +79,10 @@ TEST_F(TrainerCudaTest, GradientsOfTheLovaszSoftmaxLossAreTheOracles) {
 
 // The functions of one process that has the whole batch change nothing but the last bits.
 TEST_F(TrainerCudaTest, ABatchSharedWithNobodyIsTheWholeBatch) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
   constexpr int kSteps = 5;
   TrainingConfig config = Config(kChoices[0], Precision::kF32);
-  const std::vector<double> expected = Losses(*Make(config), kSteps);
+  const std::vector<double> expected = Losses(*Make(graph, config), kSteps);
   int64_t moments = 0, gradients = 0, steps = 0;
   config.shared.add_moments = [&](double*, int64_t, const ExecutionContext&) {
     ++moments;
@@ -128,7 +96,7 @@ TEST_F(TrainerCudaTest, ABatchSharedWithNobodyIsTheWholeBatch) {
     ++steps;
     return absl::OkStatus();
   };
-  const std::vector<double> losses = Losses(*Make(config), kSteps);
+  const std::vector<double> losses = Losses(*Make(graph, config), kSteps);
   EXPECT_NEAR(losses[0], expected[0], 1e-6 * expected[0]);
   for (int step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(losses[step], expected[step], 1e-2 * expected[step]) << "step " << step;
@@ -140,16 +108,17 @@ TEST_F(TrainerCudaTest, ABatchSharedWithNobodyIsTheWholeBatch) {
 }
 
 TEST_F(TrainerCudaTest, EveryPrecisionTakesTheCourseOfF32) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
   constexpr int kSteps = 10;
   for (const LayerChoice& choice : kChoices) {
     if (choice.dataflow == "direct") continue;  // f32 and f16 alone
-    const std::vector<double> expected = Losses(*Make(Config(choice, Precision::kF32)), kSteps);
+    const std::vector<double> expected =
+        Losses(*Make(graph, Config(choice, Precision::kF32)), kSteps);
     EXPECT_LT(expected.back(), expected.front());
     for (const Precision precision : {Precision::kTf32, Precision::kF16, Precision::kBF16}) {
       SCOPED_TRACE(choice.dataflow + " " + std::string(ToString(precision)));
-      const auto trainer =
-          Trainer::Create(SegmentationGraph(PoolMode::kMax), Config(choice, precision),
-                          BuiltinRegistry(), *unit_->backend);
+      const auto trainer = Trainer::Create(graph, Config(choice, precision),
+                                           testing::BuiltinRegistry(), *unit_->backend);
       if (!trainer.ok()) {
         EXPECT_EQ(trainer.status().code(), absl::StatusCode::kUnimplemented) << trainer.status();
         continue;
@@ -164,12 +133,13 @@ TEST_F(TrainerCudaTest, EveryPrecisionTakesTheCourseOfF32) {
 }
 
 TEST_F(TrainerCudaTest, StepsAreTheSameBitsInEveryRun) {
+  const NetworkGraph graph = SegmentationGraph(PoolMode::kMax);
   for (const LayerChoice& choice : kChoices) {
     if (choice.dataflow == "fetch_on_demand") continue;  // adds atomically, and says so
     SCOPED_TRACE(choice.dataflow);
     const TrainingConfig config = Config(choice, Precision::kF32);
-    const std::vector<double> first = Losses(*Make(config), 4);
-    for (int run = 0; run < 5; ++run) EXPECT_EQ(Losses(*Make(config), 4), first);
+    const std::vector<double> first = Losses(*Make(graph, config), 4);
+    for (int run = 0; run < 5; ++run) EXPECT_EQ(Losses(*Make(graph, config), 4), first);
   }
 }
 

@@ -8,7 +8,7 @@ voxconv_add_test(weights_test
   LIBS voxconv_training_run
   LABELS unit)
 voxconv_add_test(training_test
-  SOURCES shared_batch_test.cc training_test.cc training_parts_test.cc
+  SOURCES shared_batch_test.cc training_parts_test.cc training_slopes_test.cc training_test.cc
   LIBS voxconv_training voxconv_reference_training voxconv_test_session
   LABELS unit)
 voxconv_add_test(training_run_test

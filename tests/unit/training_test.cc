@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/session.h"
 #include "tests/support/training_networks.h"
+#include "training_test_util.h"
 #include "voxconv/networks/executor.h"
 #include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
@@ -27,34 +28,6 @@ using testing::BuiltinRegistry;
 using testing::Cpu;
 using testing::CpuContext;
 using ::testing::HasSubstr;
-
-const LayerChoice kDefault{"hash", "implicit_gemm", "fused"};
-
-TrainingConfig Config(const LayerChoice& choice = kDefault) {
-  return {.run = {.planner = std::make_shared<FixedPlanner>(choice)}};
-}
-
-// The input of a step, on the host and in the backend's memory.
-struct Batch {
-  std::vector<Coordinate> rows;
-  std::vector<float> features;
-  std::vector<int32_t> labels;
-  SparseTensor tensor;
-
-  Batch(std::vector<Coordinate> given, int64_t channels, std::vector<int32_t> given_labels)
-      : rows(std::move(given)),
-        features(DistinctFeatures(rows.size() * channels)),
-        labels(std::move(given_labels)),
-        tensor(*SparseTensor::Create(rows, {1, 1, 1}, features, channels, CpuContext())) {}
-
-  std::vector<double> Features64() const { return {features.begin(), features.end()}; }
-};
-
-std::unique_ptr<Trainer> MakeTrainer(const NetworkGraph& graph, const TrainingConfig& config) {
-  auto trainer = Trainer::Create(graph, config, BuiltinRegistry(), Cpu());
-  EXPECT_TRUE(trainer.ok()) << trainer.status();
-  return *std::move(trainer);
-}
 
 // One step; its loss and all gradients are those of the oracle.
 void ExpectOraclesGradients(const NetworkGraph& graph, const Batch& batch,
