@@ -226,6 +226,8 @@ TEST_F(TrainCommandTest, BadBatchesAreNamed) {
                         "--voxel-size 1 --batch 1 --epochs 2 --threads 1 --out ", Path(run));
   };
   ExpectRefused(train(WriteScans("none", 0, 10), "none_run"), "000000.bin: the file is empty");
+  ExpectRefused(train(WriteScans("unknown", 40, 5), "unknown_run"),
+                "label 5: SemanticKITTI does not define it");
   ExpectRefused(train(WriteScans("ignored", 40, 0), "ignored_run"),
                 "epoch 1: all labels of the training data are ignored");
   ExpectRefused(train(WriteScans("nan", 40, 10, std::nanf("")), "nan_run"), "nan");

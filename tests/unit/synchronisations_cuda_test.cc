@@ -230,6 +230,7 @@ TEST_F(SynchronisationsCudaTest, OneATrainingStepThatWasAnnounced) {
   for (const size_t divisor : {1, 1, 3, 2, 1}) {
     inputs.push_back(MakeInput(divisor, trainer->graph().in_channels()));
   }
+  int64_t least = 1;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<int32_t> labels(inputs[i].features().rows(), 3);
     const Seen queued =
@@ -241,10 +242,15 @@ TEST_F(SynchronisationsCudaTest, OneATrainingStepThatWasAnnounced) {
     });
     if (i < 2) continue;  // nothing was announced, or page-locked memory grows
     SCOPED_TRACE(i);
-    EXPECT_LE(queued.counted, 1);  // 0, unless other programs keep the device busy
+    // A second wait comes only where other programs keep the device busy, so not in every step.
+    EXPECT_LE(queued.counted, 1);
+    least = std::min(least, queued.counted);
+    EXPECT_EQ(queued.counted, queued.stream_waits);
     EXPECT_EQ(finished.counted, 1);
     EXPECT_EQ(finished.stream_waits, 1);
+    EXPECT_EQ(finished.event_waits + finished.perhaps, 0);
   }
+  EXPECT_EQ(least, 0);
 }
 
 // The backend counts the waits of plugins that must know sizes on the host.
