@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets, augmentation and batches.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -191,6 +193,49 @@ TEST(DatasetTest, SemanticKittisFoldersAndLabels) {
   write("00", {252, 5});
   EXPECT_THAT(std::string((*train)->Load(0).status().message()),
               HasSubstr("label 5: SemanticKITTI does not define it"));
+}
+
+// The learning map of the data set's makers, by name.
+TEST(DatasetTest, SemanticKittisLearningMap) {
+  const std::map<std::string, std::vector<uint32_t>> raw_labels = {
+      {"car", {10, 252}},
+      {"bicycle", {11}},
+      {"motorcycle", {15}},
+      {"truck", {18, 258}},
+      {"person", {30, 254}},
+      {"bicyclist", {31, 253}},
+      {"motorcyclist", {32, 255}},
+      {"road", {40, 60}},
+      {"parking", {44}},
+      {"sidewalk", {48}},
+      {"other-ground", {49}},
+      {"building", {50}},
+      {"fence", {51}},
+      {"vegetation", {70}},
+      {"trunk", {71}},
+      {"terrain", {72}},
+      {"pole", {80}},
+      {"traffic-sign", {81}},
+      {"ignored", {0, 1, 52, 99}},
+      {"other-vehicle", {13, 16, 20, 256, 257, 259}}};
+  const std::filesystem::path folder = TempPath("kitti_names");
+  const std::filesystem::path scans = folder / "sequences" / "00" / "velodyne";
+  std::filesystem::create_directories(scans);
+  std::ofstream(scans / "000000.bin");
+  const auto set = OpenSemanticKitti(folder.string(), "train");
+  ASSERT_TRUE(set.ok()) << set.status();
+  const std::vector<std::string> names = (*set)->class_names();
+  size_t defined = 0;
+  for (const auto& [name, labels] : raw_labels) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    const int expected = at == names.end() ? -1 : static_cast<int>(at - names.begin());
+    EXPECT_EQ(expected < 0, name == "ignored") << name;
+    for (const uint32_t raw : labels) EXPECT_EQ(*SemanticKittiClass(raw), expected) << raw;
+    defined += labels.size();
+  }
+  size_t known = 0;
+  for (uint32_t raw = 0; raw < 65536; ++raw) known += SemanticKittiClass(raw).ok() ? 1 : 0;
+  EXPECT_EQ(known, defined);
 }
 
 TEST(DatasetTest, LabelledFramesHaveTheirMakersClasses) {
