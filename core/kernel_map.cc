@@ -2,6 +2,7 @@
 #include "voxconv/core/kernel_map.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/map_ops.h"
@@ -31,6 +32,7 @@ absl::Status CheckCounts(const KernelMap& map) {
 
 absl::Status CheckPairs(const KernelMap& map, absl::Span<const int32_t> in,
                         absl::Span<const int32_t> out) {
+  std::vector<int> last_offset(map.num_inputs(), -1);  // under which the input row has occurred
   for (int k = 0; k < map.num_offsets(); ++k) {
     for (int64_t i = map.offset_ptr()[k]; i < map.offset_ptr()[k + 1]; ++i) {
       if (in[i] < 0 || in[i] >= map.num_inputs() || out[i] < 0 || out[i] >= map.num_outputs()) {
@@ -41,6 +43,10 @@ absl::Status CheckPairs(const KernelMap& map, absl::Span<const int32_t> in,
       if (i > map.offset_ptr()[k] && out[i] <= out[i - 1]) {
         return InvalidMap(
             absl::StrCat("pair ", i, " of offset ", k, " does not ascend by output row"));
+      }
+      if (std::exchange(last_offset[in[i]], k) == k) {
+        return InvalidMap(absl::StrCat("pair ", i, " is the second of input row ", in[i],
+                                       " under offset ", k, "; allowed is one"));
       }
     }
   }
@@ -144,6 +150,8 @@ absl::Status CheckTableEntries(const KernelMap& map, absl::string_view name,
                                absl::Span<const int32_t> table, bool positions) {
   const int num_offsets = map.num_offsets();
   std::vector<int64_t> count(num_offsets, 0);
+  // Positions of different offsets differ, input rows may be the same.
+  std::vector<bool> seen(positions ? map.num_pairs() : map.num_inputs() * num_offsets);
   for (size_t i = 0; i < table.size(); ++i) {
     const int k = static_cast<int>(i % num_offsets);
     const int64_t low = positions ? map.offset_ptr()[k] : 0;
@@ -153,6 +161,12 @@ absl::Status CheckTableEntries(const KernelMap& map, absl::string_view name,
       return InvalidMap(
           absl::StrCat(name, " entry ", i, " is ", table[i], ", outside ", low, "..", high));
     }
+    const int64_t value = positions ? table[i] : int64_t{table[i]} * num_offsets + k;
+    if (seen[value]) {
+      return InvalidMap(absl::StrCat(name, " entry ", i, " is ", table[i],
+                                     " as another entry of offset ", k, "; all must differ"));
+    }
+    seen[value] = true;
     ++count[k];
   }
   for (int k = 0; k < num_offsets; ++k) {

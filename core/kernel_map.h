@@ -31,7 +31,7 @@ absl::string_view ToString(MapForm form);
 
 // The canonical form. Pair i says that input row in[i] meets output row out[i]. The pairs of offset
 // k are at [offset_ptr[k], offset_ptr[k + 1]), and ascend by output row. An output row occurs at
-// most once under an offset. Hence two maps with the same pairs have the same arrays.
+// most once under an offset, as does an input row. Maps of the same pairs have the same arrays.
 struct PairList {
   SharedArray<int32_t> in, out;  // [number of pairs]
 };
@@ -46,8 +46,8 @@ struct PairBuffers {
   }
 };
 
-// table[q * K + k] is the input row that output row q meets under offset k, or -1. Luo & Lai's
-// offset table (OFT).
+// table[q * K + k] is the input row that output row q meets under offset k, or -1. A column has an
+// input row at most once. Luo & Lai's offset table (OFT).
 struct NeighbourTable {
   SharedArray<int32_t> table;  // [N_out, K]
   // Bit k % 32 of masks[q * words + k / 32] is set if row q has offset k, with words = ceil(K /
@@ -175,9 +175,9 @@ class KernelMap {
 //
 // Checks a table [rows, K], row-major, on the host. An entry of column k must be -1 or lie in a
 // range: with `positions` the positions of offset k's pairs, [offset_ptr[k], offset_ptr[k + 1]);
-// otherwise the input rows, [0, num_inputs). Column k must have num_pairs(k) entries other than -1.
-// The counts must be known (checked). The message begins with `name` and names the first wrong
-// entry. O(size of the table).
+// otherwise the input rows, [0, num_inputs). Column k must have num_pairs(k) entries other than -1,
+// all different. The counts must be known (checked). The message begins with `name` and names the
+// first wrong entry. O(size of the table + bits for all values that the columns may have).
 absl::Status CheckTableEntries(const KernelMap& map, absl::string_view name,
                                absl::Span<const int32_t> table, bool positions);
 // Refuses an array `name` whose `size` is not `expected`.

@@ -156,15 +156,6 @@ Outcome RunConvCase(const Environment& environment, Oracle& oracle, LastMap& las
 // On each of two backends. A race on a GPU shows less often than one between two threads.
 int Repeats(BackendKind kind) { return kind == BackendKind::kCuda ? 10 : 2; }
 
-// Several of every plugin's tasks, with about as many neighbours a voxel as a LiDAR scan has.
-Scene LargeScene() {
-  Scene scene{.name = "large"};
-  for (int32_t x = 0; x < 150; ++x) {
-    for (int32_t y = 0; y < 140; ++y) scene.rows.push_back({0, x, y, (x * 7 + y * 13) % 5});
-  }
-  return scene;
-}
-
 Outcome RunRepeatMapCase(const Environment& environment, const std::string& spec,
                          const Problem& problem) {
   const auto mapping = environment.registry->mappings().Create(spec, environment.backend->kind());
@@ -313,11 +304,9 @@ void AddConvCases(Environment& environment, std::vector<Case>& cases) {
 }
 
 void AddRepeatCases(Environment& environment, std::vector<Case>& cases) {
-  // Made only if one of these cases runs: the reference takes its time on them.
-  const auto scene = std::make_shared<const Scene>(LargeScene());
-  const auto problems = std::make_shared<ProblemCache>();
-  const auto problem_of = [scene, problems](const std::string& geometry) -> const Problem& {
-    return *problems->Get(GeometryNamed(geometry), *scene);
+  // Made only if one of these cases runs.
+  const auto problem_of = [&environment](const std::string& geometry) -> const Problem& {
+    return *environment.problems.Get(GeometryNamed(geometry), LargeScene());
   };
   for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
     for (const std::string& spec :

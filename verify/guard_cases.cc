@@ -197,9 +197,28 @@ Outcome RunCaseOf(const Environment& environment, bool counters, const std::stri
   });
 }
 
+// A pass finds in the buffers what the one before has left there.
+void AddGuardCasesOfPasses(Environment& environment, std::vector<Case>& cases) {
+  const std::string geometry = "submanifold_k3";
+  for (const std::string& spec :
+       environment.registry->dataflows().Variants(environment.backend->kind())) {
+    ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
+      const CaseShape shape{16, 24, precision};
+      cases.push_back(
+          {absl::StrCat("guard/conv/", spec, "/", ShapeName(shape), "/", geometry, "/large"),
+           [&environment, spec, shape, geometry] {
+             const Problem* problem =
+                 environment.problems.Get(GeometryNamed(geometry), LargeScene());
+             return RunCaseOf(environment, /*counters=*/false, spec, shape, *problem);
+           }});
+    });
+  }
+}
+
 }  // namespace
 
 void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
+  AddGuardCasesOfPasses(environment, cases);
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
     for (const std::string& spec :

@@ -159,6 +159,17 @@ const std::vector<Scene>& Scenes() {
   return *scenes;
 }
 
+const Scene& LargeScene() {
+  static const auto* large = [] {
+    auto* scene = new Scene{.name = "large"};
+    for (int32_t x = 0; x < 150; ++x) {
+      for (int32_t y = 0; y < 140; ++y) scene->rows.push_back({0, x, y, (x * 7 + y * 13) % 5});
+    }
+    return scene;
+  }();
+  return *large;
+}
+
 const std::vector<NamedGeometry>& Geometries() {
   static const auto* geometries = new std::vector<NamedGeometry>(MakeGeometries());
   return *geometries;

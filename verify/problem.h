@@ -28,6 +28,10 @@ struct Scene {
   bool huge_bounds = false;
 };
 const std::vector<Scene>& Scenes();
+// Several of every plugin's tasks, and several passes of buffers of 1 MiB, with about as many
+// neighbours a voxel as a LiDAR scan has. It is none of Scenes(), since the reference takes its
+// time on it.
+const Scene& LargeScene();
 
 struct NamedGeometry {
   std::string name;

@@ -79,20 +79,23 @@ inline HostMap RandomMap(int64_t num_inputs, int64_t num_outputs, const std::vec
   return map;
 }
 
-// An output row has an input under an offset with probability `density`, a random one: an input row
-// may recur under an offset, which layouts by input row cannot hold.
+// An output row has an input under an offset with probability `density`: a random one that the
+// offset has not used. Outputs for which none is left have none.
 inline HostMap DensityMap(int64_t num_inputs, int64_t num_outputs, int num_offsets,
                           double density) {
   std::mt19937 random(7);
   std::bernoulli_distribution has(num_inputs > 0 ? density : 0.0);
   HostMap map{num_inputs, num_outputs, {}};
+  std::vector<int32_t> inputs(num_inputs);
+  std::iota(inputs.begin(), inputs.end(), 0);
   for (int k = 0; k < num_offsets; ++k) {
     auto& pairs = map.pairs.emplace_back();
+    std::shuffle(inputs.begin(), inputs.end(), random);
     // Offsets differ in size, as those of a real map do.
     const bool sparse = k % 3 == 1;
     for (int64_t q = 0; q < num_outputs; ++q) {
-      if (!has(random) || (sparse && q % 4 != 0)) continue;
-      pairs.emplace_back(random() % num_inputs, q);
+      if (!has(random) || (sparse && q % 4 != 0) || pairs.size() == inputs.size()) continue;
+      pairs.emplace_back(inputs[pairs.size()], q);
     }
   }
   return map;

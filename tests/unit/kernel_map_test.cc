@@ -105,10 +105,25 @@ TEST_F(KernelMapTest, ValidateFindsWrongPairs) {
   EXPECT_THAT(wrong({0, 1, 2}, {0, 1, 1}, {1, 2, 3}), HasSubstr("starts with 1"));
 }
 
+// Layouts by input row have one place for the pair of an input row under an offset.
+TEST_F(KernelMapTest, ValidateFindsInputsThatRecurUnderAnOffset) {
+  EXPECT_EQ(WhatIsWrong(Pairs(3, 3, {0, 1, 3}, {2, 2, 0}, {0, 0, 1})), "");  // two offsets
+  EXPECT_EQ(WhatIsWrong(Pairs(3, 3, {0, 1, 4}, {2, 1, 0, 1}, {0, 0, 1, 2})),
+            "kernel map: pair 3 is the second of input row 1 under offset 1; allowed is one");
+  const auto table = [&](const Rows& rows) {
+    return WhatIsWrong({3, 3, /*num_offsets=*/2, Table(rows)});
+  };
+  EXPECT_EQ(table({2, 1, -1, 2, -1, 0}), "");
+  EXPECT_EQ(table({2, 1, -1, -1, -1, 1}),
+            "kernel map: table entry 5 is 1 as another entry of offset 1; all must differ");
+}
+
 // Sizes are looked at before anything reads by them: a table is counted before it is checked.
 TEST_F(KernelMapTest, ValidateFindsTablesOfTheWrongSize) {
   const auto wrong = [&](int64_t entries, const std::vector<uint32_t>& masks, Counts offset_ptr) {
-    NeighbourTable table = Table(Rows(entries, 0), masks);
+    Rows inputs(entries);  // as row q of three offsets meets input q
+    for (int64_t i = 0; i < entries; ++i) inputs[i] = static_cast<int32_t>(i / 3);
+    NeighbourTable table = Table(inputs, masks);
     return WhatIsWrong(offset_ptr.empty()
                            ? KernelMap(2, 2, /*num_offsets=*/3, std::move(table))
                            : KernelMap(2, 2, std::move(offset_ptr), std::move(table)));
