@@ -9,10 +9,10 @@
 
 #include "absl/numeric/bits.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
-#include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/key_mix.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/lookup_table.cuh"
 
 namespace voxconv {
 namespace {
@@ -100,25 +100,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-class BucketedTable final : public HashTableCuda {
- public:
-  BucketedTable(const Slabs& slabs, Array<uint64_t> zeroed, Array<int32_t> rows)
-      : slabs_(slabs), zeroed_(std::move(zeroed)), rows_(std::move(rows)) {}
-
-  int64_t bytes() const override { return zeroed_.bytes() + rows_.bytes(); }
-
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
-                                  bool symmetric, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(!outputs.planar());
-    return QueryNeighbours(Lookup{.slabs = slabs_}, problem, symmetric, context);
-  }
-
- private:
-  Slabs slabs_;             // of the arrays below
-  Array<uint64_t> zeroed_;  // keys, next and num_taken: one fill clears them all
-  Array<int32_t> rows_;
-};
-
 }  // namespace
 
 absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, double load_factor,
@@ -127,6 +108,7 @@ absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, 
   const auto num_first = static_cast<int64_t>(absl::bit_ceil(wanted / kSlab + 1));
   // A slab is taken from the pool where another one is full.
   const int64_t num_slabs = num_first + inputs.size() / kSlab;
+  // Keys, next and num_taken: one fill clears them all.
   VOXCONV_ASSIGN_OR_RETURN(
       Array<uint64_t> zeroed,
       AllocateArray<uint64_t>(num_slabs * kSlab + CeilDiv(num_slabs + 1, 2), context));
@@ -142,7 +124,7 @@ absl::StatusOr<HashTableCudaPtr> BuildBucketedCuda(const CoordinateSet& inputs, 
   slabs.rows = rows.data();
   VOXCONV_LAUNCH(InsertKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
                  inputs.rows().data(), inputs.size(), slabs);
-  return std::make_unique<BucketedTable>(slabs, std::move(zeroed), std::move(rows));
+  return MakeLookupTable(Lookup{.slabs = slabs}, std::move(zeroed), std::move(rows));
 }
 
 }  // namespace voxconv

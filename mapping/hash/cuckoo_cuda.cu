@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
-#include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/key_mix.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/lookup_table.cuh"
 
 namespace voxconv {
 namespace {
@@ -106,26 +106,6 @@ __global__ void __launch_bounds__(kThreads)
   keys[slot] = rows[slot] < 0 ? kEmptyKey : PackKey(inputs[rows[slot]]);
 }
 
-class CuckooTable final : public HashTableCuda {
- public:
-  CuckooTable(const Choices& choices, Array<uint64_t> keys, Array<int32_t> rows)
-      : choices_(choices), keys_(std::move(keys)), rows_(std::move(rows)) {}
-
-  int64_t bytes() const override { return keys_.bytes() + rows_.bytes(); }
-
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
-                                  bool symmetric, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(!outputs.planar());
-    const Lookup lookup{choices_, reinterpret_cast<const ulonglong2*>(keys_.data()), rows_.data()};
-    return QueryNeighbours(lookup, problem, symmetric, context);
-  }
-
- private:
-  Choices choices_;
-  Array<uint64_t> keys_;
-  Array<int32_t> rows_;
-};
-
 // Whether all rows found a place. Synchronises the stream.
 absl::StatusOr<bool> TryInsert(const CoordinateSet& inputs, const Choices& choices,
                                Array<int32_t>& rows, Array<int32_t>& failed,
@@ -158,7 +138,8 @@ absl::StatusOr<HashTableCudaPtr> BuildCuckooCuda(const CoordinateSet& inputs, do
     if (!inserted) continue;
     VOXCONV_LAUNCH(FillKeysKernel, GridFor(num_slots, kThreads), kThreads, 0, context,
                    inputs.rows().data(), rows.data(), num_slots, keys.data());
-    return std::make_unique<CuckooTable>(choices, std::move(keys), std::move(rows));
+    const Lookup lookup{choices, reinterpret_cast<const ulonglong2*>(keys.data()), rows.data()};
+    return MakeLookupTable(lookup, std::move(keys), std::move(rows));
   }
   return absl::ResourceExhaustedError(
       absl::StrCat("hash: variant=cuckoo found no place for ", inputs.size(), " rows in ",

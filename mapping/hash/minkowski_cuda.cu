@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "voxconv/backends/cuda/cuda_launch.h"
-#include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/mapping/hash/coordinate_hash.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/lookup_table.cuh"
 
 namespace voxconv {
 namespace {
@@ -55,27 +55,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-class MinkowskiTable final : public HashTableCuda {
- public:
-  MinkowskiTable(const Coordinate* coordinates, Array<int32_t> slots)
-      : coordinates_(coordinates), slots_(std::move(slots)) {}
-
-  int64_t bytes() const override { return slots_.bytes(); }
-
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
-                                  bool symmetric, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(!outputs.planar());
-    // A lookup writes nothing.
-    const Slots slots{static_cast<uint64_t>(slots_.size()), const_cast<int32_t*>(slots_.data())};
-    return QueryNeighbours(Lookup{slots, InterleavedRows{coordinates_}}, problem, symmetric,
-                           context);
-  }
-
- private:
-  const Coordinate* coordinates_;  // of the set, which outlives the index
-  Array<int32_t> slots_;
-};
-
 }  // namespace
 
 absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs, double load_factor,
@@ -86,11 +65,12 @@ absl::StatusOr<HashTableCudaPtr> BuildMinkowskiCuda(const CoordinateSet& inputs,
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> slots, AllocateArray<int32_t>(num_slots, context));
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(slots.data(), 0xff, slots.bytes(), *context.stream));
-  const Coordinate* const coordinates = inputs.rows().data();
+  // The set of the coordinates outlives the index.
+  const Lookup lookup{{static_cast<uint64_t>(num_slots), slots.data()},
+                      InterleavedRows{inputs.rows().data()}};
   VOXCONV_LAUNCH(InsertKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
-                 InterleavedRows{coordinates}, inputs.size(),
-                 Slots{static_cast<uint64_t>(num_slots), slots.data()});
-  return std::make_unique<MinkowskiTable>(coordinates, std::move(slots));
+                 lookup.coordinates, inputs.size(), lookup.slots);
+  return MakeLookupTable(lookup, std::move(slots));
 }
 
 }  // namespace voxconv

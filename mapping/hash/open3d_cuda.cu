@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "voxconv/backends/cuda/cuda_launch.h"
-#include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/lookup_table.cuh"
 
 namespace voxconv {
 namespace {
@@ -134,26 +134,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-class Open3dTable final : public HashTableCuda {
- public:
-  Open3dTable(const Coordinate* coordinates, const Buckets& buckets, Array<uint32_t> words)
-      : coordinates_(coordinates), buckets_(buckets), words_(std::move(words)) {}
-
-  int64_t bytes() const override { return words_.bytes(); }
-
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
-                                  bool symmetric, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(!outputs.planar());
-    return QueryNeighbours(Lookup{.buckets = buckets_, .keys = InterleavedRows{coordinates_}},
-                           problem, symmetric, context);
-  }
-
- private:
-  const Coordinate* coordinates_;  // of the set, which outlives the index
-  Buckets buckets_;                // of the array below
-  Array<uint32_t> words_;
-};
-
 }  // namespace
 
 absl::StatusOr<HashTableCudaPtr> BuildOpen3dCuda(const CoordinateSet& inputs,
@@ -172,7 +152,9 @@ absl::StatusOr<HashTableCudaPtr> BuildOpen3dCuda(const CoordinateSet& inputs,
   const Coordinate* const coordinates = inputs.rows().data();
   VOXCONV_LAUNCH(InsertKernel, GridFor(inputs.size(), kThreads), kThreads, 0, context,
                  InterleavedRows{coordinates}, inputs.size(), buckets);
-  return std::make_unique<Open3dTable>(coordinates, buckets, std::move(words));
+  // The set of the coordinates outlives the index.
+  const Lookup lookup{.buckets = buckets, .keys = InterleavedRows{coordinates}};
+  return MakeLookupTable(lookup, std::move(words));
 }
 
 }  // namespace voxconv

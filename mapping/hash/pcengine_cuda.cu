@@ -8,10 +8,10 @@
 
 #include "absl/numeric/bits.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
-#include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/mapping/hash/coordinate_hash.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/lookup_table.cuh"
 
 namespace voxconv {
 namespace {
@@ -61,25 +61,6 @@ __global__ void __launch_bounds__(kThreads)
   slots.values[slot] = row < 0 ? kEmptyKey : PackKey(coordinates[row]);
 }
 
-class PcengineTable final : public HashTableCuda {
- public:
-  PcengineTable(const Slots& slots, Array<int32_t> rows, Array<uint64_t> values)
-      : slots_(slots), rows_(std::move(rows)), values_(std::move(values)) {}
-
-  int64_t bytes() const override { return rows_.bytes() + values_.bytes(); }
-
-  absl::StatusOr<KernelMap> Query(const MapProblem& problem, const CoordinateRows& outputs,
-                                  bool symmetric, const ExecutionContext& context) const override {
-    VOXCONV_CHECK(!outputs.planar());
-    return QueryNeighbours(Lookup{slots_}, problem, symmetric, context);
-  }
-
- private:
-  Slots slots_;  // of the arrays below
-  Array<int32_t> rows_;
-  Array<uint64_t> values_;
-};
-
 }  // namespace
 
 absl::StatusOr<HashTableCudaPtr> BuildPcengineCuda(const CoordinateSet& inputs,
@@ -95,7 +76,7 @@ absl::StatusOr<HashTableCudaPtr> BuildPcengineCuda(const CoordinateSet& inputs,
                  inputs.size(), slots);
   VOXCONV_LAUNCH(ValueKernel, GridFor(num_slots, kThreads), kThreads, 0, context, coordinates,
                  num_slots, slots);
-  return std::make_unique<PcengineTable>(slots, std::move(rows), std::move(values));
+  return MakeLookupTable(Lookup{slots}, std::move(rows), std::move(values));
 }
 
 }  // namespace voxconv
