@@ -30,6 +30,13 @@ class ForwardAsInputGrad final : public DataflowPlan {
 // kWeightGrad by TensorOps needs no plan.
 class EmptyPlan final : public DataflowPlan {};
 
+absl::Status CheckChannels(const ConvShape& shape) {
+  if (shape.c_in >= 1 && shape.c_out >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("dataflow: ", shape.c_in, " input and ",
+                                                 shape.c_out,
+                                                 " output channels; at least 1 of each is needed"));
+}
+
 absl::Status CheckPlanned(const DataflowPlan& plan, Pass pass) {
   if (plan.pass() == pass) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -182,9 +189,11 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> Dataflow::Prepare(
 
 absl::StatusOr<std::unique_ptr<const PreparedWeights>> Dataflow::PrepareWeights(
     const ConvShape& shape, const ConstTensorView& weights, const ExecutionContext& context) const {
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(shape));
   VOXCONV_RETURN_IF_ERROR(Supports(Pass::kForward, shape).ToStatus("dataflow"));
   VOXCONV_RETURN_IF_ERROR(CheckTensor("weights", weights, int64_t{shape.num_offsets} * shape.c_in,
                                       shape.c_out, shape.types.weights, context.backend->device()));
+  if (shape.num_offsets == 0) return nullptr;
   const StageScope stage(context, Stage::kConvert);
   VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<PreparedWeights> prepared,
                            CallPlugin(*this, "DoPrepareWeights",
@@ -198,12 +207,7 @@ absl::StatusOr<std::unique_ptr<const PreparedWeights>> Dataflow::PrepareWeights(
 absl::StatusOr<std::unique_ptr<DataflowPlan>> Dataflow::Plan(
     Pass pass, const PreparedMap& map, const ConvShape& shape,
     const ExecutionContext& context) const {
-  if (shape.c_in < 1 || shape.c_out < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("dataflow: ", shape.c_in, " input and ",
-                                                   shape.c_out,
-                                                   " output channels; at least 1 of each is "
-                                                   "needed"));
-  }
+  VOXCONV_RETURN_IF_ERROR(CheckChannels(shape));
   if (shape.num_offsets != map.map().num_offsets()) {
     return absl::InvalidArgumentError(absl::StrCat("dataflow: a shape of ", shape.num_offsets,
                                                    " offsets; the map has ",

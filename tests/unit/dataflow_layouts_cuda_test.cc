@@ -184,6 +184,17 @@ TEST_F(LayoutsCudaTest, PreparedWeightsGiveTheSameBits) {
   EXPECT_GT(readers, 0);
 }
 
+TEST_F(LayoutsCudaTest, NothingIsPreparedOfNoWeights) {
+  const Registry registry = MakeRegistry();
+  for (const std::string& spec : registry.dataflows().Variants(BackendKind::kCuda)) {
+    SCOPED_TRACE(spec);
+    const auto dataflow = *registry.dataflows().Create(spec, BackendKind::kCuda);
+    for (const Precision precision : {Precision::kF32, Precision::kTf32, Precision::kF16}) {
+      ExpectNothingIsPreparedOfNoWeights(*dataflow, precision, cuda());
+    }
+  }
+}
+
 TEST_F(LayoutsCudaTest, WeightsThatWerePreparedForAnotherShapeAreRefused) {
   const Registry registry = MakeRegistry();
   const auto dataflow = *registry.dataflows().Create("implicit_gemm", BackendKind::kCuda);

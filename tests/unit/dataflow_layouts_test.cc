@@ -298,6 +298,13 @@ TEST_F(LayoutsTest, PreparedWeightsThatAreNotFinite) {
   }
 }
 
+TEST_F(LayoutsTest, NothingIsPreparedOfNoWeights) {
+  for (const std::string& spec : registry_.dataflows().Variants(BackendKind::kCpu)) {
+    SCOPED_TRACE(spec);
+    ExpectNothingIsPreparedOfNoWeights(*Make(spec), Precision::kF32, context());
+  }
+}
+
 TEST_F(LayoutsTest, WeightsThatWerePreparedForAnotherShapeAreRefused) {
   const ConvProblem problem(DensityMap(70, 50, 27, 0.3), 16, 20);
   for (const char* spec : {"fetch_on_demand", "implicit_gemm"}) {

@@ -84,6 +84,21 @@ inline void ExpectOtherShapesAreRefused(const Dataflow& dataflow, const ConvProb
   EXPECT_THAT(std::string(output.status().message()), testing::HasSubstr("prepared_weights"));
 }
 
+// A layer without offsets has no weights to prepare, and one without channels is none.
+inline void ExpectNothingIsPreparedOfNoWeights(const Dataflow& dataflow, Precision precision,
+                                               const ExecutionContext& context) {
+  ConvShape shape{.c_in = 16, .c_out = 20, .num_offsets = 0, .types = ConvTypes::Of(precision)};
+  if (!dataflow.Supports(Pass::kForward, shape).ok) return;
+  const Tensor none = *Tensor::Create(0, shape.c_out, shape.types.weights, context);
+  const auto prepared = dataflow.PrepareWeights(shape, none.view(), context);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_EQ(*prepared, nullptr);
+  shape.num_offsets = 27;
+  shape.c_in = 0;
+  EXPECT_EQ(dataflow.PrepareWeights(shape, none.view(), context).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_TESTS_UNIT_PREPARED_WEIGHTS_CASES_H_
