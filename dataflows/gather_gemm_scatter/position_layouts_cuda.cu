@@ -35,9 +35,8 @@ __global__ void WriteCodes(const int32_t* positions, const uint32_t* masks, int6
   }
 }
 
-// One side of the coded CSR, by way of the pairs' positions in a table. They fit int32: K * pairs
-// is below 2^32, and one offset has fewer pairs than there are rows.
-// Writes ptr [rows + 1] and codes [pairs], which the caller allocated.
+// One side of the coded CSR, by way of the pairs' positions in a table. They fit int32
+// (MakePositionLayout). Writes ptr [rows + 1] and codes [pairs], which the caller allocated.
 absl::Status EncodeRows(const DevicePairs& pairs, const int32_t* row, int64_t rows,
                         Array<int32_t>& ptr, Array<uint32_t>& codes,
                         const ExecutionContext& context) {

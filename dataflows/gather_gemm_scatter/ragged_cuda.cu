@@ -58,6 +58,22 @@ __device__ __forceinline__ Pack<T, V> LoadPack(const T* row, int64_t i, int64_t 
   return pack;
 }
 
+// Calls put(row, column, element) for a tile of a row-major matrix of `columns` columns: kTileRows
+// rows from first_row on, and kTileColumns columns from first_column on. Rows from end_row on, and
+// columns past the last, are zeros. All threads of the block share the tile.
+template <int kTileRows, int kTileColumns, int V, typename T, typename Put>
+__device__ __forceinline__ void LoadTile(const T* matrix, int64_t columns, int64_t first_row,
+                                         int64_t end_row, int64_t first_column, const Put& put) {
+  constexpr int kPacks = kTileColumns / V;
+  for (int i = static_cast<int>(threadIdx.x); i < kTileRows * kPacks; i += kThreads) {
+    const int row = i / kPacks, column = i % kPacks * V;
+    const Pack<T, V> pack = LoadPack<V>(matrix + (first_row + row) * columns, first_column + column,
+                                        columns, first_row + row < end_row);
+#pragma unroll
+    for (int v = 0; v < V; ++v) put(row, column + v, pack.v[v]);
+  }
+}
+
 // Products by fused multiply-adds. A thread has 8 rows and 4 columns.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
@@ -72,20 +88,10 @@ __global__ void __launch_bounds__(kThreads)
   const int column = static_cast<int>(threadIdx.x) % 16 * 4;
   float sum[8][4] = {};
   for (int64_t depth = 0; depth < matrices.c_in; depth += kDepth) {
-    for (int i = static_cast<int>(threadIdx.x); i < kRows * kDepth / V; i += kThreads) {
-      const int r = i / (kDepth / V), d = i % (kDepth / V) * V;
-      const Pack<T, V> pack = LoadPack<V>(matrices.rows + (rows.begin + r) * matrices.c_in,
-                                          depth + d, matrices.c_in, rows.begin + r < rows.end);
-#pragma unroll
-      for (int v = 0; v < V; ++v) a[d + v][r] = Widen(pack.v[v]);
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < kDepth * kColumns / V; i += kThreads) {
-      const int d = i / (kColumns / V), c = i % (kColumns / V) * V;
-      const Pack<T, V> pack = LoadPack<V>(weights + (depth + d) * matrices.c_out, first_column + c,
-                                          matrices.c_out, depth + d < matrices.c_in);
-#pragma unroll
-      for (int v = 0; v < V; ++v) b[d][c + v] = Widen(pack.v[v]);
-    }
+    LoadTile<kRows, kDepth, V>(matrices.rows, matrices.c_in, rows.begin, rows.end, depth,
+                               [&](int r, int d, T x) { a[d][r] = Widen(x); });
+    LoadTile<kDepth, kColumns, V>(weights, matrices.c_out, depth, matrices.c_in, first_column,
+                                  [&](int d, int c, T x) { b[d][c] = Widen(x); });
     __syncthreads();
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
@@ -154,21 +160,10 @@ __global__ void __launch_bounds__(kThreads)
     return value;
   };
   for (int64_t depth = 0; depth < matrices.c_in; depth += kStep) {
-    for (int i = static_cast<int>(threadIdx.x); i < kRows * kStep / V; i += kThreads) {
-      const int r = i / (kStep / V), d = i % (kStep / V) * V;
-      const Pack<T, V> pack = LoadPack<V>(matrices.rows + (rows.begin + r) * matrices.c_in,
-                                          depth + d, matrices.c_in, rows.begin + r < rows.end);
-#pragma unroll
-      for (int v = 0; v < V; ++v) a[r * kStrideA + d + v] = stored(pack.v[v]);
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < kStep * kColumns / V; i += kThreads) {
-      const int d = i / (kColumns / V), column = i % (kColumns / V) * V;
-      const Pack<T, V> pack =
-          LoadPack<V>(weights + (depth + d) * matrices.c_out, first_column + column, matrices.c_out,
-                      depth + d < matrices.c_in);
-#pragma unroll
-      for (int v = 0; v < V; ++v) b[d * kStrideB + column + v] = stored(pack.v[v]);
-    }
+    LoadTile<kRows, kStep, V>(matrices.rows, matrices.c_in, rows.begin, rows.end, depth,
+                              [&](int r, int d, T x) { a[r * kStrideA + d] = stored(x); });
+    LoadTile<kStep, kColumns, V>(weights, matrices.c_out, depth, matrices.c_in, first_column,
+                                 [&](int d, int c, T x) { b[d * kStrideB + c] = stored(x); });
     __syncthreads();
 #pragma unroll
     for (int d = 0; d < kStep; d += kDepth) {

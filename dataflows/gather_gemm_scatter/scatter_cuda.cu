@@ -1,33 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
-
 #include "voxconv/backends/cuda/cuda_vector.h"
-#include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/dataflows/gather_gemm_scatter/map_rows_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/vector_sums.cuh"
 
 namespace voxconv {
 namespace {
-
-template <typename T, int kBytes>
-__device__ void AddVector(const RawVector<kBytes>& raw, float* sums) {
-  constexpr int kElements = kBytes / sizeof(T);
-  T values[kElements];
-  memcpy(values, &raw, kBytes);
-#pragma unroll
-  for (int c = 0; c < kElements; ++c) sums[c] += Widen(values[c]);
-}
-
-template <typename T, int kBytes>
-__device__ void PutVector(const float* sums, RawVector<kBytes>* to) {
-  constexpr int kElements = kBytes / sizeof(T);
-  T values[kElements];
-#pragma unroll
-  for (int c = 0; c < kElements; ++c) values[c] = Narrow<T>(sums[c]);
-  RawVector<kBytes> raw;
-  memcpy(&raw, values, kBytes);
-  *to = raw;
-}
 
 // kElements sums as f32, which is where 16-bit vectors are twice as wide.
 template <int kElements>

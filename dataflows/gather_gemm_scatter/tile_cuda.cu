@@ -6,9 +6,9 @@
 
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/cuda_vector.h"
-#include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/dataflows/gather_gemm_scatter/map_rows_cuda.h"
 #include "voxconv/dataflows/gather_gemm_scatter/move_cuda.h"
+#include "voxconv/dataflows/gather_gemm_scatter/vector_sums.cuh"
 
 namespace voxconv {
 namespace {
@@ -78,27 +78,6 @@ __global__ void __launch_bounds__(kMoveBlock)
   }
 }
 
-// Adds the elements of a vector to sums, widened.
-template <typename T, int kBytes>
-__device__ void Accumulate(const RawVector<kBytes>& raw, float* sums) {
-  constexpr int kElements = kBytes / sizeof(T);
-  T values[kElements];
-  memcpy(values, &raw, kBytes);
-#pragma unroll
-  for (int c = 0; c < kElements; ++c) sums[c] += Widen(values[c]);
-}
-
-template <typename T, int kBytes>
-__device__ void Store(const float* sums, RawVector<kBytes>* to) {
-  constexpr int kElements = kBytes / sizeof(T);
-  T values[kElements];
-#pragma unroll
-  for (int c = 0; c < kElements; ++c) values[c] = Narrow<T>(sums[c]);
-  RawVector<kBytes> raw;
-  memcpy(&raw, values, kBytes);
-  *to = raw;
-}
-
 template <typename Rows, typename T, int kBytes, int kVectors>
 __global__ void __launch_bounds__(kMoveBlock)
     TileScatterKernel(const Rows rows, const RawVector<kBytes>* __restrict__ partial_products,
@@ -122,7 +101,7 @@ __global__ void __launch_bounds__(kMoveBlock)
       if (sums.from_accumulator != nullptr) {
         for (int c = 0; c < kElements; ++c) sum[i][c] = sums.from_accumulator[at * kElements + c];
       } else if (sums.from_output != nullptr) {
-        Accumulate<T, kBytes>(static_cast<const Vector*>(sums.from_output)[at], sum[i]);
+        AddVector<T, kBytes>(static_cast<const Vector*>(sums.from_output)[at], sum[i]);
       }
     });
     EachPair(rows, tile.row, range, [&](int64_t buffer_row) {
@@ -130,14 +109,14 @@ __global__ void __launch_bounds__(kMoveBlock)
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int64_t at = v + i * shape.threads;
-        if (at < shape.vectors) Accumulate<T, kBytes>(from[at], sum[i]);
+        if (at < shape.vectors) AddVector<T, kBytes>(from[at], sum[i]);
       }
     });
     for_vectors([&](int i, int64_t at) {
       if (sums.to_accumulator != nullptr) {
         for (int c = 0; c < kElements; ++c) sums.to_accumulator[at * kElements + c] = sum[i][c];
       } else {
-        Store<T, kBytes>(sum[i], static_cast<Vector*>(sums.to_output) + at);
+        PutVector<T, kBytes>(sum[i], static_cast<Vector*>(sums.to_output) + at);
       }
     });
   }
