@@ -2,7 +2,9 @@
 #include "voxconv/backends/cpu/bf16_gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/core/half.h"
@@ -176,26 +178,14 @@ VOXCONV_BF16_TARGET void ComputeTile(const Panel& panel, int64_t first) {
   }
 }
 
+// Rows [first, first + count) of the panel, with 1 <= count <= kMaxTileRows.
 template <int kVectors>
 void ComputeRows(const Panel& panel, int64_t count, int64_t first) {
-  switch (count) {
-    case 1:
-      return ComputeTile<1, kVectors>(panel, first);
-    case 2:
-      return ComputeTile<2, kVectors>(panel, first);
-    case 3:
-      return ComputeTile<3, kVectors>(panel, first);
-    case 4:
-      return ComputeTile<4, kVectors>(panel, first);
-    case 5:
-      return ComputeTile<5, kVectors>(panel, first);
-    case 6:
-      return ComputeTile<6, kVectors>(panel, first);
-    case 7:
-      return ComputeTile<7, kVectors>(panel, first);
-    default:
-      return ComputeTile<kMaxTileRows, kVectors>(panel, first);
+  static constexpr auto kComputeTile = []<int... kLess>(std::integer_sequence<int, kLess...>) {
+    return std::array{&ComputeTile<kLess + 1, kVectors>...};
   }
+  (std::make_integer_sequence<int, kMaxTileRows>());
+  kComputeTile[count - 1](panel, first);
 }
 
 }  // namespace

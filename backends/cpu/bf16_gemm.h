@@ -20,17 +20,8 @@ bool HasBf16Products();
 // "AVX512-BF16", or "widened bf16" without such products.
 const char* Bf16Target();
 
-// Row-major bits of bf16 in host memory, not owned.
-struct Bf16GemmOperands {
-  const uint16_t* input = nullptr;     // [*, c_in]
-  const uint16_t* zero_row = nullptr;  // c_in zeros: the row of index -1
-  // [K] matrices of PackedBf16WeightSize(c_in, c_out) elements, as PackBf16Weights writes them;
-  // aligned to 64 bytes.
-  const uint16_t* packed_weights = nullptr;
-  uint16_t* output = nullptr;  // [*, c_out]
-  int64_t c_in = 0;            // >= 1
-  int64_t c_out = 0;           // >= 1
-};
+// Bits of bf16. Packed by PackBf16Weights, PackedBf16WeightSize(c_in, c_out) elements each.
+using Bf16GemmOperands = IndirectOperands<uint16_t>;
 
 // Stores, for each i, the sum over steps s of input[in[s, i]] * W[steps[s]] in output[out[i]],
 // rounded once to nearest, ties to even. Each element is one chain of additions over (step, pair of

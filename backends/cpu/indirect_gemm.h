@@ -16,18 +16,21 @@
 
 namespace voxconv {
 
-// The operands that several products share. Row-major f32 in host memory, not owned. The program
-// chooses the best instruction set of the machine at run time.
-struct IndirectGemmOperands {
-  const float* input = nullptr;     // [*, c_in]
-  const float* zero_row = nullptr;  // c_in zeros: the row of index -1
-  // [K] matrices of PackedWeightSize(c_in, c_out) elements, as PackWeights writes them; aligned
-  // to 64 bytes.
-  const float* packed_weights = nullptr;
-  float* output = nullptr;  // [*, c_out]
-  int64_t c_in = 0;         // >= 1
-  int64_t c_out = 0;        // >= 1
+// The operands that several products share. Row-major elements in host memory, not owned. The
+// program chooses the best instruction set of the machine at run time.
+template <typename T>
+struct IndirectOperands {
+  const T* input = nullptr;     // [*, c_in]
+  const T* zero_row = nullptr;  // c_in zeros: the row of index -1
+  // [K] packed matrices, as the product asks for them; aligned to 64 bytes.
+  const T* packed_weights = nullptr;
+  T* output = nullptr;  // [*, c_out]
+  int64_t c_in = 0;     // >= 1
+  int64_t c_out = 0;    // >= 1
 };
+
+// Packed by PackWeights, PackedWeightSize(c_in, c_out) elements each.
+using IndirectGemmOperands = IndirectOperands<float>;
 
 // The rows of one product.
 struct IndirectGemmRows {
@@ -41,8 +44,7 @@ struct IndirectGemmRows {
 // k-th packed matrix. kOverwrite stores the sum in output[out[i]]; kAccumulate adds it. Each
 // element is one chain of multiply-adds over (step, input channel) in ascending order. Hence the
 // result of a row does not depend on the rows that are computed with it. Runs on the calling
-// thread. O(count * steps
-// * c_in * c_out).
+// thread. O(count * steps * c_in * c_out).
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
                   const IndirectGemmRows& rows, ProductMode mode);
 

@@ -144,6 +144,22 @@ void Multiply(const DenseOperands& operands) {
   HWY_DYNAMIC_DISPATCH(MultiplyImpl)(operands);
 }
 
+// Whether no element has all bits of `exponent` set, those of an infinity or NaN.
+template <typename Float, typename Bits>
+bool NoneHasExponent(const ExecutionContext& context, const Float* values, int64_t size,
+                     Bits exponent) {
+  constexpr int64_t kPerTask = 1 << 16;
+  std::atomic<bool> finite = true;
+  ParallelRanges(context, size, kPerTask, [&](int64_t begin, int64_t end) {
+    bool here = true;
+    for (int64_t i = begin; i < end; ++i) {
+      here &= (std::bit_cast<Bits>(values[i]) & exponent) != exponent;
+    }
+    if (!here) finite = false;
+  });
+  return finite;
+}
+
 }  // namespace
 
 void SgemmSerial(int64_t m, int64_t n, int64_t k, const float* a, const float* b, ProductMode mode,
@@ -172,29 +188,11 @@ void SgemmTransposed(const ExecutionContext& context, int64_t m, int64_t n, int6
 }
 
 bool AllFinite(const ExecutionContext& context, const float* values, int64_t size) {
-  constexpr int64_t kPerTask = 1 << 16;
-  std::atomic<bool> finite = true;
-  ParallelRanges(context, size, kPerTask, [&](int64_t begin, int64_t end) {
-    constexpr uint32_t kExponent = 0x7f800000;
-    bool here = true;
-    for (int64_t i = begin; i < end; ++i) {
-      here &= (std::bit_cast<uint32_t>(values[i]) & kExponent) != kExponent;
-    }
-    if (!here) finite = false;
-  });
-  return finite;
+  return NoneHasExponent(context, values, size, uint32_t{0x7f800000});
 }
 
 bool AllFiniteBf16(const ExecutionContext& context, const uint16_t* bits, int64_t size) {
-  constexpr int64_t kPerTask = 1 << 16;
-  std::atomic<bool> finite = true;
-  ParallelRanges(context, size, kPerTask, [&](int64_t begin, int64_t end) {
-    constexpr uint16_t kExponent = 0x7f80;
-    bool here = true;
-    for (int64_t i = begin; i < end; ++i) here &= (bits[i] & kExponent) != kExponent;
-    if (!here) finite = false;
-  });
-  return finite;
+  return NoneHasExponent(context, bits, size, uint16_t{0x7f80});
 }
 
 const char* SgemmTarget() { return HWY_DYNAMIC_DISPATCH(TargetImpl)(); }
