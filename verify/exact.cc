@@ -133,4 +133,16 @@ void ForEachClaimedPrecision(const Environment& environment, const std::string& 
   }
 }
 
+void ForEachClaimedShape(const Environment& environment, std::initializer_list<CaseShape> channels,
+                         const std::function<void(const std::string&, const CaseShape&)>& add) {
+  for (const std::string& spec :
+       environment.registry->dataflows().Variants(environment.backend->kind())) {
+    for (const CaseShape& c : channels) {
+      ForEachClaimedPrecision(environment, spec, c.c_in, c.c_out, [&](Precision precision) {
+        add(spec, {c.c_in, c.c_out, precision});
+      });
+    }
+  }
+}
+
 }  // namespace voxconv::verify

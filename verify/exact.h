@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,9 @@ Outcome WithMapping(const Environment& environment, const std::string& spec,
 // channels on the environment's backend.
 void ForEachClaimedPrecision(const Environment& environment, const std::string& spec, int64_t c_in,
                              int64_t c_out, const std::function<void(Precision)>& add);
+// The same for every variant of every dataflow, in its turn, and for all these `channels`.
+void ForEachClaimedShape(const Environment& environment, std::initializer_list<CaseShape> channels,
+                         const std::function<void(const std::string&, const CaseShape&)>& add);
 
 }  // namespace voxconv::verify
 

@@ -269,22 +269,16 @@ Outcome RunRepeatCase(const Environment& environment, Pass pass, const std::stri
 void AddRepeatGradCases(Environment& environment, std::vector<Case>& cases) {
   for (const char* geometry : {"submanifold_k3", "quantize_k3_s2"}) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec :
-         environment.registry->dataflows().Variants(environment.backend->kind())) {
-      for (const CaseShape& channels : {CaseShape{33, 17}, CaseShape{64, 64}}) {
-        ForEachClaimedPrecision(
-            environment, spec, channels.c_in, channels.c_out, [&](Precision precision) {
-              const CaseShape shape{channels.c_in, channels.c_out, precision};
-              for (const Pass pass : {Pass::kInputGrad, Pass::kWeightGrad}) {
-                cases.push_back({absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/",
-                                              ToString(pass), "/", problem->id),
-                                 [&environment, pass, spec, shape, problem] {
-                                   return RunRepeatCase(environment, pass, spec, shape, *problem);
-                                 }});
-              }
-            });
+    const auto add = [&](const std::string& spec, const CaseShape& shape) {
+      for (const Pass pass : {Pass::kInputGrad, Pass::kWeightGrad}) {
+        cases.push_back({absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/",
+                                      ToString(pass), "/", problem->id),
+                         [&environment, pass, spec, shape, problem] {
+                           return RunRepeatCase(environment, pass, spec, shape, *problem);
+                         }});
       }
-    }
+    };
+    ForEachClaimedShape(environment, {{33, 17}, {64, 64}}, add);
   }
 }
 
@@ -295,24 +289,18 @@ void AddGradCases(Environment& environment, std::vector<Case>& cases) {
   const std::pair<GradCheck, const char*> checks[] = {{GradCheck::kInput, "input"},
                                                       {GradCheck::kWeight, "weight"},
                                                       {GradCheck::kAdjoint, "adjoint"}};
-  const auto dataflows = environment.registry->dataflows().Variants(environment.backend->kind());
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec : dataflows) {
-      for (const CaseShape& channels : {CaseShape{3, 16}, CaseShape{33, 17}, CaseShape{64, 32}}) {
-        ForEachClaimedPrecision(
-            environment, spec, channels.c_in, channels.c_out, [&](Precision precision) {
-              const CaseShape shape{channels.c_in, channels.c_out, precision};
-              for (const auto& [check, name] : checks) {
-                cases.push_back({absl::StrCat("grad/conv/", spec, "/", ShapeName(shape), "/", name,
-                                              "/", problem->id),
-                                 [&environment, check = check, spec, shape, problem] {
-                                   return RunGradCase(environment, check, spec, shape, *problem);
-                                 }});
-              }
-            });
+    const auto add = [&](const std::string& spec, const CaseShape& shape) {
+      for (const auto& [check, name] : checks) {
+        cases.push_back(
+            {absl::StrCat("grad/conv/", spec, "/", ShapeName(shape), "/", name, "/", problem->id),
+             [&environment, check = check, spec, shape, problem] {
+               return RunGradCase(environment, check, spec, shape, *problem);
+             }});
       }
-    }
+    };
+    ForEachClaimedShape(environment, {{3, 16}, {33, 17}, {64, 32}}, add);
   }
 }
 

@@ -200,19 +200,16 @@ Outcome RunCaseOf(const Environment& environment, bool counters, const std::stri
 // A pass finds in the buffers what the one before has left there.
 void AddGuardCasesOfPasses(Environment& environment, std::vector<Case>& cases) {
   const std::string geometry = "submanifold_k3";
-  for (const std::string& spec :
-       environment.registry->dataflows().Variants(environment.backend->kind())) {
-    ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
-      const CaseShape shape{16, 24, precision};
-      cases.push_back(
-          {absl::StrCat("guard/conv/", spec, "/", ShapeName(shape), "/", geometry, "/large"),
-           [&environment, spec, shape, geometry] {
-             const Problem* problem =
-                 environment.problems.Get(GeometryNamed(geometry), LargeScene());
-             return RunCaseOf(environment, /*counters=*/false, spec, shape, *problem);
-           }});
-    });
-  }
+  ForEachClaimedShape(
+      environment, {{16, 24}}, [&](const std::string& spec, const CaseShape& shape) {
+        cases.push_back(
+            {absl::StrCat("guard/conv/", spec, "/", ShapeName(shape), "/", geometry, "/large"),
+             [&environment, spec, shape, geometry] {
+               const Problem* problem =
+                   environment.problems.Get(GeometryNamed(geometry), LargeScene());
+               return RunCaseOf(environment, /*counters=*/false, spec, shape, *problem);
+             }});
+      });
 }
 
 }  // namespace
@@ -221,22 +218,16 @@ void AddGuardCases(Environment& environment, std::vector<Case>& cases) {
   AddGuardCasesOfPasses(environment, cases);
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec :
-         environment.registry->dataflows().Variants(environment.backend->kind())) {
-      for (const CaseShape& channels : {CaseShape{16, 24}, CaseShape{33, 17}}) {
-        ForEachClaimedPrecision(
-            environment, spec, channels.c_in, channels.c_out, [&](Precision precision) {
-              const CaseShape shape{channels.c_in, channels.c_out, precision};
-              const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
-              for (const bool counters : {false, true}) {
-                cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),
-                                 [&environment, counters, spec, shape, problem] {
-                                   return RunCaseOf(environment, counters, spec, shape, *problem);
-                                 }});
-              }
-            });
+    const auto add = [&](const std::string& spec, const CaseShape& shape) {
+      const std::string name = absl::StrCat(spec, "/", ShapeName(shape), "/", problem->id);
+      for (const bool counters : {false, true}) {
+        cases.push_back({absl::StrCat(counters ? "counters" : "guard", "/conv/", name),
+                         [&environment, counters, spec, shape, problem] {
+                           return RunCaseOf(environment, counters, spec, shape, *problem);
+                         }});
       }
-    }
+    };
+    ForEachClaimedShape(environment, {{16, 24}, {33, 17}}, add);
   }
 }
 

@@ -71,27 +71,22 @@ Outcome RunMany(const Environment& environment, const Dataflow& dataflow, const 
 
 void AddStressCases(Environment& environment, std::vector<Case>& cases) {
   const Problem* problem = environment.problems.Get(GeometryNamed("submanifold_k3"), Scenes()[1]);
-  for (const std::string& spec :
-       environment.registry->dataflows().Variants(environment.backend->kind())) {
-    ForEachClaimedPrecision(environment, spec, 16, 16, [&](Precision precision) {
-      const CaseShape shape{16, 16, precision};
-      cases.push_back(
-          {absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/", problem->id, "/many"),
-           [&environment, spec, shape, problem] {
-             return WithDataflow(
-                 environment, spec, shape, problem->geometry, [&](const Dataflow& dataflow) {
-                   if (!dataflow
-                            .CapabilityOf(Pass::kForward,
-                                          ShapeOfLayer(problem->geometry, shape.c_in, shape.c_out,
-                                                       shape.precision))
-                            .deterministic) {
-                     return Outcome::Skipped("does not claim to be deterministic");
-                   }
-                   return RunMany(environment, dataflow, shape, *problem);
-                 });
-           }});
-    });
-  }
+  const auto add = [&](const std::string& spec, const CaseShape& shape) {
+    cases.push_back(
+        {absl::StrCat("repeat/conv/", spec, "/", ShapeName(shape), "/", problem->id, "/many"),
+         [&environment, spec, shape, problem] {
+           return WithDataflow(
+               environment, spec, shape, problem->geometry, [&](const Dataflow& dataflow) {
+                 const ConvShape layer =
+                     ShapeOfLayer(problem->geometry, shape.c_in, shape.c_out, shape.precision);
+                 if (!dataflow.CapabilityOf(Pass::kForward, layer).deterministic) {
+                   return Outcome::Skipped("does not claim to be deterministic");
+                 }
+                 return RunMany(environment, dataflow, shape, *problem);
+               });
+         }});
+  };
+  ForEachClaimedShape(environment, {{16, 16}}, add);
 }
 
 }  // namespace voxconv::verify

@@ -137,22 +137,19 @@ Outcome RunValueCase(const Environment& environment, const std::string& spec,
 void AddValueCases(Environment& environment, std::vector<Case>& cases) {
   for (const std::string geometry : {"submanifold_k3", "quantize_k3_s2"}) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    for (const std::string& spec :
-         environment.registry->dataflows().Variants(environment.backend->kind())) {
-      ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
-        const CaseShape shape{16, 24, precision};
-        std::vector<ValueClass> classes = ScaledClasses(precision);
-        for (const char* name : {"signed_zero", "nan", "inf", "nan_weight", "inf_weight"})
-          classes.push_back({name, 0});
-        for (const ValueClass& values : classes) {
-          cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/",
-                                        values.name, "/", problem->id),
-                           [&environment, spec, shape, values, problem] {
-                             return RunValueCase(environment, spec, shape, values, *problem);
-                           }});
-        }
-      });
-    }
+    const auto add = [&](const std::string& spec, const CaseShape& shape) {
+      std::vector<ValueClass> classes = ScaledClasses(shape.precision);
+      for (const char* name : {"signed_zero", "nan", "inf", "nan_weight", "inf_weight"})
+        classes.push_back({name, 0});
+      for (const ValueClass& values : classes) {
+        cases.push_back({absl::StrCat("value/conv/", spec, "/", ShapeName(shape), "/", values.name,
+                                      "/", problem->id),
+                         [&environment, spec, shape, values, problem] {
+                           return RunValueCase(environment, spec, shape, values, *problem);
+                         }});
+      }
+    };
+    ForEachClaimedShape(environment, {{16, 24}}, add);
   }
 }
 
