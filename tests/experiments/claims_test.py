@@ -230,11 +230,14 @@ class ClaimsTest(unittest.TestCase):
         result, _ = self.report(self.doctored(3, consistent=True)[:1])
         self.assertIn("1 not measurable here", result.stdout)
 
-    def test_clocks_that_fell_are_told(self):
-        lines = copy.deepcopy(self.lines)
-        lines[-1]["result"]["clocks"] = "the SM clock fell from 1980 to 1410 MHz (power cap)"
-        _, page = self.report(lines)
-        self.assertIn("(clocks: the SM clock fell from 1980 to 1410 MHz (power cap))", page)
+    def test_what_disturbed_a_measurement_is_told(self):
+        for key, what, label in (
+                ("clocks", "the SM clock fell from 1980 to 1410 MHz (power cap)", "clocks"),
+                ("busy", "other processes took 61 % of the cores' time", "busy machine")):
+            lines = copy.deepcopy(self.lines)
+            lines[-1]["result"][key] = what
+            _, page = self.report(lines)
+            self.assertIn(f"({label}: {what})", page)
 
     def test_both_ratios_are_shown_where_sides_were_captured(self):
         lines = self.doctored(3, consistent=True)
@@ -261,12 +264,6 @@ class ClaimsTest(unittest.TestCase):
         _, page = self.report(lines)
         self.assertIn("| cache |", page)
         self.assertIn("| cold, 30.5 MiB |", page)
-
-    def test_a_busy_machine_is_told(self):
-        lines = copy.deepcopy(self.lines)
-        lines[-1]["result"]["busy"] = "other processes took 61 % of the cores' time"
-        _, page = self.report(lines)
-        self.assertIn("(busy machine: other processes took 61 % of the cores' time)", page)
 
     def test_pairs_that_are_not_there_are_flagged(self):
         lines = copy.deepcopy(self.lines)

@@ -130,11 +130,7 @@ class WrappedDataflow final : public Dataflow {
     const auto right = [&](const GradCall&) {
       return right_->WeightGrad(RightOf(plan), map, args, workspace, context);
     };
-    return grad_fault_({.what = GradCall::What::kWeightGrad,
-                        .num_offsets = map.map().num_offsets(),
-                        .result = args.weights_grad,
-                        .context = context,
-                        .right = right});
+    return Faulty(GradCall::What::kWeightGrad, map, args.weights_grad, right, context);
   }
   bool Pools() const override { return right_->pools(); }
   MapNeed DoNeededPoolMap(Pass pass, bool symmetric) const override {
@@ -143,23 +139,26 @@ class WrappedDataflow final : public Dataflow {
   absl::Status DoPool(const PreparedMap& map, const PoolArgs& args,
                       const ExecutionContext& context) const override {
     const auto right = [&](const GradCall&) { return right_->Pool(map, args, context); };
-    return grad_fault_({.what = GradCall::What::kPool,
-                        .num_offsets = map.map().num_offsets(),
-                        .result = args.output,
-                        .context = context,
-                        .right = right});
+    return Faulty(GradCall::What::kPool, map, args.output, right, context);
   }
   absl::Status DoUnpool(const PreparedMap& map, const UnpoolArgs& args,
                         const ExecutionContext& context) const override {
     const auto right = [&](const GradCall&) { return right_->Unpool(map, args, context); };
-    return grad_fault_({.what = GradCall::What::kUnpool,
-                        .num_offsets = map.map().num_offsets(),
-                        .result = args.output,
-                        .context = context,
-                        .right = right});
+    return Faulty(GradCall::What::kUnpool, map, args.output, right, context);
   }
 
  private:
+  // With the fault, what reads no weights.
+  absl::Status Faulty(GradCall::What what, const PreparedMap& map, const TensorView& result,
+                      std::function<absl::Status(const GradCall&)> right,
+                      const ExecutionContext& context) const {
+    return grad_fault_({.what = what,
+                        .num_offsets = map.map().num_offsets(),
+                        .result = result,
+                        .context = context,
+                        .right = std::move(right)});
+  }
+
   static const DataflowPlan& RightOf(const DataflowPlan& plan) {
     return static_cast<const WrappedPlan&>(plan).right();
   }
