@@ -22,6 +22,7 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
+constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are added
 
 // Cuts the outputs into tiles of `tile` rows and finds every tile's segment of every offset.
 // O(K N_out / tile * log(pairs)).
@@ -140,7 +141,7 @@ void RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& ar
   const StageScope stage(context, Stage::kFused);
   const int64_t c_out = plan.shape().c_out;
   float* output = args.output.f32();
-  ParallelRanges(context, map.num_outputs(), 512, [&](int64_t begin, int64_t end) {
+  ParallelRanges(context, map.num_outputs(), kRowsPerClear, [&](int64_t begin, int64_t end) {
     std::fill(output + begin * c_out, output + end * c_out, 0.0f);
   });
   AddCopiedProductsCpu(map,
@@ -188,8 +189,8 @@ class FetchOnDemandCpu final : public FetchOnDemand {
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
-    if (Copies(map, base_plan.shape())) {
-      RunCopies(static_cast<const CopyPlan&>(base_plan), map, args, workspace, context);
+    if (const auto* copies = dynamic_cast<const CopyPlan*>(&base_plan)) {
+      RunCopies(*copies, map, args, workspace, context);
       return absl::OkStatus();
     }
     const auto& plan = static_cast<const CpuPlan&>(base_plan);

@@ -200,8 +200,8 @@ class FetchOnDemandCuda final : public FetchOnDemand {
                          const ForwardArgs& args, const Workspace& workspace,
                          const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
-    if (Copies(map, base_plan.shape())) {
-      return RunCopies(static_cast<const CopyPlan&>(base_plan), map, args, workspace, context);
+    if (const auto* copies = dynamic_cast<const CopyPlan*>(&base_plan)) {
+      return RunCopies(*copies, map, args, workspace, context);
     }
     const auto& plan = static_cast<const CudaPlan&>(base_plan);
     const PairList& pairs = map.pairs();
