@@ -89,6 +89,7 @@ struct Selection {
 //   cover/map|conv/<plugin>/...          a covering array over channels, kernels, samples, threads
 //   value/conv/<dataflow>/...            large, tiny, denormal, zero, NaN and infinite values
 //   guard/conv/<dataflow>/...            nothing is written but the output; nothing stale is read
+//                                        (.../large: in several passes of small buffers too)
 //   counters/conv/<dataflow>/...         what a run counts, against the map and the tensors
 //   pool/<mode>/<problem>                pooling and unpooling by the backend's operators
 //   pool/conv/<dataflow>/<channels>/<mode>/<problem>   the same by a dataflow that pools itself

@@ -21,8 +21,7 @@ OptionSchema Schema() {
             "each padded to a multiple of 128 rows")
       .Float("epsilon", 0.3, 0, 1,
              "adaptive: share of a group's largest map that may be padding; sorted_adaptive: "
-             "padding of a "
-             "group for each of its pairs")
+             "padding of a group for each of its pairs")
       .Int("threshold", 8192, 0, int64_t{1} << 40,
            "both: pairs from which a group is multiplied offset by offset, not as a batch")
       .Enum("map", {"dense", "coded_csr"}, "dense",
@@ -41,8 +40,7 @@ OptionSchema Schema() {
            "channels and tile ask for it")
       .Int("offsets_per_launch", 0, 0, kMaxOffsets,
            "CUDA: kernel offsets moved by one launch; 0: all; a scatter in weight order of more "
-           "than "
-           "1 adds atomically")
+           "than 1 adds atomically")
       .Int("streams", 1, 1, 4, "CUDA: streams that the matmuls are spread over");
   return schema;
 }

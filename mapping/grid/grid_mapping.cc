@@ -18,8 +18,7 @@ PluginDescription GridMapping::Describe() {
   description.options.Enum(
       "storage", {"dense", "bitmap", "rules"}, "dense",
       "a row number for every cell; a bit for every cell and a rank for 64 of them; or a row "
-      "number "
-      "for every cell of the outputs, to which the inputs write their pairs (SpConv 1.x)");
+      "number for every cell of the outputs, to which the inputs write their pairs (SpConv 1.x)");
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")

@@ -18,8 +18,7 @@ PluginDescription HashMapping::Describe() {
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source =
       "TorchSparse 4.2.1 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, PCEngine, "
-      "Luo & Lai "
-      "(planar coordinates)";
+      "Luo & Lai (planar coordinates)";
   description.options.Enum(
       "variant",
       {"open_addressing", "cuckoo", "bucketed", "minkowski", "torchsparse1", "pcengine", "open3d",
