@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "voxconv/backends/cuda/last_not_above.cuh"
 #include "voxconv/backends/cuda/weight_gradient_mma.h"
 
 namespace voxconv {
@@ -30,12 +31,7 @@ struct OffsetSteps {
 
 // The offset that has step `step`. O(log offsets).
 __device__ __forceinline__ int OffsetOf(const StepRanges& ranges, int step) {
-  int low = 0, high = ranges.num_offsets;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (ranges.step_ptr[middle] <= step ? low : high) = middle;
-  }
-  return low;
+  return LastNotAbove(ranges.step_ptr, ranges.num_offsets, step);
 }
 
 // The steps of offset k in range `range`, which meet.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "voxconv/backends/cuda/last_not_above.cuh"
 #include "voxconv/dataflows/fetch_on_demand/fgms_cuda.h"
 
 namespace voxconv {
@@ -19,19 +20,11 @@ struct FgmsTilePairs {
 // The pairs of tile `tile`, which has room for kPairs. O(log segments).
 template <int kPairs>
 __device__ __forceinline__ FgmsTilePairs PairsOfTile(const FgmsSegments& segments, int tile) {
-  int low = 0, high = segments.count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (segments.tile_ptr[middle] <= tile) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
+  const int i = LastNotAbove(segments.tile_ptr, segments.count, int32_t{tile});
   FgmsTilePairs pairs;
-  pairs.begin = segments.pair_begin[low] + int64_t{tile - segments.tile_ptr[low]} * kPairs;
-  pairs.end = min(segments.pair_end[low], pairs.begin + kPairs);
-  pairs.offset = segments.offset[low];
+  pairs.begin = segments.pair_begin[i] + int64_t{tile - segments.tile_ptr[i]} * kPairs;
+  pairs.end = min(segments.pair_end[i], pairs.begin + kPairs);
+  pairs.offset = segments.offset[i];
   return pairs;
 }
 

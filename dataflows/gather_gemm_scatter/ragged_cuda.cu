@@ -11,6 +11,7 @@
 #include "voxconv/backends/cuda/cuda_backend.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_tensor.h"
+#include "voxconv/backends/cuda/last_not_above.cuh"
 #include "voxconv/dataflows/gather_gemm_scatter/ragged_cuda.h"
 
 namespace voxconv {
@@ -26,19 +27,11 @@ struct BlockRows {
   int32_t offset;
 
   __device__ explicit BlockRows(const RaggedSegments& segments) {
-    int low = 0, high = segments.count;
     const auto block = static_cast<int32_t>(blockIdx.x);
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (segments.first_block[middle] <= block) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    begin = segments.begin[low] + int64_t{block - segments.first_block[low]} * kRows;
-    end = min(segments.end[low], begin + kRows);
-    offset = segments.offset[low];
+    const int i = LastNotAbove(segments.first_block, segments.count, block);
+    begin = segments.begin[i] + int64_t{block - segments.first_block[i]} * kRows;
+    end = min(segments.end[i], begin + kRows);
+    offset = segments.offset[i];
   }
 };
 
