@@ -25,6 +25,11 @@ CLOUDS = {
     "N": ("nuscenes_10sweep_ff9eff_f16.bin", "0.1", "ten sweeps of nuScenes, 121,962 voxels"),
     "U": ("scene:uniform?n=1000000&box=400", "0.05", "10⁶ uniform voxels in 400³"),
 }
+# What the commands need to know of the columns of N's file, which `bench` does not ask for.
+COLUMNS = {"N": ["--fields", "x,y,z,intensity,dt", "--dtype-in", "f16"]}
+# Layers of U take long to check.
+FEW = {"U": ((64, 128), ("f16", "tf32"))}
+BESIDE = ("office", "L", "N")  # clouds whose layers are also timed with the program before
 NETWORKS = ("minkunet42", "sparseresnet21")
 ORDERS = ("scan", "sorted", "morton", "shuffled")
 SIZES = {1_000_000: 400, 10_000_000: 862}  # voxels: edge of their box, with equal density
@@ -107,11 +112,6 @@ def write_batch(program, count, path):
         write_npy(archive, "coords", (len(coords) // 4, 4), coords)
 
 
-def input_of(cloud):
-    source, edge, _ = CLOUDS[cloud]
-    return ["--input", source, "--voxel-size", edge]
-
-
 def name_of(entry):
     """Without what Google Benchmark appends."""
     return re.sub(r"/(iterations:\d+|manual_time|repeats:\d+)", "", entry["run_name"])
@@ -142,7 +142,8 @@ class Measurement:
         self.program, self.before, self.out = program, before, out
         self.frames = str(frames)
         self.lines, self.failures, self.left_out = [], [], []
-        self.floors = {}
+        self.inputs = {}
+        self.folder = tempfile.TemporaryDirectory()
         self.context = {"device": device, "commit": program.commit(),
                         "before": before.commit() if before else None}
 
@@ -151,16 +152,30 @@ class Measurement:
         self.lines.append(line)
         print(json.dumps(line, ensure_ascii=False), file=self.out, flush=True)
 
-    def programs(self):
-        return ([("then", self.before)] if self.before else []) + [("now", self.program)]
+    def input_of(self, cloud):
+        """Options. Clouds with columns of their own are turned into voxels once."""
+        source, edge, _ = CLOUDS[cloud]
+        if cloud not in COLUMNS:
+            return ["--input", source, "--voxel-size", edge]
+        if cloud not in self.inputs:
+            voxels = os.path.join(self.folder.name, f"{cloud}.npz")
+            self.program.run(["voxelize", source, voxels, "--voxel-size", edge, *COLUMNS[cloud]])
+            _, coords = read_npz(voxels)["coords"]
+            self.inputs[cloud] = os.path.join(self.folder.name, f"{cloud}_coords.npz")
+            with zipfile.ZipFile(self.inputs[cloud], "w") as archive:
+                write_npy(archive, "coords", (len(coords) // 4, 4), coords)
+        return ["--input", self.inputs[cloud]]
 
-    def least(self, measure, turns):
+    def least(self, measure, turns, before=True):
         """{name: (ms, ms before or None)}: the least of all turns of `measure(program)`, which
-        gives {name: ms}. There are two more turns where a row seems slower than before."""
+        gives {name: ms}. There are as many turns more while a row seems slower than before."""
         least = {"now": {}, "then": {}}
+        before = before and self.before is not None
 
         def turn():
-            for which, program in self.programs():
+            for which, program in (("then", self.before), ("now", self.program)):
+                if which == "then" and not before:
+                    continue
                 for name, ms in measure(program).items():
                     least[which][name] = min(ms, least[which].get(name, ms))
 
@@ -168,15 +183,15 @@ class Measurement:
             return any(ms > SLOWER * least["then"].get(name, ms)
                        for name, ms in least["now"].items())
 
-        for _ in range(turns if self.before else 1):
+        for _ in range(turns if before else 1):
             turn()
-        for _ in range(2):
+        for _ in range(turns):
             if slower():
                 turn()
         return {name: (ms, least["then"].get(name)) for name, ms in least["now"].items()}
 
     def ceilings(self):
-        found = self.program.bench([*input_of("L"), *dtype_options(NETWORK_DTYPES),
+        found = self.program.bench([*self.input_of("L"), *dtype_options(NETWORK_DTYPES),
                                     "--benchmark_filter=^(copy|gemm)/"])
         self.copy = found["copy/device"]["GB/s"] * 1e9
         self.dense = {dtype: found[f"gemm/{dtype}/device"]["TFLOP/s"] * 1e12
@@ -189,19 +204,19 @@ class Measurement:
         return self.dense["3xtf32" if dtype == "f32" else dtype]
 
     def layer_rows(self, cloud):
-        channels = [c for c in CHANNELS if cloud != "U" or c <= 128]
+        channels, dtypes = FEW.get(cloud, (CHANNELS, DTYPES))
         seen = {}
 
         def measure(program):
             found = program.bench(
-                [*input_of(cloud), "--dataflow", DATAFLOW, *dtype_options(DTYPES),
+                [*self.input_of(cloud), "--dataflow", DATAFLOW, *dtype_options(dtypes),
                  *[word for c in channels for word in ("--channels", f"{c}x{c}")],
                  "--benchmark_filter=^conv/"])
             if program is self.program:
                 seen.update(found)
             return {name: time_ms(entry) for name, entry in found.items()}
 
-        for name, (ms, before) in self.least(measure, turns=1).items():
+        for name, (ms, before) in self.least(measure, 1, cloud in BESIDE).items():
             c = int(re.search(r"/(\d+)x\d+/", name)[1])
             dtype = name.rsplit("/", 1)[1]
             entry = seen[name]
@@ -228,7 +243,7 @@ class Measurement:
         return seconds * 1e3
 
     def network_rows(self, network, cloud, dtype):
-        arguments = [*input_of(cloud), "--network", network, "--dtype", dtype,
+        arguments = [*self.input_of(cloud), "--network", network, "--dtype", dtype,
                      "--fold-batch-norm", "--mapping", MAPPING, "--dataflow", DATAFLOW,
                      "--frames", self.frames]
         seen = {}
@@ -241,33 +256,22 @@ class Measurement:
 
         (ms, before), = self.least(measure, turns=2).values()
         run = seen["first"]
-        self.floors[network, cloud, dtype] = self.network_floor_ms(run, dtype)
-        self.add("network", network=network, cloud=cloud, dtype=dtype, maps="rebuilt", ms=ms,
-                 floor_ms=self.floors[network, cloud, dtype], before_ms=before,
+        values = {"network": network, "cloud": cloud, "dtype": dtype,
+                  "floor_ms": self.network_floor_ms(run, dtype)}
+        self.add("network", **values, maps="rebuilt", ms=ms, before_ms=before,
                  queued_ms=run["queued_ms"], stages_ms=stages_of(run), start=run.get("start"))
-
-    def kept_rows(self, network, cloud, dtypes):
-        """Maps kept, as they run and as a graph; `bench` also holds the outputs against f32."""
-        found = self.program.bench(
-            [*input_of(cloud), "--network", network, *dtype_options(dtypes), "--graph", "--config",
-             f"{MAPPING}/{DATAFLOW}/fused", "--benchmark_filter=^network/.*maps=kept",
-             "--benchmark_min_time=0.05"])
-        assert len(found) == 2 * len(dtypes), list(found)
-        for name, entry in found.items():
-            dtype = next(dtype for dtype in dtypes if f"/{dtype}/" in name)
-            self.add("network", network=network, cloud=cloud, dtype=dtype,
-                     maps="graph" if "/graph" in name else "kept", ms=time_ms(entry),
-                     floor_ms=self.floors.get((network, cloud, dtype)))
+        kept = self.program.frames([*arguments, "--keep-maps", "--graph"])
+        self.add("network", **values, maps="kept", ms=kept["wall_ms"])
+        self.add("network", **values, maps="graph", ms=kept["replayed_ms"])
 
     def order_rows(self, network):
-        arguments = [*input_of("L"), "--network", network, "--dtype", "f16", "--fold-batch-norm",
+        arguments = [*self.input_of("L"), "--network", network, "--dtype", "f16", "--fold-batch-norm",
                      "--dataflow", DATAFLOW, "--frames", self.frames]
         for order in ORDERS:
             for mapping in ("hash", "sorted_search"):
                 for reorder in ([], ["--reorder"]):
-                    ms = min(self.program.frames(
-                        [*arguments, "--order", order, "--mapping", mapping, *reorder])["wall_ms"]
-                             for _ in range(2))
+                    ms = self.program.frames([*arguments, "--order", order, "--mapping", mapping,
+                                              *reorder])["wall_ms"]
                     self.add("order", network=network, order=order, mapping=mapping,
                              reorder=bool(reorder), ms=ms)
 
@@ -294,7 +298,7 @@ class Measurement:
 
     def in_flight_rows(self, count):
         found = self.program.bench(
-            [*input_of("L"), *[word for name in NETWORKS for word in ("--network", name)],
+            [*self.input_of("L"), *[word for name in NETWORKS for word in ("--network", name)],
              "--dtype", "f16", "--in-flight", str(count), "--config",
              f"{MAPPING}/{DATAFLOW}/fused", f"--benchmark_filter=^network/.*in_flight={count}",
              "--benchmark_min_time=0.1"])
@@ -307,7 +311,7 @@ class Measurement:
         seen = {}
 
         def measure(program):
-            found = program.bench([*input_of("L"), "--mapping", "perfect_hash:build=device",
+            found = program.bench([*self.input_of("L"), "--mapping", "perfect_hash:build=device",
                                    "--dataflow", DATAFLOW,
                                    "--benchmark_filter=^map/.*/K27/iterations"])
             seen.update(found)
@@ -319,7 +323,7 @@ class Measurement:
                  floor_ms=rows * (16 + 27 * 4 + 4) / self.copy * 1e3)
 
     def point_rows(self):
-        arguments = [*input_of("L"), "--points", "--network", "minkunet42", "--dtype", "f16",
+        arguments = [*self.input_of("L"), "--points", "--network", "minkunet42", "--dtype", "f16",
                      "--config", f"{MAPPING}/{DATAFLOW}/fused", "--benchmark_filter=^points/",
                      "--benchmark_min_time=0.1"]
 
@@ -336,9 +340,6 @@ class Measurement:
             for dtype in NETWORK_DTYPES:
                 yield (f"network/{network}/L/{dtype}",
                        lambda n=network, d=dtype: self.network_rows(n, "L", d))
-        for network in NETWORKS:
-            yield (f"network/{network}/L/kept",
-                   lambda n=network: self.kept_rows(n, "L", NETWORK_DTYPES))
         yield "points", self.point_rows
         yield "perfect_hash", self.perfect_hash_rows
         for cloud in CLOUDS:
@@ -351,7 +352,7 @@ class Measurement:
                        lambda n=network, d=dtype: self.network_rows(n, "N", d))
         for count in (4, 8):
             yield f"batch/{count}", lambda n=count: self.batch_rows(n)
-        for count in (2, 4):
+        for count in (2,):
             yield f"in-flight/{count}", lambda n=count: self.in_flight_rows(n)
         yield "size", self.size_rows
 

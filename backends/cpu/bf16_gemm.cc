@@ -20,8 +20,9 @@
 namespace voxconv {
 namespace {
 
-constexpr int64_t kLanes = 16;       // columns of a vector of sums
-constexpr int kPanelVectors = 2;     // of a register tile
+constexpr int64_t kLanes = 16;    // columns of a vector of sums
+constexpr int kPanelVectors = 2;  // of a register tile
+constexpr int64_t kPanel = kPanelVectors * kLanes;
 constexpr int64_t kPair = 2;         // input channels that one dot product multiplies
 constexpr int64_t kMaxTileRows = 8;  // 16 chains of sums hide the latency of a dot product
 
@@ -30,8 +31,8 @@ int64_t Pairs(int64_t c_in) { return CeilDiv(c_in, kPair); }
 // One matrix: panels of two vectors of columns, or one at the end. A row of a panel holds a pair of
 // channels, of which each column's two weights lie side by side.
 void PackMatrix(const uint16_t* weights, int64_t c_in, int64_t c_out, uint16_t* packed) {
-  for (int64_t column = 0; column < c_out; column += kPanelVectors * kLanes) {
-    const int64_t columns = std::min(kPanelVectors * kLanes, c_out - column);
+  for (int64_t column = 0; column < c_out; column += kPanel) {
+    const int64_t columns = std::min(kPanel, c_out - column);
     const int64_t width = CeilDiv(columns, kLanes) * kLanes;
     for (int64_t pair = 0; pair < Pairs(c_in); ++pair, packed += kPair * width) {
       std::fill_n(packed, kPair * width, uint16_t{0});
@@ -58,11 +59,14 @@ void PackBf16Weights(const uint16_t* weights, int64_t matrices, int64_t c_in, in
   });
 }
 
+int64_t Bf16Panels(int64_t c_out) { return CeilDiv(c_out, kPanel); }
+
+int64_t Bf16SumWidth(int64_t c_out) { return CeilDiv(c_out, kLanes) * kLanes; }
+
 const char* Bf16Target() { return HasBf16Products() ? "AVX512-BF16" : "widened bf16"; }
 
 void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                              const IndirectGemmRows& rows) {
-  constexpr int64_t kPanel = kPanelVectors * kLanes;
   const int64_t c_in = operands.c_in;
   const int64_t matrix_size = PackedBf16WeightSize(c_in, operands.c_out);
   for (int64_t column = 0; column < operands.c_out; column += kPanel) {
@@ -90,6 +94,37 @@ void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const 
   }
 }
 
+void AddWidenedBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
+                            ProductMode mode) {
+  const int64_t c_in = operands.c_in, stride = Bf16SumWidth(operands.c_out);
+  const int64_t column = panel * kPanel, width = std::min(kPanel, stride - column);
+  for (int64_t i = 0; i < pairs.count; ++i) {
+    const uint16_t* from = operands.input + pairs.in[i] * c_in;
+    const uint16_t* w = operands.packed_weights + column * kPair * Pairs(c_in);
+    float* to = operands.sums + (pairs.out[i] - pairs.first_out) * stride + column;
+    if (mode == ProductMode::kOverwrite) std::fill_n(to, width, 0.0f);
+    for (int64_t c = 0; c < c_in; c += kPair, w += kPair * width) {
+      const float even = Bf16BitsToFloat(from[c]);
+      const float odd = c + 1 < c_in ? Bf16BitsToFloat(from[c + 1]) : 0.0f;
+      for (int64_t j = 0; j < width; ++j) {
+        to[j] += odd * Bf16BitsToFloat(w[kPair * j + 1]);
+        to[j] += even * Bf16BitsToFloat(w[kPair * j]);
+      }
+    }
+  }
+}
+
+namespace {
+
+void RoundWidenedBf16Sums(const float* sums, int64_t rows, int64_t c_out, uint16_t* output) {
+  const int64_t stride = Bf16SumWidth(c_out);
+  for (int64_t row = 0; row < rows; ++row, sums += stride, output += c_out) {
+    for (int64_t c = 0; c < c_out; ++c) output[c] = FloatToBf16Bits(sums[c]);
+  }
+}
+
+}  // namespace
+
 #if VOXCONV_HAVE_BF16_PRODUCTS
 
 bool HasBf16Products() {
@@ -102,18 +137,6 @@ namespace {
 // The functions below alone use these instructions. No inline function of a header is compiled with
 // them, which the linker could then take for all callers.
 #define VOXCONV_BF16_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-
-// One panel of output columns of a whole product.
-struct Panel {
-  const Bf16GemmOperands* operands;
-  const int32_t* steps;
-  int64_t num_steps;
-  const IndirectGemmRows* rows;
-  const uint16_t* weights;  // of matrix 0
-  int64_t matrix_size;
-  int64_t first_column;
-  int64_t columns;
-};
 
 VOXCONV_BF16_TARGET inline __m512bh Broadcast(uint32_t pair) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(pair)));
@@ -149,9 +172,25 @@ VOXCONV_BF16_TARGET inline void MultiplyStep(const uint16_t* const (&from)[kRows
   }
 }
 
+// One panel of output columns of a whole product.
+struct Panel {
+  const Bf16GemmOperands* operands;
+  const int32_t* steps;
+  int64_t num_steps;
+  const IndirectGemmRows* rows;
+  const uint16_t* weights;  // of matrix 0
+  int64_t matrix_size;
+  int64_t first_column;
+  int64_t columns;
+
+  template <int kRows, int kVectors>
+  void Run(int64_t first) const;
+};
+
 // Rows [first, first + kRows) of a panel that is kVectors wide.
 template <int kRows, int kVectors>
-VOXCONV_BF16_TARGET void ComputeTile(const Panel& panel, int64_t first) {
+VOXCONV_BF16_TARGET void Panel::Run(int64_t first) const {
+  const Panel& panel = *this;
   const Bf16GemmOperands& operands = *panel.operands;
   __m512 sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
@@ -178,14 +217,69 @@ VOXCONV_BF16_TARGET void ComputeTile(const Panel& panel, int64_t first) {
   }
 }
 
+// One panel of columns of the products that are added to sums.
+struct SumPanel {
+  const Bf16SumOperands* operands;
+  const Bf16Pairs* pairs;
+  const uint16_t* weights;
+  float* sums;
+  int64_t stride;
+  bool overwrite;
+  bool prefetches;
+
+  template <int kRows, int kVectors>
+  void Run(int64_t first) const;
+  void PrefetchRow(int64_t row) const {
+    constexpr int64_t kCacheLineElements = 32;
+    const uint16_t* at = operands->input + row * operands->c_in;
+    for (int64_t c = 0; c < operands->c_in; c += kCacheLineElements) __builtin_prefetch(at + c);
+  }
+};
+
+template <int kRows, int kVectors>
+VOXCONV_BF16_TARGET void SumPanel::Run(int64_t first) const {
+  const uint16_t* from[kRows];
+  float* to[kRows];
+  __m512 sum[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    from[r] = operands->input + pairs->in[first + r] * operands->c_in;
+    to[r] = sums + (pairs->out[first + r] - pairs->first_out) * stride;
+    for (int v = 0; v < kVectors; ++v) {
+      sum[r][v] = overwrite ? _mm512_setzero_ps() : _mm512_loadu_ps(to[r] + v * kLanes);
+    }
+  }
+  if (prefetches) {  // inputs lie anywhere, so the hardware does not foresee the next tile's
+    const int64_t end = std::min<int64_t>(pairs->count, first + 2 * kRows);
+    for (int64_t i = first + kRows; i < end; ++i) PrefetchRow(pairs->in[i]);
+  }
+  MultiplyStep<kRows, kVectors>(from, weights, operands->c_in, sum);
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(to[r] + v * kLanes, sum[r][v]);
+  }
+}
+
 // Rows [first, first + count) of the panel, with 1 <= count <= kMaxTileRows.
-template <int kVectors>
-void ComputeRows(const Panel& panel, int64_t count, int64_t first) {
-  static constexpr auto kComputeTile = []<int... kLess>(std::integer_sequence<int, kLess...>) {
-    return std::array{&ComputeTile<kLess + 1, kVectors>...};
+template <int kVectors, typename AnyPanel>
+void RunTile(const AnyPanel& panel, int64_t count, int64_t first) {
+  static constexpr auto kRun = []<int... kLess>(std::integer_sequence<int, kLess...>) {
+    return std::array{&AnyPanel::template Run<kLess + 1, kVectors>...};
   }
   (std::make_integer_sequence<int, kMaxTileRows>());
-  kComputeTile[count - 1](panel, first);
+  (panel.*kRun[count - 1])(first);
+}
+
+// Tiles of nearly equal height, so that none waits for the latency of its few chains.
+template <typename AnyPanel>
+void RunTiles(const AnyPanel& panel, int64_t count, int64_t columns) {
+  const int64_t tiles = CeilDiv(count, kMaxTileRows);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t begin = count * t / tiles, end = count * (t + 1) / tiles;
+    if (columns > kLanes) {
+      RunTile<kPanelVectors>(panel, end - begin, begin);
+    } else {
+      RunTile<1>(panel, end - begin, begin);
+    }
+  }
 }
 
 }  // namespace
@@ -197,22 +291,51 @@ void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t
   if (rows.count == 0) return;
   Panel panel{&operands, steps.data(), static_cast<int64_t>(steps.size()), &rows};
   panel.matrix_size = PackedBf16WeightSize(operands.c_in, operands.c_out);
-  // Tiles of nearly equal height, so that none waits for the latency of its few chains.
-  const int64_t tiles = CeilDiv(rows.count, kMaxTileRows);
   // Panels outermost: one stays in the first-level cache while all rows pass by.
-  for (int64_t column = 0; column < operands.c_out; column += kPanelVectors * kLanes) {
+  for (int64_t column = 0; column < operands.c_out; column += kPanel) {
     panel.weights = operands.packed_weights + column * kPair * Pairs(operands.c_in);
     panel.first_column = column;
-    panel.columns = std::min(kPanelVectors * kLanes, operands.c_out - column);
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t begin = rows.count * t / tiles, end = rows.count * (t + 1) / tiles;
-      if (panel.columns > kLanes) {
-        ComputeRows<kPanelVectors>(panel, end - begin, begin);
-      } else {
-        ComputeRows<1>(panel, end - begin, begin);
-      }
+    panel.columns = std::min(kPanel, operands.c_out - column);
+    RunTiles(panel, rows.count, panel.columns);
+  }
+}
+
+void AddBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
+                     ProductMode mode) {
+  static const bool kHasProducts = HasBf16Products();
+  if (!kHasProducts) return AddWidenedBf16Products(operands, pairs, panel, mode);
+  const int64_t column = panel * kPanel;
+  RunTiles(SumPanel{.operands = &operands,
+                    .pairs = &pairs,
+                    .weights = operands.packed_weights + column * kPair * Pairs(operands.c_in),
+                    .sums = operands.sums + column,
+                    .stride = Bf16SumWidth(operands.c_out),
+                    .overwrite = mode == ProductMode::kOverwrite,
+                    .prefetches = panel == 0},
+           pairs.count, operands.c_out - column);
+}
+
+namespace {
+
+VOXCONV_BF16_TARGET void RoundRows(const float* sums, int64_t rows, int64_t c_out,
+                                   uint16_t* output) {
+  const int64_t stride = Bf16SumWidth(c_out);
+  for (int64_t row = 0; row < rows; ++row, sums += stride, output += c_out) {
+    for (int64_t column = 0; column < c_out; column += kLanes) {
+      const auto mask = static_cast<__mmask16>((1u << std::min(kLanes, c_out - column)) - 1);
+      const auto bits =
+          reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_loadu_ps(sums + column)));
+      _mm256_mask_storeu_epi16(output + column, mask, bits);
     }
   }
+}
+
+}  // namespace
+
+void RoundBf16Sums(const float* sums, int64_t rows, int64_t c_out, uint16_t* output) {
+  static const bool kHasProducts = HasBf16Products();
+  if (!kHasProducts) return RoundWidenedBf16Sums(sums, rows, c_out, output);
+  RoundRows(sums, rows, c_out, output);
 }
 
 VOXCONV_BF16_TARGET double RunBf16DotProducts(int64_t count) {
@@ -238,6 +361,15 @@ bool HasBf16Products() { return false; }
 void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                       const IndirectGemmRows& rows) {
   IndirectWidenedBf16Gemm(operands, steps, rows);
+}
+
+void AddBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
+                     ProductMode mode) {
+  AddWidenedBf16Products(operands, pairs, panel, mode);
+}
+
+void RoundBf16Sums(const float* sums, int64_t rows, int64_t c_out, uint16_t* output) {
+  RoundWidenedBf16Sums(sums, rows, c_out, output);
 }
 
 double RunBf16DotProducts(int64_t) { return 0; }

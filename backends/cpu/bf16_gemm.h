@@ -34,6 +34,44 @@ void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t
 void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                              const IndirectGemmRows& rows);
 
+// Sums in f32 to which products of several offsets are added.
+struct Bf16SumOperands {
+  const uint16_t* input = nullptr;           // [*, c_in]
+  const uint16_t* packed_weights = nullptr;  // one matrix, as in Bf16GemmOperands
+  float* sums = nullptr;                     // [*, Bf16SumWidth(c_out)]
+  int64_t c_in = 0;                          // >= 1
+  int64_t c_out = 0;                         // >= 1
+};
+
+// Pairs of one offset. No row of `out` comes twice.
+struct Bf16Pairs {
+  int64_t count = 0;
+  const int32_t* in = nullptr;   // rows of the input, >= 0
+  const int32_t* out = nullptr;  // rows of the sums, from `first_out` on
+  int64_t first_out = 0;
+};
+
+// Elements of a row of sums: whole vectors.
+int64_t Bf16SumWidth(int64_t c_out);
+
+// How many panels of columns a matrix has. The weights of one stay in the first-level cache while
+// the rows of an offset pass by.
+int64_t Bf16Panels(int64_t c_out);
+
+// sums[out[i] - first_out] += input[in[i]] * W for each i, or = with kOverwrite, in one panel of
+// columns. An element is the chain of additions of IndirectBf16Gemm: calls that are made in the
+// order of its steps give the same bits. The columns behind c_out are undefined. Runs on the
+// calling thread. O(count * c_in * columns of a panel).
+void AddBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
+                     ProductMode mode);
+// The same by widened numbers on any processor, for tests.
+void AddWidenedBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
+                            ProductMode mode);
+
+// output [rows, c_out]: the sums, rounded to nearest, ties to even. Denormal numbers may become
+// zero. Runs on the calling thread. O(rows * c_out).
+void RoundBf16Sums(const float* sums, int64_t rows, int64_t c_out, uint16_t* output);
+
 // Elements of one packed matrix [c_in, c_out]: whole vectors of columns, whole pairs of channels.
 int64_t PackedBf16WeightSize(int64_t c_in, int64_t c_out);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "tbb/parallel_for.h"
+#include "tbb/task_arena.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/core/check.h"
 
@@ -29,6 +30,17 @@ void ParallelRanges(const ExecutionContext& context, int64_t n, int64_t grain, c
     return;
   }
   backend.arena().execute([&] { tbb::parallel_for(int64_t{0}, ranges, run); });
+}
+
+// The same, but body(begin, end, thread): calls that run at once have different threads, of 0 ..
+// the backend's number of threads - 1.
+template <typename Body>
+void ParallelRangesByThread(const ExecutionContext& context, int64_t n, int64_t grain,
+                            const Body& body) {
+  const bool alone = AsCpu(context).threads() == 1 || n <= grain;
+  ParallelRanges(context, n, grain, [&](int64_t begin, int64_t end) {
+    body(begin, end, alone ? 0 : tbb::this_task_arena::current_thread_index());
+  });
 }
 
 // How many rows of `channels` floats make one task. Such a task fits the L2 cache, and is large

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/backends/cpu/bf16_gemm.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
 #include "voxconv/backends/cpu/packed_weights.h"
 #include "voxconv/backends/cpu/parallel.h"
@@ -20,7 +21,6 @@
 namespace voxconv {
 namespace {
 
-constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are added
 
@@ -29,16 +29,21 @@ constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are
 class CpuPlan final : public DataflowPlan {
  public:
   CpuPlan(std::vector<FgmsLaunch> launches, int64_t tile, const KernelMap& map,
-          const ConvShape& shape)
+          const ConvShape& shape, int threads)
       : launches_(std::move(launches)), tile_(tile), tiles_((map.num_outputs() + tile - 1) / tile) {
     FindSegments(map);
     Count(map, shape);
-    weights_slot_ =
-        booking_.Book<float>(map.num_offsets() * PackedWeightSize(shape.c_in, shape.c_out));
-    zero_row_slot_ = booking_.Book<float>(shape.c_in);
-    const bool pads = work_.padded_pairs > work_.true_pairs;
-    padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
-    kernel_ = absl::StrCat("products of ", tile, " rows, ", SgemmTarget());
+    weights_slot_ = booking_.Book(PackedWeights::Bytes(shape));
+    const bool bf16 = shape.types.precision == Precision::kBF16;
+    if (bf16) {
+      sums_size_ = std::min(tile, map.num_outputs()) * Bf16SumWidth(shape.c_out);
+      sums_slot_ = booking_.Book<float>(threads * sums_size_);
+    } else {
+      zero_row_slot_ = booking_.Book<float>(shape.c_in);
+      const bool pads = work_.padded_pairs > work_.true_pairs;
+      padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
+    }
+    kernel_ = absl::StrCat("products of ", tile, " rows, ", bf16 ? Bf16Target() : SgemmTarget());
     weights_layout_ = PackedWeights::kLayout;
   }
 
@@ -51,6 +56,9 @@ class CpuPlan final : public DataflowPlan {
   int weights_slot() const { return weights_slot_; }
   int zero_row_slot() const { return zero_row_slot_; }
   int padding_slot() const { return padding_slot_; }  // [tiles, c_out]: where padding is added
+  // bf16: [threads, sums_size()], the sums of the tile that a thread computes.
+  int sums_slot() const { return sums_slot_; }
+  int64_t sums_size() const { return sums_size_; }
 
  private:
   // PCEngine's FGMS_ptr, refined from offsets to tiles of an offset: pairs ascend by output row.
@@ -70,9 +78,11 @@ class CpuPlan final : public DataflowPlan {
   // Inputs are read once a pair, weights once a tile and offset that meet; a tile of the output
   // stays in cache within a launch and comes back for the next.
   void Count(const KernelMap& map, const ConvShape& shape) {
-    const int64_t matrix_bytes = shape.c_in * shape.c_out * kFloatBytes;
-    const int64_t output_bytes = map.num_outputs() * shape.c_out * kFloatBytes;
-    const int64_t packed_bytes = PackedWeightSize(shape.c_in, shape.c_out) * kFloatBytes;
+    const int64_t element = SizeOf(shape.types.input);
+    const int64_t matrix_bytes = shape.c_in * shape.c_out * element;
+    const int64_t output_bytes = map.num_outputs() * shape.c_out * element;
+    const int64_t packed_bytes =
+        PackedWeights::Bytes(shape) / std::max<int64_t>(map.num_offsets(), 1);
     int64_t segments = 0;
     for (int64_t k = 0; k < map.num_offsets(); ++k) {
       for (int64_t t = 0; t < tiles_; ++t) segments += fgms_ptr(k, t) < fgms_ptr(k, t + 1);
@@ -84,7 +94,7 @@ class CpuPlan final : public DataflowPlan {
       for (int64_t rows : launch.padded_rows) work_.padded_pairs += rows;
     }
     work_.bytes_read = map.num_offsets() * matrix_bytes +
-                       map.num_pairs() * (shape.c_in * kFloatBytes + kPairBytes) +
+                       map.num_pairs() * (shape.c_in * element + kPairBytes) +
                        segments * packed_bytes + std::max<int64_t>(launches - 1, 0) * output_bytes;
     work_.bytes_written =
         map.num_offsets() * packed_bytes + std::max<int64_t>(launches, 1) * output_bytes;
@@ -97,6 +107,8 @@ class CpuPlan final : public DataflowPlan {
   int weights_slot_ = 0;
   int zero_row_slot_ = 0;
   int padding_slot_ = 0;
+  int sums_slot_ = 0;
+  int64_t sums_size_ = 0;
 };
 
 // Multiplies `count` rows of zeros and adds them to one row that nobody reads.
@@ -136,6 +148,65 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
   }
 }
 
+// All offsets on one tile of output rows, in bf16, one panel of columns after the other: the rows
+// stay in the second-level cache. The sums stay in f32 until the tile is done. The identity offset
+// has a pair in every row, so it goes first where there is one, and nothing need be cleared.
+void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, Bf16SumOperands operands,
+                     int64_t begin, int64_t end, uint16_t* output) {
+  const uint16_t* matrices = operands.packed_weights;
+  const int64_t matrix_size = PackedBf16WeightSize(operands.c_in, operands.c_out);
+  const int64_t t = begin / plan.tile();
+  const auto add = [&](int32_t k, int64_t panel, ProductMode mode) {
+    const int64_t first = plan.fgms_ptr(k, t);
+    operands.packed_weights = matrices + k * matrix_size;
+    AddBf16Products(operands,
+                    {.count = plan.fgms_ptr(k, t + 1) - first,
+                     .in = map.pairs().in.data() + first,
+                     .out = map.pairs().out.data() + first,
+                     .first_out = begin},
+                    panel, mode);
+  };
+  const int identity = map.identity_offset();
+  if (identity < 0) {
+    std::fill_n(operands.sums, (end - begin) * Bf16SumWidth(operands.c_out), 0.0f);
+  }
+  for (int64_t panel = 0; panel < Bf16Panels(operands.c_out); ++panel) {
+    if (identity >= 0) add(identity, panel, ProductMode::kOverwrite);
+    for (const FgmsLaunch& launch : plan.launches()) {
+      for (const int32_t k : launch.offsets) {
+        if (k != identity) add(k, panel, ProductMode::kAccumulate);
+      }
+    }
+  }
+  RoundBf16Sums(operands.sums, end - begin, operands.c_out, output + begin * operands.c_out);
+}
+
+void RunBf16(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
+             const Workspace& workspace, const ExecutionContext& context) {
+  const ConvShape& shape = plan.shape();
+  const void* panels = nullptr;
+  if (args.prepared_weights != nullptr) {
+    panels = args.prepared_weights->data();
+  } else {
+    const StageScope stage(context, Stage::kConvert);
+    void* own = workspace.Get<void>(plan.weights_slot());
+    PackedWeights::Pack(shape, args.weights, own, context);
+    panels = own;
+  }
+  const StageScope stage(context, Stage::kFused);
+  auto* sums = workspace.Get<float>(plan.sums_slot());
+  ParallelRangesByThread(context, map.num_outputs(), plan.tile(),
+                         [&](int64_t begin, int64_t end, int thread) {
+                           ComputeBf16Tile(plan, map,
+                                           {.input = static_cast<const uint16_t*>(args.input.data),
+                                            .packed_weights = static_cast<const uint16_t*>(panels),
+                                            .sums = sums + thread * plan.sums_size(),
+                                            .c_in = shape.c_in,
+                                            .c_out = shape.c_out},
+                                           begin, end, static_cast<uint16_t*>(args.output.data));
+                         });
+}
+
 void RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& args,
                const Workspace& workspace, const ExecutionContext& context) {
   const StageScope stage(context, Stage::kFused);
@@ -161,17 +232,28 @@ class FetchOnDemandCpu final : public FetchOnDemand {
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
-    return {.support = F32Only(kFetchOnDemandName, shape)};
+    if (shape.types != ConvTypes::Of(Precision::kBF16)) {
+      return {.support = F32Only(kFetchOnDemandName, shape)};
+    }
+    // Launches that follow each other, and copies, add to the output itself, which would round.
+    Capability bf16{.flushes_denormals = true, .forward_only = true};
+    const std::string& name = options().GetEnum("fusion");
+    bf16.support = fusion() == FgmsFusion::kSegmented
+                       ? Support::Yes()
+                       : Support::No(absl::StrCat(kFetchOnDemandName, ": fusion=", name,
+                                                  " in bf16; allowed on the CPU is segmented"));
+    return bf16;
   }
 
-  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(Pass, const PreparedMap& prepared,
-                                                       const ConvShape& shape,
-                                                       const ExecutionContext&) const override {
+  absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
+      Pass, const PreparedMap& prepared, const ConvShape& shape,
+      const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
     if (Copies(map, shape)) return std::make_unique<CopyPlan>(map, shape, /*counts_launches=*/true);
     const int64_t tile = options().GetInt("tile");
     try {
-      return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape);
+      return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape,
+                                       AsCpu(context).threads());
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError(absl::StrCat(
           kFetchOnDemandName, ": out of memory to plan ", map.num_offsets(), " offsets and ",
@@ -194,6 +276,10 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       return absl::OkStatus();
     }
     const auto& plan = static_cast<const CpuPlan&>(base_plan);
+    if (plan.shape().types.precision == Precision::kBF16) {
+      RunBf16(plan, map, args, workspace, context);
+      return absl::OkStatus();
+    }
     const PairList& pairs = map.pairs();
     const int64_t c_in = plan.shape().c_in;
     const int64_t c_out = plan.shape().c_out;

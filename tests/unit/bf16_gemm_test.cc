@@ -58,6 +58,43 @@ class Problem {
     return values;
   }
 
+  // The same step by step, into sums that are rounded at the end. The first step's products
+  // overwrite if `overwrite`; rows without an input are cleared before.
+  std::vector<float> RunOnSums(bool widened, bool overwrite) const {
+    const int64_t c_in = sizes_.c_in, c_out = sizes_.c_out, width = Bf16SumWidth(c_out);
+    constexpr int64_t kFirstOut = 5;  // of a tile that begins there
+    const UnitCpu cpu(1);
+    const int64_t matrix_size = PackedBf16WeightSize(c_in, c_out);
+    Array<uint16_t> packed = *AllocateArray<uint16_t>(sizes_.matrices * matrix_size, cpu.context);
+    PackBf16Weights(weights_.data(), sizes_.matrices, c_in, c_out, packed.data(), cpu.context);
+    std::vector<float> sums(sizes_.rows * width, 0.0f);
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      std::vector<int32_t> in, out;
+      for (int64_t i = 0; i < sizes_.rows; ++i) {
+        if (in_[s * sizes_.rows + i] < 0) continue;
+        in.push_back(in_[s * sizes_.rows + i]);
+        out.push_back(static_cast<int32_t>(out_[i] + kFirstOut));
+      }
+      const bool first = s == 0 && overwrite;
+      if (first) {
+        for (const int32_t row : out) std::fill_n(&sums[(row - kFirstOut) * width], width, 77.0f);
+      }
+      for (int64_t panel = 0; panel < Bf16Panels(c_out); ++panel) {
+        (widened ? AddWidenedBf16Products : AddBf16Products)(
+            {input_.data(), packed.data() + steps_[s] * matrix_size, sums.data(), c_in, c_out},
+            {static_cast<int64_t>(in.size()), in.data(), out.data(), kFirstOut}, panel,
+            first ? ProductMode::kOverwrite : ProductMode::kAccumulate);
+      }
+    }
+    std::vector<uint16_t> output(sizes_.rows * c_out + 1, FloatToBf16Bits(77));
+    RoundBf16Sums(sums.data(), sizes_.rows, c_out, output.data());
+    EXPECT_EQ(Bf16BitsToFloat(output.back()), 77);
+    std::vector<float> values;
+    for (const uint16_t bits : output) values.push_back(Bf16BitsToFloat(bits));
+    values.pop_back();
+    return values;
+  }
+
   // The sums, and those of the magnitudes.
   std::pair<std::vector<double>, std::vector<double>> Sums() const {
     std::vector<double> sums(sizes_.rows * sizes_.c_out, 0), magnitudes = sums;
@@ -99,6 +136,19 @@ TEST(Bf16GemmTest, MatchesBruteForce) {
         // One rounding to 8 bits, and f32's of the sums.
         ASSERT_NEAR(output[i], sums[i], 0x1p-8 * std::abs(sums[i]) + 1e-5 * magnitudes[i])
             << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out << ", " << i;
+      }
+    }
+  }
+}
+
+TEST(Bf16GemmTest, SumsOfStepsAreTheSameBits) {
+  for (const Sizes& sizes : kSizes) {
+    const Problem problem(sizes);
+    for (const bool widened : {false, true}) {
+      const std::vector<float> whole = problem.Run(0, sizes.rows, widened);
+      for (const bool overwrite : {false, true}) {
+        EXPECT_EQ(problem.RunOnSums(widened, overwrite), whole)
+            << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out;
       }
     }
   }
