@@ -22,6 +22,7 @@ Int3 Xyz(const std::array<int32_t, 3>& v) { return {v[0], v[1], v[2]}; }
 
 std::vector<Coordinate> RowsOf(const std::vector<Row>& rows) {
   std::vector<Coordinate> coordinates;
+  coordinates.reserve(rows.size());
   for (const Row& row : rows) coordinates.push_back({row[0], row[1], row[2], row[3]});
   return coordinates;
 }

@@ -18,6 +18,7 @@ namespace voxconv {
 
 inline std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
   std::vector<uint32_t> bits;
+  bits.reserve(values.size());
   for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
   return bits;
 }

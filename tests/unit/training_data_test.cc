@@ -221,7 +221,7 @@ TEST(DatasetTest, SemanticKittisLearningMap) {
   const std::filesystem::path folder = TempPath("kitti_names");
   const std::filesystem::path scans = folder / "sequences" / "00" / "velodyne";
   std::filesystem::create_directories(scans);
-  std::ofstream(scans / "000000.bin");
+  const std::ofstream empty_scan(scans / "000000.bin");
   const auto set = OpenSemanticKitti(folder.string(), "train");
   ASSERT_TRUE(set.ok()) << set.status();
   const std::vector<std::string> names = (*set)->class_names();
