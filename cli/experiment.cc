@@ -65,6 +65,10 @@ po::options_description ExperimentOptions() {
       ("shard", po::value<std::string>()->default_value("1/1"),
        "I/N: run the I-th of these cells, the (I + N)-th ...; N processes with one I each run all "
        "of them, into one --out or into one each")  //
+      ("check-only", po::bool_switch(),
+       "verify the cells and time nothing; later runs of the same program with the same --out do "
+       "not "
+       "verify them again")  //
       ("merge", po::value<Texts>()->multitoken(),
        "put the results of these directories, such as those of shards, into --out; a cell that "
        "several have is kept once")                                                           //
@@ -314,6 +318,10 @@ absl::Status RunRounds(int rounds, const std::vector<std::string>& args) {
 
 absl::StatusOr<int> RoundsOf(const po::variables_map& values) {
   const bool is_part = !values["round"].defaulted() || values.count("profiled-side") != 0;
+  if (values["check-only"].as<bool>()) {
+    if (values.count("rounds") == 0 && !is_part) return 1;
+    return absl::InvalidArgumentError("--check-only: has no meaning together with --rounds");
+  }
   if (values.count("rounds") == 0) return values["quick"].as<bool>() || is_part ? 1 : kRounds;
   const int rounds = values["rounds"].as<int>();
   if (rounds < 1) {
@@ -338,6 +346,7 @@ absl::StatusOr<experiment::RunnerOptions> ParseRunnerOptions(const po::variables
   options.directory = values["out"].as<std::string>();
   VOXCONV_RETURN_IF_ERROR(CheckFolder("--out", options.directory));
   options.quick = values["quick"].as<bool>();
+  options.check_only = values["check-only"].as<bool>();
   options.pairs = options.quick ? kQuickPairs : measure::kMinPairs;
   options.warmup = options.quick ? 1 : 2;
   if (values.count("pairs") != 0) options.pairs = values["pairs"].as<int>();
@@ -397,9 +406,9 @@ absl::StatusOr<experiment::Tally> RunOne(const Definition& definition,
   if (!tally.ok()) {
     return StatusAt(definition.name, tally.status());
   }
-  std::cout << tally->measured << " cells measured, " << tally->refused << " refused, "
-            << tally->failed << " failed, " << tally->finished_before
-            << " finished before; the results are in "
+  std::cout << tally->measured << (options.check_only ? " cells checked, " : " cells measured, ")
+            << tally->refused << " refused, " << tally->failed << " failed, "
+            << tally->finished_before << " finished before; the results are in "
             << experiment::ResultPath(quiet_options.directory, definition.name) << "\n";
   return tally;
 }
@@ -473,9 +482,11 @@ absl::Status RunExperiment(const std::vector<std::string>& args) {
                           runner_options, *session);
   }
   std::string failure;
+  experiment::RunnerOptions shared_options = runner_options;
+  shared_options.shared = experiment::MakeShared();
   for (const Definition& definition : definitions) {
     const absl::StatusOr<experiment::Tally> tally =
-        RunOne(definition, cell_options, runner_options, *session);
+        RunOne(definition, cell_options, shared_options, *session);
     if (!tally.ok()) {  // which must not keep the others from running
       std::cout << "not run: " << tally.status().message() << "\n";
       if (failure.empty()) failure = std::string(tally.status().message());

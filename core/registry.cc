@@ -2,8 +2,10 @@
 #include "voxconv/core/registry.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -75,12 +77,20 @@ struct SpecParts {
   std::string name;
   std::vector<std::string> everywhere;
   std::vector<std::pair<std::string, std::string>> on_backend;  // backend, "key=value"
+  std::set<std::string> defaults;                               // "key=value"
 
   // The spec as `backend` takes it. An empty word: without what holds on one backend.
   std::string On(absl::string_view backend) const {
     std::vector<std::string> items = everywhere;
     for (const auto& [word, item] : on_backend) {
-      if (word == backend) items.push_back(item);
+      if (word != backend) continue;
+      // A spec in full names the default, too.
+      const auto is_default = [key = item.substr(0, item.find('=') + 1),
+                               this](const std::string& other) {
+        return absl::StartsWith(other, key) && defaults.contains(other);
+      };
+      items.erase(std::remove_if(items.begin(), items.end(), is_default), items.end());
+      items.push_back(item);
     }
     return absl::StrCat(name, items.empty() ? "" : ":", absl::StrJoin(items, ","));
   }
@@ -91,9 +101,14 @@ struct SpecParts {
 template <typename Entries>
 absl::StatusOr<SpecParts> SplitByBackend(const Entries& entries, absl::string_view spec) {
   VOXCONV_ASSIGN_OR_RETURN(const PluginSpec parsed, ParsePluginSpec(spec));
-  SpecParts parts{.name = parsed.name, .everywhere = {}, .on_backend = {}};
+  SpecParts parts{.name = parsed.name, .everywhere = {}, .on_backend = {}, .defaults = {}};
   if (parsed.options.empty()) return parts;
   const auto entry = entries.find(parsed.name);
+  if (entry != entries.end()) {
+    for (const OptionSpec& option : entry->second.description.options.specs()) {
+      parts.defaults.insert(absl::StrCat(option.name, "=", option.default_value));
+    }
+  }
   for (const absl::string_view item : absl::StrSplit(parsed.options, ',')) {
     const absl::string_view key = item.substr(0, item.find('='));
     const size_t point = key.find('.');

@@ -48,6 +48,9 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
     if (kind == "cell" && TextAt(line, "status") != "failed") {
       result.finished_.insert(TextAt(line, "key"));
     }
+    if (kind == "check" && line.contains("verified")) {
+      result.checks_[TextAt(line, "key")] = line["verified"];
+    }
   }
   // As it reads when it is read: a name may hold bytes that are no UTF-8.
   const Json written = Json::parse(

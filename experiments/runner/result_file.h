@@ -3,6 +3,7 @@
 #ifndef VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_
 #define VOXCONV_EXPERIMENTS_RUNNER_RESULT_FILE_H_
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +26,11 @@ class ResultFile {
   static absl::StatusOr<ResultFile> Open(const std::string& path, const measure::Json& header);
 
   bool Has(const std::string& key) const { return finished_.contains(key); }
+  // "verified" of the line of kind "check" with this key; null where there is none.
+  const measure::Json* CheckOf(const std::string& key) const {
+    const auto found = checks_.find(key);
+    return found == checks_.end() ? nullptr : &found->second;
+  }
   absl::Status Append(const measure::Json& line);
   const std::string& path() const { return path_; }
 
@@ -33,6 +39,7 @@ class ResultFile {
 
   std::string path_;
   std::set<std::string> finished_;
+  std::map<std::string, measure::Json> checks_;
 };
 
 // 16 hex digits that stay the same on every platform.

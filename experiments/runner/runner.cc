@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "voxconv/backends/cpu/cpu_backend.h"
 #include "voxconv/core/parse.h"
+#include "voxconv/experiments/runner/loaded_input.h"
 #include "voxconv/experiments/runner/network_look.h"
 #include "voxconv/experiments/runner/published.h"
 #include "voxconv/experiments/runner/result_file.h"
@@ -32,63 +32,6 @@ namespace {
 using measure::Json;
 
 constexpr int64_t kQuickCropVoxels = 300;
-
-// A voxelised input and what result lines say about it.
-struct LoadedInput {
-  VoxelizedCloud cloud;
-  std::string hash;
-  measure::InputDensity density;
-  double occupied = 0;  // voxels a cell of the bounding box
-};
-
-double Occupied(const VoxelizedCloud& cloud) {
-  if (cloud.coords.empty()) return 0;
-  double cells = 1;
-  for (int32_t Coordinate::*axis : {&Coordinate::x, &Coordinate::y, &Coordinate::z}) {
-    const auto [least, most] = std::minmax_element(
-        cloud.coords.begin(), cloud.coords.end(),
-        [axis](const Coordinate& p, const Coordinate& q) { return p.*axis < q.*axis; });
-    cells *= static_cast<double>((*most).*axis) - (*least).*axis + 1;
-  }
-  return static_cast<double>(cloud.size()) / cells;
-}
-
-// The rows of a further sample after those that are there. Each sample is in order for itself.
-absl::Status AppendSample(const VoxelizedCloud& sample, VoxelizedCloud& cloud) {
-  if (sample.channels != cloud.channels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of inputs with ", cloud.channels, " and ", sample.channels,
-                     " features; allowed are inputs with the same number of them"));
-  }
-  cloud.coords.insert(cloud.coords.end(), sample.coords.begin(), sample.coords.end());
-  cloud.features.insert(cloud.features.end(), sample.features.begin(), sample.features.end());
-  cloud.points += sample.points;
-  cloud.dropped += sample.dropped;
-  cloud.cropped += sample.cropped;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<LoadedInput> Load(const InputSource& source) {
-  LoadOptions options;
-  options.read = source.read;
-  VOXCONV_ASSIGN_OR_RETURN(options.voxelize.size, ParseDouble3("voxel size", source.voxel_size));
-  options.voxelize.order = OrderOf(source);
-  if (!source.range.empty()) {
-    VOXCONV_ASSIGN_OR_RETURN(options.range, ParseRange("range", source.range));
-  }
-  LoadedInput input;
-  VOXCONV_ASSIGN_OR_RETURN(input.cloud, LoadInputAsAsked(source.input, options));
-  for (const std::string& sample : source.batch) {
-    ++options.voxelize.batch;
-    const absl::StatusOr<VoxelizedCloud> more = LoadInputAsAsked(sample, options);
-    if (!more.ok()) return StatusAt(absl::StrCat("sample '", sample, "'"), more.status());
-    VOXCONV_RETURN_IF_ERROR(AppendSample(*more, input.cloud));
-  }
-  input.hash = measure::HashInput(input.cloud.coords, input.cloud.features);
-  input.density = measure::MeasureDensity(input.cloud.coords);
-  input.occupied = Occupied(input.cloud);
-  return input;
-}
 
 // A problem of what was asked for, which will be there the next time as well.
 bool IsRefusal(const absl::Status& status) {
@@ -112,7 +55,10 @@ class Runner {
         options_(options),
         registry_(registry),
         context_(context),
-        file_(std::move(file)) {}
+        file_(std::move(file)),
+        shared_(options.shared == nullptr ? MakeShared() : options.shared) {
+    shared_->kept.sides.clear();
+  }
 
   absl::Status Resolve(const std::vector<Cell>& cells);
   absl::StatusOr<Tally> Run(const std::vector<Cell>& cells);
@@ -122,7 +68,9 @@ class Runner {
   absl::Status LoadFor(const Cell& cell);
   absl::Status TakePlans(const Cell& cell);
   Json Describe(const Cell& cell) const;
+  Json KeyJson(const Json& description) const;
   std::string KeyOf(const Json& description) const;
+  std::string CheckKeyOf(const Json& description) const;
   absl::Status RunCell(const Cell& cell, Json& line, std::string& summary);
   absl::Status Compare(const Cell& cell, Json& line, std::string& summary);
   ab::Request RequestFor(const Cell& cell);
@@ -136,15 +84,17 @@ class Runner {
   const Registry& registry_;
   const ExecutionContext context_;
   std::optional<ResultFile> file_;  // of runs that measure
+  const std::shared_ptr<Shared> shared_;
   measure::Timer since_start_;
   int64_t run_ = 0;  // cells of this run, for the time left
   std::map<std::string, measure::Configuration> configurations_;  // those of plans: of this cell
   std::map<std::string, Json> tuned_;  // of this cell's plans (measure::PlanSide)
   std::string loaded_;                 // which input `input_` is
-  LoadedInput input_;
+  std::shared_ptr<const LoadedInput> input_;
   std::optional<ab::Verifier> verifier_;
   ab::Surroundings surroundings_;
   ab::HeldBefore held_before_;         // of `input_`
+  std::string check_key_;              // of this cell
   measure::InterruptGuard interrupt_;  // for as long as cells run
   std::string label_;
   std::set<std::string> said_;  // of inputs and networks
@@ -172,7 +122,14 @@ absl::Status Runner::LoadFor(const Cell& cell) {
   if (loaded_ == wanted) return absl::OkStatus();
   loaded_.clear();
   held_before_ = ab::HeldBefore();
-  VOXCONV_ASSIGN_OR_RETURN(input_, Load(cell.input));
+  shared_->kept.sides.clear();
+  input_ = shared_->inputs[wanted];
+  if (input_ == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(LoadedInput input, LoadInputOf(cell.input));
+    input_ = std::make_shared<const LoadedInput>(std::move(input));
+    constexpr int64_t kMostKept = 2'000'000;  // voxels
+    if (input_->cloud.size() <= kMostKept) shared_->inputs[wanted] = input_;
+  }
   loaded_ = wanted;
   return absl::OkStatus();
 }
@@ -194,7 +151,7 @@ absl::Status Runner::TakePlans(const Cell& cell) {
                                .width = cell.work.network.width,
                                .grid = "",
                                .precision = precision,
-                               .input = measure::Classify(input_.density)},
+                               .input = measure::Classify(input_->density)},
                               registry_);
     if (!side.ok()) {
       refused.Update(absl::FailedPreconditionError(side.status().message()));
@@ -209,11 +166,11 @@ absl::Status Runner::TakePlans(const Cell& cell) {
 // What tells a cell's results from all others, for the report's rows and for the key.
 Json Runner::Describe(const Cell& cell) const {
   Json json = AskedJson(cell);
-  json["input_hash"] = input_.hash;
-  json["voxels"] = input_.cloud.size();
-  json["neighbours"] = input_.density.neighbours;
-  json["occupied"] = input_.occupied;
-  json["input_class"] = measure::ToString(measure::Classify(input_.density));
+  json["input_hash"] = input_->hash;
+  json["voxels"] = input_->cloud.size();
+  json["neighbours"] = input_->density.neighbours;
+  json["occupied"] = input_->occupied;
+  json["input_class"] = measure::ToString(measure::Classify(input_->density));
   json["specs"] = {{"a", measure::ToJson(configurations_.at(cell.a.name))}};
   if (cell.a.name != cell.b.name) {
     json["specs"]["b"] = measure::ToJson(configurations_.at(cell.b.name));
@@ -227,7 +184,8 @@ Json Runner::Describe(const Cell& cell) const {
   return json;
 }
 
-std::string Runner::KeyOf(const Json& description) const {
+// What a round and a check share.
+Json Runner::KeyJson(const Json& description) const {
   const measure::BuildInfo build = measure::GetBuildInfo();
   Json key = description;
   key["format"] = kLineFormat;
@@ -236,11 +194,22 @@ std::string Runner::KeyOf(const Json& description) const {
   key["commit"] = absl::StrCat(build.commit, build.dirty ? " dirty" : "");
   key["backend"] = std::string(ToString(context_.backend->kind()));
   key["device"] = context_.backend->DeviceName();
-  key["pairs"] = options_.pairs;
-  key["warmup"] = options_.warmup;
   key["quick"] = options_.quick;
   key["seed"] = options_.seed;
   key["stage_times"] = definition_.stage_times;
+  return key;
+}
+
+std::string Runner::CheckKeyOf(const Json& description) const {
+  Json key = KeyJson(description);
+  key["check"] = true;
+  return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string Runner::KeyOf(const Json& description) const {
+  Json key = KeyJson(description);
+  key["pairs"] = options_.pairs;
+  key["warmup"] = options_.warmup;
   key["counters"] = options_.ncu.empty() ? "" : absl::StrCat("of ", definition_.counters_stage);
   key["round"] = options_.round;
   return HashText(key.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -260,13 +229,16 @@ absl::StatusOr<ab::Work> Runner::MakeWork(const ab::Request& request, const Cell
 ab::Request Runner::RequestFor(const Cell& cell) {
   return {.a = configurations_.at(cell.a.name),
           .b = configurations_.at(cell.b.name),
-          .cloud = input_.cloud,
+          .cloud = input_->cloud,
           .rebuild_maps = cell.rebuild_maps,
           .precision_a = cell.precision_a,
           .precision_b = cell.precision_b,
           .seed = options_.seed,
           .stage_times = definition_.stage_times,
-          .held_before = &held_before_};
+          .held_before = &held_before_,
+          // Kept sides hold memory, which a limit is about.
+          .kept = options_.memory_limit_mib == 0 ? &shared_->kept : nullptr,
+          .checked = file_.has_value() && file_->CheckOf(check_key_) != nullptr};
 }
 
 absl::Status Runner::RunForProfiler(const Cell& cell, char side) {
@@ -298,8 +270,23 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
   }
   const ab::Request request = RequestFor(cell);
   VOXCONV_ASSIGN_OR_RETURN(const ab::Work work, MakeWork(request, cell));
-  VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
-                           verifier_->Verify(request, work, input_.hash));
+  Json verified;
+  if (request.checked) {
+    verified = *file_->CheckOf(check_key_);
+  } else {
+    VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
+                             verifier_->Verify(request, work, input_->hash));
+    verified = verification.checks;
+    VOXCONV_RETURN_IF_ERROR(file_->Append({{"format", kLineFormat},
+                                           {"kind", "check"},
+                                           {"experiment", definition_.name},
+                                           {"key", check_key_},
+                                           {"verified", verified}}));
+  }
+  if (options_.check_only) {
+    summary = request.checked ? "checked before" : "checked";
+    return absl::OkStatus();
+  }
   measure::PairedOptions paired;
   paired.pairs = options_.pairs;
   paired.rounds = options_.of_rounds;
@@ -315,15 +302,15 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
                            ab::Measure(paired, work, context_, surroundings_));
   if (samples.stopped) return absl::CancelledError("interrupted");
   VOXCONV_ASSIGN_OR_RETURN(const measure::Comparison comparison, measure::Compare(samples));
-  line.update(ab::DescribeTrial(request, work,
-                                {cell.input.input, cell.input.voxel_size, input_.hash}, cell.a.name,
-                                cell.b.name, options_.warmup, surroundings_, context_));
+  line.update(
+      ab::DescribeTrial(request, work, {cell.input.input, cell.input.voxel_size, input_->hash},
+                        cell.a.name, cell.b.name, options_.warmup, surroundings_, context_));
   for (const auto& [side, item] : {std::pair("a", &cell.a), std::pair("b", &cell.b)}) {
     const auto tuned = tuned_.find(item->name);
     if (tuned != tuned_.end()) line["configurations"][side]["tuned"] = tuned->second;
   }
   line["factors"]["autotuned"] = tuned_.contains(cell.a.name) || tuned_.contains(cell.b.name);
-  line["verified"] = verification.checks;
+  line["verified"] = verified;
   Json result = measure::ToJson(comparison, samples);
   for (const StageGroup& group : StageGroups()) {
     const measure::TimeComparison time = measure::CompareStages(samples, group.stages);
@@ -352,10 +339,11 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
 
 absl::Status Runner::RunCell(const Cell& cell, Json& line, std::string& summary) {
   if (definition_.kind != CellKind::kInfo) return Compare(cell, line, summary);
+  if (options_.check_only) return absl::OkStatus();  // a look times nothing
   VOXCONV_ASSIGN_OR_RETURN(
       const Json layers,
       LookAtNetwork(cell.work.network, configurations_.at(cell.a.name), cell.precision_a,
-                    input_.cloud, options_.seed, registry_, context_));
+                    input_->cloud, options_.seed, registry_, context_));
   line["provenance"] = measure::DescribeProvenance(*context_.backend);
   line["configurations"] = {{"a", measure::ToJson(configurations_.at(cell.a.name))}};
   line["layers"] = layers;
@@ -373,7 +361,7 @@ absl::Status Runner::SayChannels(const Cell& cell) {
   }
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
                            MakeModel(cell.work.network.name, {.width = cell.work.network.width}));
-  const std::string text = DescribeChannels(input_.cloud, graph.in_channels());
+  const std::string text = DescribeChannels(input_->cloud, graph.in_channels());
   if (text.empty()) return absl::OkStatus();
   options_.say(absl::StrCat(cell.input.name, ", ", cell.work.network.name, ": ", text));
   return absl::OkStatus();
@@ -400,6 +388,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     const absl::Status plans = TakePlans(cell);
     const Json description = Describe(cell);
     const std::string key = KeyOf(description);
+    check_key_ = CheckKeyOf(description);
     if (file_->Has(key)) {
       ++tally.finished_before;
       continue;
@@ -433,7 +422,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
         tally.first_failure = absl::StrCat(TitleOf(cell), ": ", status.message());
       }
     }
-    VOXCONV_RETURN_IF_ERROR(file_->Append(line));
+    if (!options_.check_only) VOXCONV_RETURN_IF_ERROR(file_->Append(line));
     if (options_.say) {
       options_.say(absl::StrFormat("[%d/%d] %s: %s%s", i + 1, total, TitleOf(cell), summary,
                                    TimeLeft(i + 1, total)));
@@ -464,6 +453,8 @@ absl::Status RunProfiledSide(const Definition& definition, const std::vector<Cel
   VOXCONV_RETURN_IF_ERROR(runner.Resolve(cells));
   return runner.RunForProfiler(cells[side.cell], side.side);
 }
+
+std::shared_ptr<Shared> MakeShared() { return std::make_shared<Shared>(); }
 
 std::string ResultPath(const std::string& directory, const std::string& name) {
   std::string file;

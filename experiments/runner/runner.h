@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@
 
 namespace voxconv::experiment {
 
+// What several experiments of a process share: inputs, but for those of many voxels, and networks
+// with their parameters.
+struct Shared;
+std::shared_ptr<Shared> MakeShared();
+
 struct RunnerOptions {
   std::string directory;  // results go to ResultPath
   bool quick = false;
@@ -26,6 +32,7 @@ struct RunnerOptions {
   uint64_t seed = 1;
   std::string cell_pattern;      // run the cells alone that IsCellNamed; empty: all
   Shard shard;                   // of these, run the cells alone that it has
+  bool check_only = false;       // check the cells and time nothing; see RunExperiment
   int round = 1;                 // the number of this run of all cells, from 1
   int of_rounds = 1;             // how many such runs there are
   int64_t memory_limit_mib = 0;  // of the backend; 0: none. Says what a refusal holds for
@@ -39,12 +46,13 @@ struct RunnerOptions {
   // Called when a cell begins, which is verified before its pairs, and between its pairs, with what
   // runs, the pairs done and their number; may be empty.
   std::function<void(const std::string&, int64_t, int64_t)> progress;
+  std::shared_ptr<Shared> shared;  // with other experiments; null: none
 };
 
 struct Tally {
-  int64_t measured = 0;
-  int64_t refused = 0;  // a side does not support the work; the reason is kept
-  int64_t failed = 0;   // not verified, or an error that may not come again
+  int64_t measured = 0;  // or, with check_only, checked
+  int64_t refused = 0;   // a side does not support the work; the reason is kept
+  int64_t failed = 0;    // not verified, or an error that may not come again
   int64_t finished_before = 0;
   bool interrupted = false;
   std::string first_failure;
@@ -55,11 +63,13 @@ struct Tally {
 // "quick", "cell", ...}. The key is made of all that decides the figures: the experiment, the cell
 // with its whole geometry and the canonical specs of both sides, the input's hash, the hashes of
 // this program and of the plugins that it has loaded, the memory limit, the commit and the device.
-// A cell runs again if one of them changes, and each process verifies it before it is timed. Failed
-// cells run again as well. A line with the definition, and with all cells that this run was asked
-// for, stands before those of the cells: {"kind": "experiment", "definition", "asked": {"backend",
-// "device", "quick", "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not
-// kept.
+// A cell runs again if one of them changes. Failed cells run again as well. A cell is verified
+// before it is timed, once by a program: that it was is kept as a line {"kind": "check", "key",
+// "verified"}, and later rounds take it from there. With `check_only`, such lines are all that is
+// made, so that the checks of many cells can run side by side, and their timings alone after them.
+// A line with the definition, and with all cells that this run was asked for, stands before those
+// of the cells: {"kind": "experiment", "definition", "asked": {"backend", "device", "quick",
+// "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not kept.
 absl::StatusOr<Tally> RunExperiment(const Definition& definition, const std::vector<Cell>& cells,
                                     const RunnerOptions& options, const Registry& registry,
                                     const ExecutionContext& context);

@@ -165,46 +165,106 @@ absl::StatusOr<Held> HoldToTrusted(const NetworkGraph& graph, const std::vector<
   return held;
 }
 
+// What decides on a side's maps. Dataflows that share them need no check of their own.
+measure::Json WithoutDataflows(measure::Json json) {
+  if (json.is_object()) json.erase("dataflow");
+  for (measure::Json& value : json) {
+    if (value.is_structured()) value = WithoutDataflows(std::move(value));
+  }
+  return json;
+}
+
+// Pair by pair, and with each side's whole network: an output that lacks a few pairs could hide
+// within the bound.
+absl::Status CheckMaps(const Request& request, const NetworkGraph& graph,
+                       const std::string& network, const SparseTensor& input,
+                       const Registry& registry, const ExecutionContext& context) {
+  for (const LayerShape& layer : TypicalLayers(graph)) {
+    VOXCONV_RETURN_IF_ERROR(CheckSameMaps(request, layer, registry, context));
+  }
+  for (const auto& [side, configuration] :
+       {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
+    const std::string key =
+        absl::StrCat(network, " ", WithoutDataflows(measure::ToJson(*configuration)).dump());
+    if (request.held_before != nullptr && request.held_before->maps.contains(key)) continue;
+    const absl::StatusOr<RunResult> held =
+        RunWithCheckedMaps(graph, *configuration, input, registry, context);
+    if (!held.ok()) return StatusAt(side, held.status());
+    if (request.held_before != nullptr) request.held_before->maps.insert(key);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const NetworkGraph>> GraphOf(const NetworkShape& shape,
+                                                            const std::string& network,
+                                                            const Request& request) {
+  const std::string key = absl::StrCat(network, " ", request.seed);
+  if (request.kept != nullptr) {
+    const auto known = request.kept->graphs.find(key);
+    if (known != request.kept->graphs.end()) return known->second;
+  }
+  VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, MakeGraph(shape, request.seed));
+  auto made = std::make_shared<const NetworkGraph>(std::move(graph));
+  if (request.kept != nullptr) request.kept->graphs[key] = made;
+  return made;
+}
+
+// A side, or the one of an earlier request that is the same.
+absl::StatusOr<Side> SideOf(const Request& request, char letter,
+                            const measure::Configuration& configuration, Precision precision,
+                            const NetworkGraph& graph, const std::string& network,
+                            const std::shared_ptr<const SparseTensor>& input,
+                            const Registry& registry, const ExecutionContext& context) {
+  const bool stages = request.stage_times || context.backend->kind() == BackendKind::kCpu;
+  const std::string key =
+      absl::StrCat(std::string(1, letter), " ", network, " ", request.seed, " ",
+                   ToString(precision), request.rebuild_maps ? " rebuilt" : "",
+                   stages ? " stages " : " ", measure::ToJson(configuration).dump());
+  if (request.kept != nullptr) {
+    for (const auto& [of, side] : request.kept->sides) {
+      if (of == key) return side;
+    }
+  }
+  RunConfig config;
+  config.planner = measure::MakePlanner(configuration);
+  config.precision = precision;
+  config.keep_maps = !request.rebuild_maps;
+  config.profile_stages = stages;
+  config.count_pairs = false;
+  VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
+                           NetworkRunner::Create(graph, config, registry, *context.backend));
+  Side side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context),
+                       !request.rebuild_maps && context.backend->recorder() != nullptr);
+  if (request.kept != nullptr) {
+    constexpr size_t kMostSides = 3;
+    auto& sides = request.kept->sides;
+    if (sides.size() == kMostSides) sides.erase(sides.begin());
+    sides.emplace_back(key, side);
+  }
+  return side;
+}
+
 }  // namespace
 
 absl::StatusOr<Work> MakeNetworkWork(const Request& request, const NetworkShape& shape,
                                      const Registry& registry, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, MakeGraph(shape, request.seed));
+  const std::string network = absl::StrCat(shape.name, " ", shape.width, " ", BoxText(shape.grid));
+  VOXCONV_ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkGraph> kept_graph,
+                           GraphOf(shape, network, request));
+  const NetworkGraph& graph = *kept_graph;
   VOXCONV_ASSIGN_OR_RETURN(SparseTensor tensor,
                            MakeSparseTensor(request.cloud, graph.in_channels(), context));
   const auto input = std::make_shared<const SparseTensor>(std::move(tensor));
-
-  // Pair by pair: an output that lacks a few pairs could hide within the bound.
-  for (const LayerShape& layer : TypicalLayers(graph)) {
-    VOXCONV_RETURN_IF_ERROR(CheckSameMaps(request, layer, registry, context));
-  }
-  const std::string network = absl::StrCat(shape.name, " ", shape.width, " ", BoxText(shape.grid));
-  for (const auto& [side, configuration] :
-       {std::pair("side A", &request.a), std::pair("side B", &request.b)}) {
-    const std::string key = absl::StrCat(network, " ", measure::ToJson(*configuration).dump());
-    if (request.held_before != nullptr && request.held_before->maps.contains(key)) continue;
-    const absl::StatusOr<RunResult> held =
-        RunWithCheckedMaps(graph, *configuration, *input, registry, context);
-    if (!held.ok()) return StatusAt(side, held.status());
-    if (request.held_before != nullptr) request.held_before->maps.insert(key);
+  if (!request.checked) {
+    VOXCONV_RETURN_IF_ERROR(CheckMaps(request, graph, network, *input, registry, context));
   }
 
   Work work;
-  for (const auto& [configuration, precision, side] :
-       {std::tuple(&request.a, request.precision_a, &work.a),
-        std::tuple(&request.b, request.precision_b, &work.b)}) {
-    RunConfig config;
-    config.planner = measure::MakePlanner(*configuration);
-    config.precision = precision;
-    config.keep_maps = !request.rebuild_maps;
-    config.profile_stages = request.stage_times || context.backend->kind() == BackendKind::kCpu;
-    config.count_pairs = false;
-    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<NetworkRunner> runner,
-                             NetworkRunner::Create(graph, config, registry, *context.backend));
-    *side = MakeSide(std::make_shared<NetworkSide>(std::move(runner), input, context),
-                     !request.rebuild_maps && context.backend->recorder() != nullptr);
-  }
-  work.hold = [graph = std::make_shared<const NetworkGraph>(graph), input, &registry, context,
+  VOXCONV_ASSIGN_OR_RETURN(work.a, SideOf(request, 'a', request.a, request.precision_a, graph,
+                                          network, input, registry, context));
+  VOXCONV_ASSIGN_OR_RETURN(work.b, SideOf(request, 'b', request.b, request.precision_b, graph,
+                                          network, input, registry, context));
+  work.hold = [graph = kept_graph, input, &registry, context,
                key = absl::StrCat(network, " ", request.seed), held_before = request.held_before,
                sides = std::vector<NamedSide>{
                    {"side A", work.a, request.precision_a},

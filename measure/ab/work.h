@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "voxconv/measure/layer_work.h"
 #include "voxconv/measure/paired.h"
 #include "voxconv/measure/preset.h"
+#include "voxconv/networks/graph.h"
 
 namespace voxconv::ab {
 
@@ -71,6 +73,21 @@ struct HeldBefore {
   std::map<std::string, Output> trusted;  // of the trusted pair, by network
 };
 
+// Of a layer, before they are rounded to its dtype.
+struct HostValues {
+  std::vector<float> features, weights;
+};
+
+// What is kept for later requests of a process. It makes no difference to a result.
+struct Kept {
+  std::map<std::string, std::shared_ptr<const NetworkGraph>> graphs;  // with parameters
+  // The sides of networks that were made last, oldest first, with what they were made of. Of one
+  // input.
+  std::vector<std::pair<std::string, Side>> sides;
+  // Of the layer that was made last, with its sizes and seed.
+  std::pair<std::string, std::shared_ptr<const HostValues>> values;
+};
+
 struct Request {
   measure::Configuration a, b;
   const VoxelizedCloud& cloud;
@@ -82,6 +99,10 @@ struct Request {
   // than many stages do. Layers, maps and the CPU always have stage times.
   bool stage_times = false;
   HeldBefore* held_before = nullptr;  // of `cloud`, if there is one
+  Kept* kept = nullptr;               // `sides` of `cloud`
+  // Whether the same program has checked these sides on this input before: making them then
+  // compares no maps with their definition.
+  bool checked = false;
 };
 
 struct NetworkShape {

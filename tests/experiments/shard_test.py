@@ -57,6 +57,25 @@ class ShardTest(unittest.TestCase):
             self.assertEqual(len(found), CELLS)
             self.assertEqual(len(set(found)), CELLS)
 
+    def test_cells_are_checked_once(self):
+        for index in (1, 2):
+            said = self.run_shard("run", f"{index}/2", "--check-only")
+            self.assertIn("cells checked", said)
+        checks = self.lines("run", "check")
+        self.assertEqual(len({line["key"] for line in checks}), CELLS)
+        self.assertEqual(self.lines("run"), [])
+        for count in (1, 2):
+            result = support.run(*self.command("run", "--rounds", "2", "--seed", str(count)))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            cells = self.lines("run")
+            self.assertEqual(len(cells), 2 * CELLS * count)
+            # Another seed is other work, which its first round checks.
+            self.assertEqual(len(self.lines("run", "check")), CELLS * count)
+            known = [line["verified"] for line in self.lines("run", "check")]
+            self.assertTrue(all(line["verified"] in known for line in cells))
+        refused = support.run(*self.command("run", "--rounds", "2", "--check-only"))
+        self.assertIn("--check-only: has no meaning together with --rounds", refused.stderr)
+
     def test_directories_of_shards_merge(self):
         for index in (1, 2, 3):
             self.run_shard(f"shard{index}", f"{index}/3")

@@ -244,6 +244,9 @@ TEST(RegistryTest, OptionsOfOneBackend) {
   EXPECT_EQ(*family.Canonical("x:cuda.block=256"), "x");
   EXPECT_EQ(*family.InFull(*family.InFull(spec)),
             "x:variant=naive,symmetric=true,block=256,cuda.block=32");
+  const auto in_full = family.Create(*family.InFull(spec), kCuda);
+  ASSERT_TRUE(in_full.ok()) << in_full.status();
+  EXPECT_EQ((*in_full)->options().GetInt("block"), 32);
   EXPECT_THAT(Message(family.Canonical("x:cuda.block=0").status()),
               HasSubstr("on cuda: option block='0': allowed are 1..4096"));
   EXPECT_THAT(Message(family.Canonical("x:cuda.blocks=1").status()),
