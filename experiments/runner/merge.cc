@@ -31,7 +31,7 @@ class MergedFile {
         if (headers_.insert(std::string(line)).second) lines_.emplace_back(line);
       } else if (kind == "cell" && !TextAt(*parsed, "key").empty()) {
         AddCell(line, *parsed, tally);
-      } else if (kind != "check") {  // which hold for one program and need not be merged
+      } else {
         ++tally.unreadable;
       }
     }

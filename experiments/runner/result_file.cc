@@ -23,6 +23,22 @@ std::string TextAt(const Json& line, const char* key) {
 
 }  // namespace
 
+ResultFile::ResultFile(std::string path) : path_(std::move(path)) {
+  const std::filesystem::path results(path_);
+  checks_path_ = (results.parent_path() / "checks" / results.filename()).string();
+}
+
+void ResultFile::ReadChecks() {
+  std::ifstream file(checks_path_, std::ios::binary);
+  for (std::string text; std::getline(file, text);) {
+    const absl::StatusOr<Json> line = measure::ParseJson(text);
+    if (!line.ok() || !line->is_object() || !line->contains("verified")) continue;
+    const auto format = line->find("format");
+    if (format == line->end() || *format != kLineFormat) continue;
+    checks_[TextAt(*line, "key")] = (*line)["verified"];
+  }
+}
+
 absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json& header) {
   ResultFile result(path);
   std::error_code error;
@@ -48,10 +64,8 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
     if (kind == "cell" && TextAt(line, "status") != "failed") {
       result.finished_.insert(TextAt(line, "key"));
     }
-    if (kind == "check" && line.contains("verified")) {
-      result.checks_[TextAt(line, "key")] = line["verified"];
-    }
   }
+  result.ReadChecks();
   // As it reads when it is read: a name may hold bytes that are no UTF-8.
   const Json written = Json::parse(
       line_of_header.dump(-1, ' ', false, Json::error_handler_t::replace), nullptr, false);
@@ -60,6 +74,14 @@ absl::StatusOr<ResultFile> ResultFile::Open(const std::string& path, const Json&
 }
 
 absl::Status ResultFile::Append(const Json& line) { return measure::AppendLine(path_, line); }
+
+absl::Status ResultFile::AppendCheck(const std::string& key, const Json& verified) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(checks_path_).parent_path(), ignored);
+  checks_[key] = verified;
+  return measure::AppendLine(checks_path_,
+                             {{"format", kLineFormat}, {"key", key}, {"verified", verified}});
+}
 
 std::string HashText(absl::string_view text) {
   return absl::StrCat(absl::Hex(HashFnv1a(text), absl::kZeroPad16));

@@ -26,18 +26,22 @@ class ResultFile {
   static absl::StatusOr<ResultFile> Open(const std::string& path, const measure::Json& header);
 
   bool Has(const std::string& key) const { return finished_.contains(key); }
-  // "verified" of the line of kind "check" with this key; null where there is none.
+  // What the check with this key found, of this or of an earlier run; null where there is none.
   const measure::Json* CheckOf(const std::string& key) const {
     const auto found = checks_.find(key);
     return found == checks_.end() ? nullptr : &found->second;
   }
   absl::Status Append(const measure::Json& line);
+  // Keeps {"format", "key", "verified"} in the file of checks, which lies in the folder `checks`
+  // beside the results: it holds for one program, and no report reads it.
+  absl::Status AppendCheck(const std::string& key, const measure::Json& verified);
   const std::string& path() const { return path_; }
 
  private:
-  explicit ResultFile(std::string path) : path_(std::move(path)) {}
+  explicit ResultFile(std::string path);
+  void ReadChecks();
 
-  std::string path_;
+  std::string path_, checks_path_;
   std::set<std::string> finished_;
   std::map<std::string, measure::Json> checks_;
 };

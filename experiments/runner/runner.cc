@@ -277,11 +277,7 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
     VOXCONV_ASSIGN_OR_RETURN(const ab::Verification verification,
                              verifier_->Verify(request, work, input_->hash));
     verified = verification.checks;
-    VOXCONV_RETURN_IF_ERROR(file_->Append({{"format", kLineFormat},
-                                           {"kind", "check"},
-                                           {"experiment", definition_.name},
-                                           {"key", check_key_},
-                                           {"verified", verified}}));
+    VOXCONV_RETURN_IF_ERROR(file_->AppendCheck(check_key_, verified));
   }
   if (options_.check_only) {
     summary = request.checked ? "checked before" : "checked";

@@ -64,9 +64,9 @@ struct Tally {
 // with its whole geometry and the canonical specs of both sides, the input's hash, the hashes of
 // this program and of the plugins that it has loaded, the memory limit, the commit and the device.
 // A cell runs again if one of them changes. Failed cells run again as well. A cell is verified
-// before it is timed, once by a program: that it was is kept as a line {"kind": "check", "key",
-// "verified"}, and later rounds take it from there. With `check_only`, such lines are all that is
-// made, so that the checks of many cells can run side by side, and their timings alone after them.
+// before it is timed, once by a program: ResultFile keeps what the check found, and later rounds
+// take it from there. With `check_only`, that is all that is made, so that the checks of many cells
+// can run side by side, and their timings alone after them.
 // A line with the definition, and with all cells that this run was asked for, stands before those
 // of the cells: {"kind": "experiment", "definition", "asked": {"backend", "device", "quick",
 // "cells"}}. Ctrl-C ends the run after the current pair; the current cell is not kept.

@@ -57,11 +57,14 @@ class ShardTest(unittest.TestCase):
             self.assertEqual(len(found), CELLS)
             self.assertEqual(len(set(found)), CELLS)
 
+    def checks(self):
+        return support.read_lines(self.path / "run" / "checks" / "small.jsonl")
+
     def test_cells_are_checked_once(self):
         for index in (1, 2):
             said = self.run_shard("run", f"{index}/2", "--check-only")
             self.assertIn("cells checked", said)
-        checks = self.lines("run", "check")
+        checks = self.checks()
         self.assertEqual(len({line["key"] for line in checks}), CELLS)
         self.assertEqual(self.lines("run"), [])
         for count in (1, 2):
@@ -70,8 +73,8 @@ class ShardTest(unittest.TestCase):
             cells = self.lines("run")
             self.assertEqual(len(cells), 2 * CELLS * count)
             # Another seed is other work, which its first round checks.
-            self.assertEqual(len(self.lines("run", "check")), CELLS * count)
-            known = [line["verified"] for line in self.lines("run", "check")]
+            self.assertEqual(len(self.checks()), CELLS * count)
+            known = [line["verified"] for line in self.checks()]
             self.assertTrue(all(line["verified"] in known for line in cells))
         refused = support.run(*self.command("run", "--rounds", "2", "--check-only"))
         self.assertIn("--check-only: has no meaning together with --rounds", refused.stderr)
