@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Lovász-softmax loss on CUDA against the CPU's.
+#include <iterator>
 #include <limits>
+#include <vector>
 
 #include "cuda_training_test_util.h"
 
@@ -10,6 +12,11 @@ namespace {
 struct Shape {
   int64_t rows, classes;
 };
+// Each needs one sort. They are small enough for racecheck.
+constexpr Shape kSmallShapes[] = {{0, 4}, {1, 1}, {5, 2}, {37, 5}, {500, 20}, {300, 33}, {77, 64}};
+// The last need several sorts: of several classes each, and of one class.
+constexpr Shape kLargeShapes[] = {{4099, 13},    {20, 3000},    {7, 4097},
+                                  {100'000, 20}, {400'000, 13}, {2'100'000, 2}};
 
 class CudaLovaszTest : public CudaTrainingTest {
  protected:
@@ -83,21 +90,15 @@ class CudaLovaszTest : public CudaTrainingTest {
   }
 };
 
-// Each needs one sort. They are small enough for racecheck.
 TEST_F(CudaLovaszTest, SmallShapes) {
   for (const DType dtype : kDTypes) {
-    for (const auto& [rows, classes] :
-         {Shape{0, 4}, {1, 1}, {5, 2}, {37, 5}, {500, 20}, {300, 33}, {77, 64}}) {
-      ExpectLosses(rows, classes, dtype);
-    }
+    for (const auto& [rows, classes] : kSmallShapes) ExpectLosses(rows, classes, dtype);
   }
 }
 
-// The last need several sorts: of several classes each, and of one class.
 TEST_F(CudaLovaszTest, LargeShapes) {
   for (const DType dtype : kDTypes) {
-    for (const auto& [rows, classes] :
-         {Shape{4099, 13}, {20, 3000}, {7, 4097}, {100'000, 20}, {400'000, 13}, {2'100'000, 2}}) {
+    for (const auto& [rows, classes] : kLargeShapes) {
       if (rows * classes > 1'000'000 && dtype != DType::kF32) continue;  // the CPU sorts them
       ExpectLosses(rows, classes, dtype);
     }
@@ -168,7 +169,9 @@ TEST_F(CudaLovaszTest, RowsWhoseLossIsNotFinite) {
 }
 
 TEST_F(CudaLovaszTest, RepeatsBitwiseAndNeverWaits) {
-  for (const auto& [rows, classes] : kLovaszShapes) {
+  std::vector<Shape> shapes(std::begin(kSmallShapes), std::end(kSmallShapes));
+  shapes.insert(shapes.end(), std::begin(kLargeShapes), std::end(kLargeShapes));
+  for (const auto& [rows, classes] : shapes) {
     SCOPED_TRACE(testing::Message() << "[" << rows << ", " << classes << "]");
     const Both logits = Make(rows, classes, DType::kF16, -6, 6);
     const Tensor gradient = *Tensor::Create(rows, classes, DType::kF16, cuda_);
