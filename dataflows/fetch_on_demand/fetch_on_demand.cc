@@ -33,7 +33,8 @@ PluginDescription DescribeFetchOnDemand() {
       .extra_variants = {"tile=16", "fusion=batched,tile=16"}};
   description.options
       .Enum("fusion", {"separate", "batched", "segmented"}, "segmented",
-            "offsets a launch: one, similar ones padded to the largest, or all without padding")
+            "offsets a launch: one, similar ones padded to the largest, or all without padding; on "
+            "CUDA input gradients always have one, which gives the same bits in every run")
       .Enum("copies", {"never", "minkowski", "always"}, "never",
             "layers that copy the rows of an offset, multiply the copy and add the product: none, "
             "those of MinkowskiEngine's rule by channels and input rows, or all")
@@ -52,6 +53,9 @@ absl::Status CheckFetchOnDemandOptions(const Options& options) {
 
 FetchOnDemand::FetchOnDemand(Options options)
     : options_(std::move(options)), fusion_(FusionOf(options_)), copies_(CopiesOf(options_)) {}
+
+FetchOnDemand::FetchOnDemand(Options options, FgmsFusion fusion)
+    : options_(std::move(options)), fusion_(fusion), copies_(CopiesOf(options_)) {}
 
 MapNeed FetchOnDemand::DoNeededMap(Pass, const ConvShape&) const {
   return {.form = MapForm::kPairs};

@@ -36,6 +36,8 @@ absl::StatusOr<std::unique_ptr<const Dataflow>> MakeFetchOnDemand(Options option
 class FetchOnDemand : public Dataflow {
  public:
   explicit FetchOnDemand(Options options);
+  // With another fusion than that of the options.
+  FetchOnDemand(Options options, FgmsFusion fusion);
 
   const Options& options() const override { return options_; }
 

@@ -3,6 +3,7 @@
 // shared memory. Results are added to the output, atomically where a launch has more than one
 // offset; the order of these additions varies. The offset under which every row meets itself, where
 // there is one, is launched before the others and stores its results, so that nothing is cleared.
+// Input gradients are computed offset by offset, so that they are the same bits in every run.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -177,18 +178,33 @@ absl::Status RunCopies(const CopyPlan& plan, const KernelMap& map, const Forward
 
 class FetchOnDemandCuda final : public FetchOnDemand {
  public:
-  using FetchOnDemand::FetchOnDemand;
+  explicit FetchOnDemandCuda(Options options) : FetchOnDemand(std::move(options)) {
+    if (fusion() == FgmsFusion::kSeparate) return;
+    separate_.reset(new FetchOnDemandCuda(this->options(), FgmsFusion::kSeparate));
+    separate_->SetLabel(absl::StrCat("dataflow ", kFetchOnDemandName));
+  }
 
  protected:
-  Capability DoCapability(Pass, const ConvShape& shape) const override {
+  bool Has(Pass pass) const override {
+    return pass == Pass::kForward || (pass == Pass::kInputGrad && separate_ != nullptr);
+  }
+
+  Capability DoCapability(Pass pass, const ConvShape& shape) const override {
+    if (pass == Pass::kInputGrad) return separate_->CapabilityOf(pass, shape);
     // The offsets of one launch add to the same rows in any order.
     return {.support = UniformTypes(kFetchOnDemandName, shape),
             .deterministic = fusion() == FgmsFusion::kSeparate};
   }
 
+  MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override {
+    if (pass == Pass::kInputGrad) return separate_->NeededMap(pass, shape);
+    return FetchOnDemand::DoNeededMap(pass, shape);
+  }
+
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
-      Pass, const PreparedMap& map, const ConvShape& shape,
+      Pass pass, const PreparedMap& map, const ConvShape& shape,
       const ExecutionContext& context) const override {
+    if (pass == Pass::kInputGrad) return separate_->Plan(pass, map, shape, context);
     if (Copies(map.map(), shape)) {
       return std::make_unique<CopyPlan>(map.map(), shape, /*counts_launches=*/false);
     }
@@ -233,6 +249,19 @@ class FetchOnDemandCuda final : public FetchOnDemand {
     }
     return rounds ? RoundTo(sum, args.output, context) : absl::OkStatus();
   }
+
+  absl::Status DoInputGrad(const DataflowPlan& plan, const PreparedMap& map,
+                           const InputGradArgs& args, const Workspace& workspace,
+                           const ExecutionContext& context) const override {
+    return separate_->InputGrad(plan, map, args, workspace, context);
+  }
+
+ private:
+  FetchOnDemandCuda(Options options, FgmsFusion fusion)
+      : FetchOnDemand(std::move(options), fusion) {}
+
+  // Computes input gradients. Null where this plugin launches each offset by itself, too.
+  std::unique_ptr<const FetchOnDemandCuda> separate_;
 };
 
 }  // namespace
