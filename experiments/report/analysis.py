@@ -285,7 +285,7 @@ def parts(experiment, folder, stem):
         if ratio is not None and "engine" in params:
             place = (cell["cell"]["input"], cell["cell"]["work"], cell["cell"]["dtype"])
             engines.setdefault(params["engine"], {}).setdefault(params["part"], {})[place] = ratio
-    rows = []
+    rows, places_rows = [], []
     for engine, by_part in engines.items():
         if set(by_part) != {"mapping", "dataflow", "both"}:
             continue
@@ -297,10 +297,25 @@ def parts(experiment, folder, stem):
         rows.append([engine] + [f"{gain[part][0]:.2f} ({gain[part][1]:.2f}..{gain[part][2]:.2f})"
                                 for part in ("mapping", "dataflow", "both")]
                     + [str(len(places))])
-        extra.text.append(_part_in_words(engine, gain))
+        extra.text.append(_part_in_words(engine, gain) + _where_in_words(by_part["both"]))
+        places_rows += [[engine, *place] + [f"{by_part[part][place][0]:.2f}"
+                                            for part in ("mapping", "dataflow", "both")]
+                        for place in sorted(places)]
     extra.tables.append(("Times faster than the plain engine, geometric mean of the cells",
                          ["engine", "mapping alone", "dataflow alone", "both", "cells"], rows))
+    extra.tables.append(("The same by input and network",
+                         ["engine", "input", "work", "dtype", "mapping alone", "dataflow alone",
+                          "both"], places_rows))
     return extra
+
+
+def _where_in_words(ratios):
+    """The inputs and networks with the least and the greatest ratio of both parts."""
+    least, most = (pick(ratios, key=lambda place: ratios[place][0]) for pick in (min, max))
+    if least == most:
+        return ""
+    return (f" From {ratios[least][0]:.2f} ({least[0]}, {least[1]}) to {ratios[most][0]:.2f} "
+            f"({most[0]}, {most[1]}).")
 
 
 def _part_in_words(engine, gain):
