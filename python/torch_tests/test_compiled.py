@@ -184,6 +184,18 @@ def test_optimisers_copies_and_pickling():
         assert other.module is not compiled.module
 
 
+def test_weights_that_are_changed_are_read_again():
+    module, x = unet().eval(), scene()
+    compiled = vt.compile(module)
+    with torch.no_grad():
+        before = compiled(x).features
+        module.head[0].weight.mul_(2)
+        assert not torch.equal(compiled(x).features, before)
+        close(compiled(x).features, module(x).features)
+        module.head[0].weight.data.mul_(2)  # which PyTorch does not count
+        close(compiled.eval()(x).features, module(x).features)
+
+
 def test_dropout_is_that_of_the_rate():
     module = vt.Sequential(vt.SubMConv3d(5, 64, 3), nn.Dropout(0.25))
     compiled, x = vt.compile(module), scene()

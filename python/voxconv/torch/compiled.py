@@ -53,6 +53,12 @@ class Compiled(nn.Module):
         self._network = Network._of_layers(type(self.module).__name__, self._layers.records)
         self._forget()
 
+    def train(self, mode: bool = True) -> "Compiled":
+        """As torch.nn.Module.train. The next evaluation reads all weights: PyTorch does not count changes
+        by Parameter.data."""
+        self._versions = None
+        return super().train(mode)
+
     def _arrays(self) -> list[torch.Tensor]:
         return [owner[name] for owner, name in self._slots]
 
@@ -286,7 +292,8 @@ def compile(module: nn.Module, fold_batch_norm: bool = True) -> Compiled:
         A module of the same result. Its parameters are the module's own, whose values it reads at each
         call. In training (module.train()), parameters get gradients, and features must not need one. In
         evaluation the result has no gradient; the first call and calls after a change of weights copy
-        them through the host, which waits for the device. autocast chooses the precision. The
+        them through the host, which waits for the device. A change by Parameter.data is seen after the
+        next eval() or train() of the result. autocast chooses the precision. The
         plugins are the layers'; where a layer names none, those of defaults.json for the device. Kernel
         maps are made anew in each call, for which the host waits on CUDA where it must learn a size.
 
