@@ -166,6 +166,8 @@ def main() -> None:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
+        # voxconv works on it as on its own; with CUDA's default stream each call is ordered by events.
+        torch.cuda.set_stream(torch.cuda.Stream(device))
     if world > 1:
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     train(options, device, world, rank)
