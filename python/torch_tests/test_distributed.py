@@ -18,6 +18,7 @@ import voxconv
 import voxconv.torch as vt
 from test_torch import scene
 from torch import distributed, multiprocessing, nn
+from voxconv.torch.exchange import exchange_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 # Far above what a step takes on a busy machine, and below the time that CTest gives all tests.
@@ -75,6 +76,17 @@ def normalised(rank, device):
     return {"y": y.detach(), "grad": rows.grad, "weight": norm.weight.grad, **dict(norm.named_buffers())}
 
 
+def exchanged(rank, device):
+    """What two processes get of each other's vectors, in two rounds of the same and of other lengths."""
+    exchange = exchange_of(distributed.group.WORLD, torch.device(device))
+    rounds = []
+    for length in (5, 5, 8):
+        a = torch.arange(float(length), device=device) + 100 * rank
+        rows = exchange.gather(a, -a, exchange.number(rank + 7.0))
+        rounds += [rows[:, : 2 * length + 1].clone(), exchange.sum(a, 2 * a)]
+    return rounds
+
+
 def work(rank, folder, device):
     rows = sum(len(sample(index, "cpu")) for index in range(2))
     distributed.init_process_group(
@@ -82,6 +94,7 @@ def work(rank, folder, device):
     )
     torch.save(trained(rank, rows, device), f"{folder}/{rank}.pth")
     torch.save(normalised(rank, device), f"{folder}/norm{rank}.pth")
+    torch.save(exchanged(rank, device), f"{folder}/exchanged{rank}.pth")
     # Only now, when DistributedDataParallel is freed: examples/train_ddp.py says why.
     distributed.destroy_process_group()
 
@@ -122,6 +135,14 @@ def test_two_processes_compute_what_one_does_with_the_double_batch(tmp_path, dev
                 close(values[name], value, name)
             else:
                 assert values[name] == value
+    for rank in range(2):
+        rounds = torch.load(tmp_path / f"exchanged{rank}.pth", weights_only=True)
+        for length, rows, total in zip((5, 5, 8), rounds[::2], rounds[1::2]):
+            a = torch.arange(float(length), device=device)
+            for other in range(2):
+                want = torch.cat([a + 100 * other, -a - 100 * other, a.new_full((1,), other + 7.0)])
+                assert torch.equal(rows[other], want)
+            assert torch.equal(total, torch.cat([2 * a + 100, 4 * a + 200]))
     alone = normalised(0, device)
     for rank in range(2):
         values = torch.load(tmp_path / f"norm{rank}.pth", weights_only=True)

@@ -7,6 +7,7 @@ import torch
 from torch import distributed, nn
 from torch.autograd.function import once_differentiable
 
+from voxconv.torch.exchange import Exchange, exchange_of
 from voxconv.torch.tensor import SparseTensor
 
 
@@ -32,10 +33,11 @@ class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
     Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged by the process group: on CUDA once forward and once backward, by NCCL; on the CPU twice
-    each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits
-    for the device in every layer. Without a process group, and in evaluation, this is BatchNorm. The
-    host does not wait for the device.
+    exchanged by the process group: on CUDA once forward and once backward, through PyTorch's symmetric
+    memory where the GPUs of one host reach each other's memory, else by NCCL; on the CPU twice each
+    way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits for
+    the device in every layer. Without a process group, and in evaluation, this is BatchNorm. The host
+    waits for the device only where a first exchange takes memory.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
@@ -54,17 +56,20 @@ class SyncBatchNorm(BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self.process_group = process_group
 
+    _exchange: Exchange | None = None  # of the processes; a copy of the module finds it anew
+
     def forward(self, x: Any) -> Any:
         alone = not (distributed.is_available() and distributed.is_initialized())
         uses_batch = self.training or not self.track_running_stats
         if alone or not uses_batch or distributed.get_world_size(self.process_group) == 1:
             return super().forward(x)
-        return _over_rows(self._normalise, x)
+        known = x.voxels.known if isinstance(x, SparseTensor) else {}
+        return _over_rows(lambda features: self._normalise(features, known), x)
 
-    def _normalise(self, features: torch.Tensor) -> torch.Tensor:
+    def _normalise(self, features: torch.Tensor, known: dict[Any, Any]) -> torch.Tensor:
         self._check_input_dim(features)
         if features.is_cuda and features.dtype != torch.float64:
-            return self._normalise_by_kernels(features)
+            return self._normalise_by_kernels(features, known)
         x = features if features.dtype == torch.float64 else features.float()
         sums = x.sum(0, dtype=torch.float64)
         count = sums.new_full((1,), len(x))
@@ -81,15 +86,22 @@ class SyncBatchNorm(BatchNorm):
             y = y * self.weight + self.bias
         return y.to(features.dtype)
 
-    def _normalise_by_kernels(self, x: torch.Tensor) -> torch.Tensor:
-        step, running = 0.0, self.training and self.track_running_stats
-        if running:
+    def _normalise_by_kernels(self, x: torch.Tensor, known: dict[Any, Any]) -> torch.Tensor:
+        step, running = 0.0, (None, None)
+        if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             step = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
+            running = self.running_mean, self.running_var
+        group = distributed.group.WORLD if self.process_group is None else self.process_group
+        exchange = self._exchange
+        if exchange is None or exchange.group is not group or exchange.device != x.device:
+            exchange = self._exchange = exchange_of(group, x.device)
         return _KernelNorm.apply(
-            x.contiguous(), self.weight, self.bias, self.running_mean if running else None,
-            self.running_var if running else None, step, self.eps, self.process_group,
+            x.contiguous(), self.weight, self.bias, running, step, self.eps, exchange, known
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_exchange"}
 
     def _update(self, mean: torch.Tensor, var: torch.Tensor) -> None:
         self.num_batches_tracked.add_(1)
@@ -119,41 +131,27 @@ class _Sum(torch.autograd.Function):
 _NO_ROWS = 1e-30
 
 
-def _gather(row: torch.Tensor, group: Any) -> torch.Tensor:
-    """The rows of all processes, [processes, length]."""
-    world = distributed.get_world_size(group)
-    if distributed.get_backend(group) == "nccl":
-        rows = row.new_empty((world, len(row)))
-        distributed.all_gather_into_tensor(rows, row, group=group)
-    else:  # Gloo gathers no CUDA tensors: each process fills its row, and the sum is all rows
-        rows = row.new_zeros((world, len(row)))
-        rows[distributed.get_rank(group)] = row
-        distributed.all_reduce(rows, group=group)
-    return rows
-
-
 class _KernelNorm(torch.autograd.Function):
     """Batch norm over all processes' rows by PyTorch's CUDA kernels, which read [N, C] twice forward and
-    twice backward."""
+    twice backward. `known` keeps the processes' counts for the norms of the same voxels."""
 
     @staticmethod
-    def forward(ctx, x, weight, bias, running_mean, running_var, step, eps, group):  # type: ignore
+    def forward(ctx, x, weight, bias, running, step, eps, exchange, known):  # type: ignore[override]
         channels = x.shape[1]
         if len(x):
             mean, invstd = torch.batch_norm_stats(x, eps)
-            count = torch.full((1,), float(len(x)), device=x.device)
         else:
             mean = torch.zeros(channels, device=x.device)
             invstd = torch.full((channels,), eps**-0.5, device=x.device)
-            count = torch.full((1,), _NO_ROWS, device=x.device)
-        rows = _gather(torch.cat([mean, invstd, count]), group)
-        counts = rows[:, -1]
+        rows = exchange.gather(mean, invstd, exchange.number(float(len(x)) or _NO_ROWS))
+        counts = rows[:, 2 * channels]
         mean, invstd = torch.batch_norm_gather_stats_with_counts(  # its first tensor gives the dtype
-            rows, rows[:, :channels], rows[:, channels:-1], running_mean, running_var, step, eps,
-            counts,
+            rows, rows[:, :channels], rows[:, channels : 2 * channels], *running, step, eps, counts
         )
-        ctx.group = group
-        ctx.save_for_backward(x, weight, mean, invstd, counts.to(torch.int32))
+        if exchange not in known:
+            known[exchange] = counts.to(torch.int32)
+        ctx.exchange = exchange
+        ctx.save_for_backward(x, weight, mean, invstd, known[exchange])
         return torch.batch_norm_elemt(x, weight, bias, mean, invstd, eps) if len(x) else x.clone()
 
     @staticmethod
@@ -170,8 +168,7 @@ class _KernelNorm(torch.autograd.Function):
             sum_dy, sum_dy_xmu = torch.zeros_like(mean), torch.zeros_like(mean)
             grad_weight = torch.zeros_like(weight) if needs[1] else None
             grad_bias = torch.zeros_like(weight) if needs[2] else None
-        sums = torch.cat([sum_dy, sum_dy_xmu])
-        distributed.all_reduce(sums, group=ctx.group)
+        sums = ctx.exchange.sum(sum_dy, sum_dy_xmu)
         dx = grad
         if needs[0] and len(x):
             dx = torch.batch_norm_backward_elemt(

@@ -49,6 +49,7 @@ class Voxels:
         # Without these voxels themselves: a set that kept itself would outlive its last tensor.
         self._made: dict[tuple[Any, ...], _Map] = {}
         self._found: dict[tuple[Any, ...], _Map] = {}  # the same by what modules call their maps
+        self.known: dict[Any, Any] = {}  # what layers note about these voxels for each other
         self._defaults: dict[str, Any] = {}
         if self.device.type == "cuda":
             self._defaults["output_coords"] = _default_plugins(True)[2]
