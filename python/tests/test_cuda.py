@@ -145,11 +145,14 @@ if HAS_DEVICE:
         for _ in range(100):
             call()
         torch.cuda.synchronize()
-        before = torch.cuda.mem_get_info()[0]
-        for _ in range(10_000):
-            call()
-        torch.cuda.synchronize()
-        assert before - torch.cuda.mem_get_info()[0] < 8 << 20
+        grown = []
+        while len(grown) < 5 and not (grown and grown[-1] < 8 << 20):  # others may take memory meanwhile
+            before = torch.cuda.mem_get_info()[0]
+            for _ in range(10_000):
+                call()
+            torch.cuda.synchronize()
+            grown.append(before - torch.cuda.mem_get_info()[0])
+        assert grown[-1] < 8 << 20, grown
 
     def test_a_network_is_the_cpus():
         x = voxconv.load("scene:sphere?n=2000", channels=4)

@@ -78,7 +78,9 @@ def normalised(rank, device):
 
 def exchanged(rank, device):
     """What two processes get of each other's vectors, in two rounds of the same and of other lengths."""
-    exchange = exchange_of(distributed.group.WORLD, torch.device(device))
+    exchange = exchange_of(distributed.group.WORLD, torch.zeros(1, device=device).device)
+    symmetric = device == "cuda" and os.environ["VOXCONV_SYMMETRIC_MEMORY"] == "1"
+    assert (exchange._memory is not None) == symmetric
     rounds = []
     for length in (5, 5, 8):
         a = torch.arange(float(length), device=device) + 100 * rank
@@ -114,11 +116,17 @@ def close(got, want, name):
     assert torch.linalg.norm(got - want) <= 1e-4 * torch.linalg.norm(want) + 1e-6, name
 
 
-DEVICES = ["cpu"] + ["cuda"] * (voxconv.has_cuda and torch.cuda.is_available())
+HAS_DEVICE = voxconv.has_cuda and torch.cuda.is_available()
+HAS_SYMMETRIC = HAS_DEVICE and hasattr(torch.ops.symm_mem, "one_shot_all_reduce")
+DEVICES = [("cpu", "0")] + [("cuda", "0")] * HAS_DEVICE + [("cuda", "1")] * HAS_SYMMETRIC
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_two_processes_compute_what_one_does_with_the_double_batch(tmp_path, device):
+@pytest.mark.parametrize("device, symmetric", DEVICES)
+def test_two_processes_compute_what_one_does_with_the_double_batch(
+    tmp_path, monkeypatch, device, symmetric
+):
+    monkeypatch.setenv("VOXCONV_SYMMETRIC_MEMORY", symmetric)
+    monkeypatch.setenv("TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1")  # both on one GPU
     run_both(str(tmp_path), device)
     x = both(device)
     made = network().to(device)
