@@ -91,18 +91,42 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
   return OutTensor(map.engine(), std::move(made), shape, like);
 }
 
-// The bias [C_out] as the shift of an epilogue.
-Epilogue BiasEpilogue(const std::optional<InArray>& bias, int64_t c_out, Engine& engine) {
-  Epilogue epilogue;
-  if (!bias.has_value()) return epilogue;
-  bias->CheckOn(engine);
-  if (!bias->Is<float>() || bias->ndim() != 1 || bias->shape(0) != c_out) {
-    ThrowValueError(absl::StrCat("bias: ", bias->DTypeText(), " ", bias->ShapeText(), "; float32 [",
-                                 c_out, "] is needed"));
+// A bias [C_out], or none, in float32 or as the features are.
+class Bias {
+ public:
+  Bias(nb::handle object, int64_t c_out, DType dtype, Engine& engine) {
+    if (object.is_none()) return;
+    array_.emplace("bias", object);
+    array_->CheckOn(engine);
+    const bool fits = array_->ndim() == 1 && array_->shape(0) == c_out;
+    if (!fits || (!array_->Is<float>() && array_->Matrix().dtype != dtype)) {
+      const std::string dtypes =
+          dtype == DType::kF32 ? "float32" : absl::StrCat("float32 or ", ToString(dtype));
+      ThrowValueError(absl::StrCat("bias: ", array_->DTypeText(), " ", array_->ShapeText(), "; ",
+                                   dtypes, " [", c_out, "] is needed"));
+    }
   }
-  epilogue.shift = static_cast<const float*>(bias->data());
-  return epilogue;
-}
+
+  std::optional<ConstTensorView> view() const {
+    if (!array_.has_value()) return std::nullopt;
+    return array_->Matrix();
+  }
+  // Adds the bias. `own` receives its memory if it must be converted, and must outlive the run.
+  absl::StatusOr<Epilogue> AsEpilogue(const ExecutionContext& context, Tensor& own) const {
+    Epilogue epilogue;
+    if (!array_.has_value()) return epilogue;
+    const ConstTensorView bias = array_->Matrix();
+    epilogue.shift = static_cast<const float*>(bias.data);
+    if (bias.dtype == DType::kF32) return epilogue;
+    VOXCONV_ASSIGN_OR_RETURN(own, Tensor::Create(1, bias.channels, DType::kF32, context));
+    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().Convert(bias, own.view(), context));
+    epilogue.shift = own.view().f32();
+    return epilogue;
+  }
+
+ private:
+  std::optional<InArray> array_;
+};
 
 nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
                     nb::handle bias_object, const std::string& dataflow,
@@ -111,16 +135,16 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
   const InArray features("features", features_object), weights("weights", weights_object);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
-  std::optional<InArray> bias;
-  if (!bias_object.is_none()) bias.emplace("bias", bias_object);
-  const Epilogue epilogue = BiasEpilogue(bias, w.channels, *map.engine());
+  const Bias bias(bias_object, w.channels, x.dtype, *map.engine());
   std::vector<ConstTensorView> inputs = {x, w};
-  if (bias.has_value()) inputs.push_back(bias->Matrix());
+  if (bias.view().has_value()) inputs.push_back(*bias.view());
   const Precision precision = PrecisionFor(precision_text, x.dtype);
   return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out,
                  features.object(), inputs,
                  [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
-                     const ExecutionContext& context) {
+                     const ExecutionContext& context) -> absl::Status {
+                   Tensor own;
+                   VOXCONV_ASSIGN_OR_RETURN(const Epilogue epilogue, bias.AsEpilogue(context, own));
                    return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace,
                                              context, epilogue, map.KeptFor(dataflow));
                  });
@@ -181,8 +205,6 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
   }
   const InArray weights("weights", weights_object);
   weights.CheckOn(*x.engine());
-  std::optional<InArray> bias;
-  if (!bias_object.is_none()) bias.emplace("bias", bias_object);
   const PyKernelMap map = map_object.is_none() ? QueryMap(x, layer, outputs, mapping, output_coords)
                                                : As<PyKernelMap>("map", map_object, "KernelMap");
   if (!Fit(*map.engine(), *x.engine())) {
@@ -196,11 +218,13 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
                                  ToString(x.set()->tensor_stride())));
   }
   const ConstTensorView w = WeightMatrix(weights, map, x.matrix().channels, x.matrix().dtype);
-  const Epilogue epilogue = BiasEpilogue(bias, w.channels, *x.engine());
+  const Bias bias(bias_object, w.channels, x.matrix().dtype, *x.engine());
   const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
   Engine& engine = *map.engine();
   const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
   Tensor y = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
+    Tensor own;
+    VOXCONV_ASSIGN_OR_RETURN(const Epilogue epilogue, bias.AsEpilogue(context, own));
     return RunConvolution(*plugin, map.map(), x.matrix(), w, precision, engine.workspace(), context,
                           epilogue, map.KeptFor(dataflow));
   });
@@ -234,7 +258,7 @@ Args:
     weights: [K, C_in, C_out] of x's dtype and device, contiguous. Offsets are in voxconv's order: x
         slowest, z fastest.
     kernel, stride, dilation, padding, kind, rule, outputs: the layer, as for KernelMap.
-    bias: float32 [C_out].
+    bias: [C_out], float32 or of x's dtype.
     map: a KernelMap of x's voxels; then nothing is searched, and the layer is the map's.
     mapping, dataflow, output_coords: specs of plugins (voxconv.list_plugins).
     precision: what products are computed in: the dtype's own, or "tf32" for float32 on CUDA.
@@ -270,7 +294,7 @@ Args:
     map: the map.
     features: x, [N_in, C_in]; float32, on CUDA also float16 and bfloat16.
     weights: w, [K, C_in, C_out], of the same dtype and device.
-    bias: float32 [C_out] on the same device, added to each y[q].
+    bias: [C_out] on the same device, float32 or of the features' dtype, added to each y[q].
     dataflow, precision: as for conv.
     out: an array [N_out, C_out] that receives y. It must not overlap an argument.
 

@@ -141,7 +141,7 @@ TABLE = [
     (lambda: voxconv.convolve(voxconv.KernelMap(tensor()), FEATURES, W, bias=np.ones((7, 1), np.float32)),
      ValueError, "bias: float32 [7, 1]; float32 [7] is needed"),
     (lambda: voxconv.convolve(voxconv.KernelMap(tensor()), FEATURES, W, bias=np.ones(7)),
-     ValueError, "bias: float64 [7]; float32 [7] is needed"),
+     ValueError, "bias: dtype float64; on the CPU float32 is needed"),
     (lambda: voxconv.convolve(tensor(), FEATURES, W), TypeError,
      "map: a KernelMap is needed, not voxconv._voxconv.SparseTensor"),
     (lambda: voxconv.convolve(

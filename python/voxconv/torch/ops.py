@@ -56,7 +56,7 @@ def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
 def _forward(kernel_map, features, weights, bias, dataflow):
     x, w = _engine(features, weights)
     if bias is not None:
-        (bias,) = _engine(bias.float())
+        (bias,) = _engine(bias if bias.dtype in (torch.float32, x.dtype) else bias.float())
     y = voxconv.convolve(kernel_map, x, w, bias=bias, dataflow=dataflow)
     return y if y.dtype == features.dtype else y.to(features.dtype)
 
