@@ -16,9 +16,9 @@ class Exchange:
     """Exchanges short float32 vectors of the processes of a group, each on its GPU.
 
     A collective of NCCL costs the host about 0.2 ms, and a network has two for each batch norm. On one
-    host the vectors are therefore written to PyTorch's symmetric memory, which one kernel of each GPU
-    reads and adds up. It is used with NCCL where torch.distributed._symmetric_memory serves all
-    processes. VOXCONV_SYMMETRIC_MEMORY=0 turns it off, and 1 takes it with Gloo, too.
+    host the vectors may therefore be written to PyTorch's symmetric memory, which one kernel of each GPU
+    reads and adds up: with VOXCONV_SYMMETRIC_MEMORY=1 in the environment of all processes, where
+    torch.distributed._symmetric_memory serves them.
 
     All processes call the same methods in the same order, on streams that follow each other. The host
     waits when an exchange of a new length takes its memory, and not otherwise. What is gathered is the
@@ -97,8 +97,7 @@ def exchange_of(group: Any, device: torch.device) -> Exchange:
 
 def _symmetric_memory(group: Any, device: torch.device) -> Any:
     """PyTorch's module, if it serves all processes of the group; else None."""
-    wanted = os.environ.get("VOXCONV_SYMMETRIC_MEMORY")
-    if wanted == "0" or (wanted != "1" and distributed.get_backend(group) != "nccl"):
+    if os.environ.get("VOXCONV_SYMMETRIC_MEMORY") != "1":
         return None
     try:
         from torch.distributed import _symmetric_memory as memory

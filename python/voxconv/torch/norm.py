@@ -33,11 +33,11 @@ class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
     Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged by the process group: on CUDA once forward and once backward, through PyTorch's symmetric
-    memory where the GPUs of one host reach each other's memory, else by NCCL; on the CPU twice each
-    way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and on CUDA its host waits for
-    the device in every layer. Without a process group, and in evaluation, this is BatchNorm. The host
-    waits for the device only where a first exchange takes memory.
+    exchanged by the process group: on CUDA once forward and once backward, by NCCL, or with
+    VOXCONV_SYMMETRIC_MEMORY=1 through PyTorch's symmetric memory where the GPUs of one host reach
+    each other's; on the CPU twice each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and
+    on CUDA its host waits for the device in every layer. Without a process group, and in evaluation,
+    this is BatchNorm. The host waits for the device only where a first exchange takes memory.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
