@@ -148,6 +148,32 @@ class OrientationTest(unittest.TestCase):
         self.assertIsNone(of(where={"B": 128}))
 
 
+class PartsTest(unittest.TestCase):
+    def cells(self, **ratios):
+        """Cells of one engine on two inputs: three ratios each."""
+        return [{"cell": {"input": place, "work": "network", "dtype": "f32",
+                          "params": {"engine": "e", "part": part}},
+                 "result": {"speedup": {"ratio": ratio, "low": ratio, "high": ratio}}}
+                for place, of_place in ratios.items()
+                for part, ratio in zip(("mapping", "dataflow", "both"), of_place)]
+
+    def extra(self, **ratios):
+        cells = self.cells(**ratios)
+        return analysis.parts(types.SimpleNamespace(measured=lambda: cells), None, "")
+
+    def test_which_part_and_on_which_inputs(self):
+        extra = self.extra(small=(1.0, 4.0, 8.0), large=(1.0, 4.0, 2.0))
+        self.assertEqual(extra.text, [
+            "In the geometric mean e is 4.00 times as fast as the plain engine; its dataflow carries "
+            "the gain, 4.00 alone against 1.00 of the other part. From 2.00 (large, network) to 8.00 "
+            "(small, network)."])
+        self.assertEqual(extra.tables[1][2], [["e", "large", "network", "f32", "1.00", "4.00", "2.00"],
+                                              ["e", "small", "network", "f32", "1.00", "4.00", "8.00"]])
+
+    def test_one_input_has_no_least_and_greatest(self):
+        self.assertNotIn("From", self.extra(small=(1.0, 4.0, 8.0)).text[0])
+
+
 class RoundsTest(unittest.TestCase):
     @staticmethod
     def line(number, ratio, commit="c", hour=1):
