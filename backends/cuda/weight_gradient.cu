@@ -149,7 +149,7 @@ absl::Status CudaWeightGradient(const KernelMap& map, const ConstTensorView& x,
   const int64_t c_in = x.channels, c_out = dy.channels;
   const int num_offsets = map.num_offsets();
   if (gradient.rows == 0 || c_out == 0) return absl::OkStatus();
-  if (HasMmaWeightGradient(c_in, c_out, precision, context)) {
+  if (HasMmaWeightGradient(c_in, c_out, context)) {
     return MmaWeightGradient(map, x, dy, precision, gradient, context);
   }
   WeightGradient sum(map, x, dy, precision, context);

@@ -104,18 +104,19 @@ std::unique_ptr<const RangeSums> ChooseKernel(const ConstTensorView& x, const Co
       return RangeSumsF16(x.channels, dy.channels, vector, warpgroups);
     case Precision::kBF16:
       return RangeSumsBf16(x.channels, dy.channels, vector, warpgroups);
-    default:
+    case Precision::kTf32:
       return RangeSumsTf32(x.channels, dy.channels, vector);
+    default:
+      return RangeSumsF32(x.channels, dy.channels, vector);
   }
 }
 
 }  // namespace
 
-bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, Precision precision,
-                          const ExecutionContext& context) {
+bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, const ExecutionContext& context) {
   // Two slots must fit, and products of channels must not overflow.
-  return precision != Precision::kF32 && AsCuda(context).compute_capability() >= 80 &&
-         c_in <= kSumBytes && c_out <= kSumBytes && 2 * SlotBytes(c_in, c_out) <= kSumBytes;
+  return AsCuda(context).compute_capability() >= 80 && c_in <= kSumBytes && c_out <= kSumBytes &&
+         2 * SlotBytes(c_in, c_out) <= kSumBytes;
 }
 
 absl::Status MmaWeightGradient(const KernelMap& map, const ConstTensorView& x,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients (H-CNN, Equation 7) on tensor cores. Rows are gathered straight into shared
-// memory. The work is cut into equal ranges, one for each block that the GPU holds at once. A range
-// gives one partial sum for each offset that it touches. Partial sums are added in a fixed order.
+// Weight gradients (H-CNN, Equation 7) on tensor cores, or in f32 by fused multiply-and-add. Rows
+// are gathered straight into shared memory. The work is cut into equal ranges, one for each block
+// that the GPU holds at once. A range gives one partial sum for each offset that it touches.
+// Partial sums are added in a fixed order.
 #ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
 #define VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_MMA_H_
 
@@ -17,10 +18,9 @@
 
 namespace voxconv {
 
-// Whether MmaWeightGradient can compute this gradient: in tf32, f16 or bf16, on compute capability
-// 8.0 or more, and with so few channels that two partial sums fit its memory.
-bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, Precision precision,
-                          const ExecutionContext& context);
+// Whether MmaWeightGradient can compute this gradient: on compute capability 8.0 or more, and with
+// so few channels that two partial sums fit its memory.
+bool HasMmaWeightGradient(int64_t c_in, int64_t c_out, const ExecutionContext& context);
 
 // See CudaWeightGradient. HasMmaWeightGradient must be true. Takes at most 64 MiB of temporary
 // memory. kResourceExhausted if this memory does not suffice. The work is queued on the context's
@@ -84,6 +84,7 @@ std::unique_ptr<const RangeSums> RangeSumsF16(int64_t c_in, int64_t c_out, bool 
 std::unique_ptr<const RangeSums> RangeSumsBf16(int64_t c_in, int64_t c_out, bool vector,
                                                bool warpgroups);
 std::unique_ptr<const RangeSums> RangeSumsTf32(int64_t c_in, int64_t c_out, bool vector);
+std::unique_ptr<const RangeSums> RangeSumsF32(int64_t c_in, int64_t c_out, bool vector);
 
 }  // namespace voxconv
 
