@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which piece of work a thread block has, of pieces that begin at ascending numbers. Only .cu files
-// include this header.
+// Finds the piece that a number lies in. Pieces begin at ascending numbers: the offset of a pair,
+// or the work of a thread block. Only .cu files include this header.
 #ifndef VOXCONV_BACKENDS_CUDA_LAST_NOT_ABOVE_CUH_
 #define VOXCONV_BACKENDS_CUDA_LAST_NOT_ABOVE_CUH_
 
 namespace voxconv {
 
-// The last i in [0, count) with firsts[i] <= value. `firsts` ascends, and firsts[0] is not above
-// `value`. O(log count).
+// Returns the last i in [0, count) with firsts[i] <= value. `firsts` is in device memory. It
+// ascends, and firsts[0] is not above `value`. O(log count).
 template <typename T>
 __device__ __forceinline__ int LastNotAbove(const T* firsts, int count, T value) {
   int low = 0, high = count;

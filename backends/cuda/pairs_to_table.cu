@@ -4,6 +4,7 @@
 
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/last_not_above.cuh"
 #include "voxconv/backends/cuda/map_conversions.h"
 #include "voxconv/backends/cuda/map_table.h"
 #include "voxconv/core/map_ops.h"
@@ -13,26 +14,12 @@ namespace {
 
 constexpr int kBlock = 256;
 
-// The offset that pair i belongs to: the last k with offset_ptr[k] <= i.
-__device__ int OffsetOf(const int64_t* offset_ptr, int num_offsets, int64_t i) {
-  int lo = 0, hi = num_offsets;
-  while (hi - lo > 1) {
-    const int mid = (lo + hi) / 2;
-    if (offset_ptr[mid] <= i) {
-      lo = mid;
-    } else {
-      hi = mid;
-    }
-  }
-  return lo;
-}
-
 // table[row[i] * K + offset of pair i] = value[i], or i without values.
 __global__ void WriteTable(PairsView pairs, const int32_t* row, const int32_t* value,
                            int32_t* table) {
   const int64_t i = GlobalThread();
   if (i >= pairs.size) return;
-  const int k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
+  const int k = LastNotAbove(pairs.offset_ptr, pairs.num_offsets, i);
   table[int64_t{row[i]} * pairs.num_offsets + k] =
       value == nullptr ? static_cast<int32_t>(i) : value[i];
 }
@@ -56,7 +43,7 @@ template <typename Key>
 __global__ void PackInputKeys(PairsView pairs, int row_bits, Key* keys) {
   const int64_t i = GlobalThread();
   if (i >= pairs.size) return;
-  const Key k = OffsetOf(pairs.offset_ptr, pairs.num_offsets, i);
+  const Key k = LastNotAbove(pairs.offset_ptr, pairs.num_offsets, i);
   keys[i] = k << row_bits | static_cast<Key>(pairs.in[i]);
 }
 
