@@ -45,6 +45,19 @@ void PackMatrix(const uint16_t* weights, int64_t c_in, int64_t c_out, uint16_t* 
   }
 }
 
+// sum += from [c_in] * a packed panel of `width` columns, pair by pair, the odd channel first.
+void AddWidenedRow(const uint16_t* from, const uint16_t* panel, int64_t c_in, int64_t width,
+                   float* sum) {
+  for (int64_t c = 0; c < c_in; c += kPair, panel += kPair * width) {
+    const float even = Bf16BitsToFloat(from[c]);
+    const float odd = c + 1 < c_in ? Bf16BitsToFloat(from[c + 1]) : 0.0f;
+    for (int64_t j = 0; j < width; ++j) {
+      sum[j] += odd * Bf16BitsToFloat(panel[kPair * j + 1]);
+      sum[j] += even * Bf16BitsToFloat(panel[kPair * j]);
+    }
+  }
+}
+
 }  // namespace
 
 int64_t PackedBf16WeightSize(int64_t c_in, int64_t c_out) {
@@ -79,14 +92,7 @@ void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const 
         const uint16_t* from = row < 0 ? operands.zero_row : operands.input + row * c_in;
         const uint16_t* w =
             operands.packed_weights + steps[s] * matrix_size + column * kPair * Pairs(c_in);
-        for (int64_t c = 0; c < c_in; c += kPair, w += kPair * width) {
-          const float even = Bf16BitsToFloat(from[c]);
-          const float odd = c + 1 < c_in ? Bf16BitsToFloat(from[c + 1]) : 0.0f;
-          for (int64_t j = 0; j < width; ++j) {
-            sum[j] += odd * Bf16BitsToFloat(w[kPair * j + 1]);
-            sum[j] += even * Bf16BitsToFloat(w[kPair * j]);
-          }
-        }
+        AddWidenedRow(from, w, c_in, width, sum);
       }
       uint16_t* to = operands.output + rows.out[i] * operands.c_out + column;
       for (int64_t j = 0; j < columns; ++j) to[j] = FloatToBf16Bits(sum[j]);
@@ -103,14 +109,7 @@ void AddWidenedBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pa
     const uint16_t* w = operands.packed_weights + column * kPair * Pairs(c_in);
     float* to = operands.sums + (pairs.out[i] - pairs.first_out) * stride + column;
     if (mode == ProductMode::kOverwrite) std::fill_n(to, width, 0.0f);
-    for (int64_t c = 0; c < c_in; c += kPair, w += kPair * width) {
-      const float even = Bf16BitsToFloat(from[c]);
-      const float odd = c + 1 < c_in ? Bf16BitsToFloat(from[c + 1]) : 0.0f;
-      for (int64_t j = 0; j < width; ++j) {
-        to[j] += odd * Bf16BitsToFloat(w[kPair * j + 1]);
-        to[j] += even * Bf16BitsToFloat(w[kPair * j]);
-      }
-    }
+    AddWidenedRow(from, w, c_in, width, to);
   }
 }
 

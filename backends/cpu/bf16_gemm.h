@@ -34,7 +34,8 @@ void IndirectBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t
 void IndirectWidenedBf16Gemm(const Bf16GemmOperands& operands, absl::Span<const int32_t> steps,
                              const IndirectGemmRows& rows);
 
-// Sums in f32 to which products of several offsets are added.
+// Sums in f32 to which products of several offsets are added. Row-major elements in host memory,
+// not owned.
 struct Bf16SumOperands {
   const uint16_t* input = nullptr;           // [*, c_in]
   const uint16_t* packed_weights = nullptr;  // one matrix, as in Bf16GemmOperands
@@ -68,8 +69,8 @@ void AddBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, in
 void AddWidenedBf16Products(const Bf16SumOperands& operands, const Bf16Pairs& pairs, int64_t panel,
                             ProductMode mode);
 
-// output [rows, c_out]: the sums, rounded to nearest, ties to even. Denormal numbers may become
-// zero. Runs on the calling thread. O(rows * c_out).
+// Writes the sums [rows, Bf16SumWidth(c_out)] to output [rows, c_out], rounded to nearest, ties to
+// even. Denormal numbers may become zero. Runs on the calling thread. O(rows * c_out).
 void RoundBf16Sums(const float* sums, int64_t rows, int64_t c_out, uint16_t* output);
 
 // Elements of one packed matrix [c_in, c_out]: whole vectors of columns, whole pairs of channels.
