@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in full f32 for weight_gradient_kernel.cuh, by fused multiply-and-add: each rounds once,
-// to nearest, in the order of the pairs.
+// Products in full f32 for weight_gradient_kernel.cuh (H-CNN, Equation 7). They are added by fused
+// multiply-and-add in the order of the pairs. Each addition rounds once, to nearest.
 #ifndef VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_FULL_CUH_
 #define VOXCONV_BACKENDS_CUDA_WEIGHT_GRADIENT_FULL_CUH_
 
@@ -20,9 +20,9 @@ struct FullFloat {
   __device__ explicit FullFloat(float v) : value(v) {}
 };
 
-// What a lane reads of a row: chunks of four channels, lane / 4 of every 32 of x's and lane % 4 of
-// every 16 of dy's. First* give the address of its first chunk in row 0. `channel` is a multiple of
-// 32. Rows begin at multiples of 128 bytes.
+// A lane reads chunks of four channels. Of every 32 channels of x it reads chunk lane / 4, and of
+// every 16 channels of dy chunk lane % 4. FirstA and FirstB return the address of the lane's first
+// chunk in row 0. `channel` is a multiple of 32. Rows begin at multiples of 128 bytes.
 template <>
 struct Fragments<FullFloat> {
   static constexpr uint32_t kDepth = 8;
@@ -35,8 +35,9 @@ struct Fragments<FullFloat> {
   static __device__ uint32_t FirstB(uint32_t channel) {
     return Rows<FullFloat, kChannels>::At(0, channel / 4 + threadIdx.x % 4);
   }
-  // Chunk `chunk` of row `row`, `stride` chunks apart. The swizzle flips other bits of a chunk's
-  // number than multiples of 8 chunks have; those of 4 it may flip, too, hence the exclusive or.
+  // Loads the lane's chunk number `chunk` of row `row`. The lane's chunks are `stride` chunks
+  // apart. The swizzle may flip the bit of the chunk's number that a stride of 4 sets. So the
+  // distance within 128 bytes is combined by exclusive or, and the rest is added.
   template <int kChannels>
   static __device__ float4 Load(uint32_t first, int row, int chunk, int stride) {
     using R = Rows<FullFloat, kChannels>;
@@ -57,8 +58,8 @@ template <int kIn, int kOut, int kWarpIn>
 struct FullProducts {
   using F = Fragments<FullFloat>;
   static constexpr int kA = kWarpIn / 32, kB = 2;  // chunks of a lane
-  // [4 i + j] is channel j of chunk i, for each of 4 kB channels of dy. In the memory of the sums
-  // of tensor-core products, of which a lane has as many.
+  // A lane has 4 kA channels of x times 4 kB channels of dy. The type is that of tensor-core sums,
+  // which have the same size. At gives the sum of channel `a` of x and channel `b` of dy.
   using Sums = float[kWarpIn / 16][4][4];
   static __device__ float& At(Sums& sums, int a, int b) {
     return reinterpret_cast<float*>(&sums)[a * 4 * kB + b];
