@@ -11,6 +11,7 @@ import reference
 import torch
 import voxconv
 import voxconv.torch as vt
+from device_memory import kept_by
 from test_torch import unet
 from voxconv import _voxconv
 
@@ -148,16 +149,9 @@ def test_ten_thousand_calls_take_no_memory():
     for _ in range(100):
         call()
     gc.collect()
-    torch.cuda.synchronize()
-    allocated, grown = torch.cuda.memory_allocated(), []
-    while len(grown) < 5 and not (grown and grown[-1] < 8 << 20):  # others may take memory meanwhile
-        before = torch.cuda.mem_get_info()[0]
-        for _ in range(10_000):
-            call()
-        torch.cuda.synchronize()
-        grown.append(before - torch.cuda.mem_get_info()[0])
+    allocated = torch.cuda.memory_allocated()
+    assert kept_by(call) < 8 << 20
     assert torch.cuda.memory_allocated() == allocated
-    assert grown[-1] < 8 << 20, grown
 
 
 @pytest.mark.parametrize("own_streams", [False, True])
@@ -233,16 +227,12 @@ def test_a_compiled_step_is_the_modules():
     dy = torch.randn(len(coords), 19, device="cuda")
     exact = copy.deepcopy(module).cpu().double()
     exact(vt.SparseTensor(coords.cpu(), features.cpu().double())).features.backward(dy.cpu().double())
-    # The ReLUs' 8e5 inputs are about N(0, 1) and off by some 1e-6, so that a few change sign: 3 on the
-    # CPU in float32. The gradient of one of a layer's n values is then there in one result alone, which
-    # moves that layer's gradient by n**-0.5 of its norm: by 5e-3 at stride 1, and at most by this, in
-    # the coarsest layers, of 16 voxels with 64 channels. Other roundings are far smaller.
-    bound = (16 * 64) ** -0.5
+    # A rounding turns a ReLU here and there, whose gradient is then another one: 5e-3 were seen.
     for name, run in runs.items():
         run(vt.SparseTensor(coords, features)).features.backward(dy)
         own = run.module if name == "compiled" else run
         for (place, p), q in zip(own.named_parameters(), exact.parameters()):
-            assert error(p.grad, q.grad) < bound, (name, place)
+            assert error(p.grad, q.grad) < 2e-2, (name, place)
         for (place, p), q in zip(own.named_buffers(), exact.buffers()):
             assert error(p, q) < 1e-4, (name, place)
 
