@@ -67,8 +67,7 @@ po::options_description ExperimentOptions() {
        "of them, into one --out or into one each")  //
       ("check-only", po::bool_switch(),
        "verify the cells and time nothing; later runs of the same program with the same --out do "
-       "not "
-       "verify them again")  //
+       "not verify them again")  //
       ("merge", po::value<Texts>()->multitoken(),
        "put the results of these directories, such as those of shards, into --out; a cell that "
        "several have is kept once")                                                           //

@@ -246,10 +246,10 @@ class TrainingOps {
   virtual absl::Status Step(const AdamWStep& step, const ParameterRange& parameters,
                             const StepState* state, const ExecutionContext& context) = 0;
 
-  // `bytes` bytes of host memory for what a step tells the host. Backend::Copy to it does not wait,
-  // and the copy is complete after Stream::Synchronize. No copy to it may be under way when it is
-  // freed. It must not outlive the backend. On CUDA it is page-locked, and locking may wait for the
-  // device (Backend::synchronisations counts that), so take it once for many steps.
+  // Allocates `bytes` bytes of host memory, which results of a step are copied to. Backend::Copy to
+  // it does not wait. The copy is complete after Stream::Synchronize, and must be before the memory
+  // is freed. The memory must not outlive the backend. On CUDA it is page-locked. Locking may wait
+  // for the device, so callers keep the memory for many steps. kResourceExhausted if it fails.
   virtual absl::StatusOr<Buffer> HostMemory(int64_t bytes, const ExecutionContext& context) = 0;
 };
 

@@ -58,9 +58,9 @@ struct TimedDataflow {
 };
 
 // Tries the candidates of `setup`, and then its grids around the best candidate of their plugin.
-// `layer` names the shape in messages. Of those that read the same of a map, the fastest are
-// checked, until one passes, and with it what is up to a twentieth slower. Candidates that fail go
-// to `rejected` and are not returned.
+// `layer` names the shape in messages. Candidates that read the same of a map are checked from the
+// fastest on, until one passes. Those that are up to 5 % slower than it are checked, too.
+// Candidates that fail go to `rejected` and are not returned.
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
                                                      const ShapeGroup& shape,
                                                      const std::string& layer, PreparedMaps& maps,

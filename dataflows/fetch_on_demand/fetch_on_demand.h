@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<const Dataflow>> MakeFetchOnDemand(Options option
 class FetchOnDemand : public Dataflow {
  public:
   explicit FetchOnDemand(Options options);
-  // With another fusion than that of the options.
+  // `fusion` takes the place of the options' own.
   FetchOnDemand(Options options, FgmsFusion fusion);
 
   const Options& options() const override { return options_; }

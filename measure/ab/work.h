@@ -73,7 +73,7 @@ struct HeldBefore {
   std::map<std::string, Output> trusted;  // of the trusted pair, by network
 };
 
-// Of a layer, before they are rounded to its dtype.
+// The f32 values of a layer in host memory. They are rounded to the layer's dtype later.
 struct HostValues {
   std::vector<float> features, weights;
 };
@@ -81,10 +81,10 @@ struct HostValues {
 // What is kept for later requests of a process. It makes no difference to a result.
 struct Kept {
   std::map<std::string, std::shared_ptr<const NetworkGraph>> graphs;  // with parameters
-  // The sides of networks that were made last, oldest first, with what they were made of. Of one
-  // input.
+  // The network sides that were made last, oldest first, each with a text of what it was made of.
+  // All are of one input.
   std::vector<std::pair<std::string, Side>> sides;
-  // Of the layer that was made last, with its sizes and seed.
+  // The values of the layer that was made last, with a text of its sizes and seed.
   std::pair<std::string, std::shared_ptr<const HostValues>> values;
 };
 
