@@ -4,19 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/saboteurs/faults.h"
@@ -32,9 +30,6 @@
 namespace voxconv::testing {
 namespace {
 
-constexpr std::array<Precision, 4> kPrecisions = {Precision::kF32, Precision::kTf32,
-                                                  Precision::kF16, Precision::kBF16};
-constexpr const char* kDataflows[] = {"gather_gemm_scatter", "implicit_gemm"};
 constexpr const char* kMappings[] = {"hash", "sorted_search"};
 // Wrapped without a fault: verify must find nothing.
 constexpr char kNoFault[] = "no_fault";
@@ -61,14 +56,16 @@ RowKey KeyOf(const std::string& id) {
   return {parts[2], precision.value_or(Precision::kF32)};
 }
 
-class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
+class Saboteurs : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto make = [](int threads) {
-      return MakeBackend({.kind = GetParam(), .threads = threads});
+  // Skips the test where the backend's device is missing.
+  void Open(BackendKind kind) {
+    kind_ = kind;
+    const auto make = [kind](int threads) {
+      return MakeBackend({.kind = kind, .threads = threads});
     };
     absl::StatusOr<std::unique_ptr<Backend>> backend = make(2);
-    if (!backend.ok() && GetParam() == BackendKind::kCuda) {
+    if (!backend.ok() && kind == BackendKind::kCuda) {
       GTEST_SKIP() << "no CUDA backend: " << backend.status().message();
     }
     ASSERT_EQ(backend.status(), absl::OkStatus());
@@ -79,7 +76,7 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
 
   template <typename Fault>
   void Add(const NamedFault<Fault>& fault, const std::string& inner) {
-    if (fault.cpu_only && GetParam() != BackendKind::kCpu) return;
+    if (fault.cpu_only && kind_ != BackendKind::kCpu) return;
     const std::string name = absl::StrCat(fault.name, "_in_", inner);
     const absl::Status status =
         RegisterWrapped(name, BuiltinRegistry(), inner, fault.fault, registry_);
@@ -125,24 +122,39 @@ class SaboteursTest : public ::testing::TestWithParam<BackendKind> {
     }
   }
 
+  BackendKind kind_ = BackendKind::kCpu;
   Registry registry_;
   std::unique_ptr<Backend> serial_, parallel_;
   verify::Environment environment_;
   std::map<RowKey, Row> rows_;
 };
 
-TEST_P(SaboteursTest, EveryDataflowIsCaught) {
-  for (const std::string inner : kDataflows) {
-    const auto right = BuiltinRegistry().dataflows().Create(inner, GetParam());
-    ASSERT_EQ(right.status(), absl::OkStatus());
-    const ConvShape shape{.c_in = 16, .c_out = 16, .num_offsets = 27};
-    const bool deterministic = (*right)->CapabilityOf(Pass::kForward, shape).deterministic;
-    Add(NamedFault<DataflowFault>{kNoFault,
-                                  [](const ConvCall& call) { return call.RunRight(); },
-                                  {kPrecisions.begin(), kPrecisions.end()}},
-        inner);
-    for (const auto& fault : DataflowFaults()) {
-      if (deterministic || !fault.breaks_determinism) Add(fault, inner);
+class SaboteursTest : public Saboteurs, public ::testing::WithParamInterface<BackendKind> {
+ protected:
+  void SetUp() override { Open(GetParam()); }
+};
+
+// One dataflow in one precision has the whole matrix of cases, so that processes can share them.
+class DataflowSaboteursTest
+    : public Saboteurs,
+      public ::testing::WithParamInterface<std::tuple<BackendKind, std::string, Precision>> {
+ protected:
+  void SetUp() override { Open(std::get<BackendKind>(GetParam())); }
+};
+
+TEST_P(DataflowSaboteursTest, IsCaught) {
+  const auto& [kind, inner, precision] = GetParam();
+  const auto right = BuiltinRegistry().dataflows().Create(inner, kind);
+  ASSERT_EQ(right.status(), absl::OkStatus());
+  const ConvShape shape{.c_in = 16, .c_out = 16, .num_offsets = 27};
+  const bool deterministic = (*right)->CapabilityOf(Pass::kForward, shape).deterministic;
+  std::vector<NamedFault<DataflowFault>> faults = DataflowFaults();
+  faults.push_back({kNoFault, [](const ConvCall& call) { return call.RunRight(); }, {precision}});
+  for (NamedFault<DataflowFault>& fault : faults) {
+    if (absl::c_linear_search(fault.precisions, precision) &&
+        (deterministic || !fault.breaks_determinism)) {
+      fault.precisions = {precision};
+      Add(fault, inner);
     }
   }
   RunMatrix();
@@ -234,6 +246,17 @@ TEST_P(SaboteursTest, AMissingAccumulationIsCaught) {
 INSTANTIATE_TEST_SUITE_P(Backends, SaboteursTest,
                          ::testing::Values(BackendKind::kCpu, BackendKind::kCuda),
                          [](const auto& info) { return std::string(ToString(info.param)); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, DataflowSaboteursTest,
+    ::testing::Combine(::testing::Values(BackendKind::kCpu, BackendKind::kCuda),
+                       ::testing::Values("gather_gemm_scatter", "implicit_gemm"),
+                       ::testing::Values(Precision::kF32, Precision::kTf32, Precision::kF16,
+                                         Precision::kBF16)),
+    [](const auto& info) {
+      return absl::StrCat(ToString(std::get<0>(info.param)), "_", std::get<1>(info.param), "_",
+                          ToString(std::get<2>(info.param)));
+    });
 
 }  // namespace
 }  // namespace voxconv::testing
