@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -42,16 +43,48 @@ absl::Status CheckRow(int64_t row, const Coordinate& c, const Int3& tensor_strid
   return absl::OkStatus();
 }
 
-absl::Status CheckUnique(absl::Span<const Coordinate> rows) {
+absl::Status Duplicates(size_t row, const Coordinate& c, int64_t first) {
+  return absl::InvalidArgumentError(absl::StrCat("coordinates: row ", row, " ", Describe(c),
+                                                 " duplicates row ", first,
+                                                 "; rows must be unique"));
+}
+
+// The cells of `num_batches` boxes, or `limit` + 1 if they are more than `limit`.
+uint64_t CellsOf(const Box& box, int32_t num_batches, uint64_t limit) {
+  auto cells = static_cast<uint64_t>(num_batches);
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto edge = static_cast<uint64_t>(int64_t{box.hi[axis]} - box.lo[axis] + 1);
+    if (cells > limit / edge) return limit + 1;
+    cells *= edge;
+  }
+  return cells;
+}
+
+// With one bit for each of the `cells` cells of the boxes.
+absl::Status CheckUniqueInBoxes(absl::Span<const Coordinate> rows, const Box& box, uint64_t cells) {
+  const auto edge = [&](int axis) { return int64_t{box.hi[axis]} - box.lo[axis] + 1; };
+  std::vector<bool> taken(cells);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Coordinate& c = rows[i];
+    const int64_t plane = c.b * edge(0) + (c.x - box.lo.x);
+    const int64_t cell = (plane * edge(1) + (c.y - box.lo.y)) * edge(2) + (c.z - box.lo.z);
+    if (taken[cell]) return Duplicates(i, c, std::find(rows.begin(), rows.end(), c) - rows.begin());
+    taken[cell] = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckUnique(absl::Span<const Coordinate> rows, const Box& box, int32_t num_batches) {
+  // Up to here the bits are smaller than a hash table of the rows, and faster to look up.
+  constexpr uint64_t kMostCellsPerRow = 128;
+  const uint64_t limit = kMostCellsPerRow * rows.size();
+  const uint64_t cells = CellsOf(box, num_batches, limit);
+  if (cells <= limit) return CheckUniqueInBoxes(rows, box, cells);
   absl::flat_hash_map<uint64_t, int64_t> first_row;
   first_row.reserve(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    auto [it, inserted] = first_row.try_emplace(PackKey(rows[i]), i);
-    if (!inserted) {
-      return absl::InvalidArgumentError(absl::StrCat("coordinates: row ", i, " ", Describe(rows[i]),
-                                                     " duplicates row ", it->second,
-                                                     "; rows must be unique"));
-    }
+    const auto [it, inserted] = first_row.try_emplace(PackKey(rows[i]), i);
+    if (!inserted) return Duplicates(i, rows[i], it->second);
   }
   return absl::OkStatus();
 }
@@ -87,7 +120,7 @@ absl::StatusOr<CoordinateSetPtr> CoordinateSet::Create(absl::Span<const Coordina
   }
   if (!ascending) {
     try {
-      VOXCONV_RETURN_IF_ERROR(CheckUnique(rows));
+      VOXCONV_RETURN_IF_ERROR(CheckUnique(rows, bounds, num_batches));
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "coordinates: out of memory to look for duplicates among ", rows.size(), " rows"));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "tbb/parallel_sort.h"
 #include "voxconv/core/check.h"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/random.h"
@@ -43,7 +44,7 @@ template <typename Key>
 std::vector<int64_t> SortedBy(absl::Span<const Coordinate> coords, const Key& key) {
   std::vector<std::pair<uint64_t, int64_t>> keyed(coords.size());
   for (size_t row = 0; row < coords.size(); ++row) keyed[row] = {key(coords[row]), row};
-  std::sort(keyed.begin(), keyed.end());
+  tbb::parallel_sort(keyed.begin(), keyed.end());
   std::vector<int64_t> rows(coords.size());
   std::transform(keyed.begin(), keyed.end(), rows.begin(),
                  [](const auto& entry) { return entry.second; });

@@ -2,7 +2,6 @@
 // Scenes made of voxels: density and neighbour counts are set apart from each other.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/coordinate_key.h"
 #include "voxconv/core/random.h"
+#include "voxconv/io/row_order.h"
 #include "voxconv/io/scene_makers.h"
 
 namespace voxconv::io_internal {
@@ -20,28 +20,47 @@ namespace {
 constexpr int64_t kMaxVoxels = 20'000'000;
 constexpr int64_t kMaxValues = int64_t{1} << 31;  // of features, 8 GiB: beyond it is a typing error
 
-// `count` distinct numbers below `bound`, in the order of their draws: Floyd's algorithm, one draw
-// a number however full the range gets. Needs count <= bound.
-std::vector<uint64_t> DistinctBelow(uint64_t bound, int64_t count, Random& random) {
-  absl::flat_hash_set<uint64_t> chosen;
-  chosen.reserve(static_cast<size_t>(count));
+// `insert(number)` adds it to a set, and says whether it is new there.
+template <typename Insert>
+std::vector<uint64_t> DrawDistinct(uint64_t bound, int64_t count, Random& random,
+                                   const Insert& insert) {
   std::vector<uint64_t> out;
   out.reserve(static_cast<size_t>(count));
   for (uint64_t last = bound - static_cast<uint64_t>(count); last < bound; ++last) {
     const uint64_t draw = random.Below(last + 1);
-    out.push_back(chosen.insert(draw).second ? draw : last);
-    if (out.back() == last) chosen.insert(last);
+    out.push_back(insert(draw) ? draw : last);
+    if (out.back() == last) insert(last);
   }
   return out;
 }
 
-// The places of `values` by ascending value.
-template <typename T>
-std::vector<size_t> Ascending(const std::vector<T>& values) {
+// `count` distinct numbers below `bound`, in the order of their draws: Floyd's algorithm, one draw
+// a number however full the range gets. Needs count <= bound.
+std::vector<uint64_t> DistinctBelow(uint64_t bound, int64_t count, Random& random) {
+  // A bit for each number of the range is smaller than a hash table of the chosen ones up to here.
+  constexpr uint64_t kMostBitsPerNumber = 128;
+  if (bound / kMostBitsPerNumber <= static_cast<uint64_t>(count)) {
+    std::vector<bool> chosen(bound);
+    return DrawDistinct(bound, count, random, [&](uint64_t number) {
+      const bool is_new = !chosen[number];
+      chosen[number] = true;
+      return is_new;
+    });
+  }
+  absl::flat_hash_set<uint64_t> chosen;
+  chosen.reserve(static_cast<size_t>(count));
+  return DrawDistinct(bound, count, random,
+                      [&](uint64_t number) { return chosen.insert(number).second; });
+}
+
+// The places of `values`, which are distinct, by ascending value.
+std::vector<size_t> Ascending(const std::vector<uint64_t>& values) {
+  std::vector<std::pair<uint64_t, size_t>> placed(values.size());
+  for (size_t i = 0; i < values.size(); ++i) placed[i] = {values[i], i};
+  std::sort(placed.begin(), placed.end());
   std::vector<size_t> places(values.size());
-  std::iota(places.begin(), places.end(), size_t{0});
-  std::sort(places.begin(), places.end(),
-            [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::transform(placed.begin(), placed.end(), places.begin(),
+                 [](const auto& entry) { return entry.second; });
   return places;
 }
 
@@ -85,7 +104,7 @@ Scene Finish(std::vector<Coordinate> coords, const SceneSpec& spec, Random& rand
   cloud.channels = static_cast<int>(channels);
   for (int64_t i = 0; i < channels; ++i) cloud.names.push_back(absl::StrCat("f", i));
   cloud.features.resize(static_cast<size_t>(voxels * channels));
-  for (const size_t row : Ascending(cloud.coords)) {
+  for (const int64_t row : OrderRows(cloud.coords, RowOrder::kSorted, /*seed=*/0)) {
     for (int64_t i = 0; i < channels; ++i) {
       cloud.features[row * channels + i] = static_cast<float>(random.Uniform(-1, 1));
     }

@@ -67,18 +67,18 @@ class SharedSearch {
   SharedChoice best_;
 };
 
-double CostOf(const ShapeCosts& shape, const DataflowCost& candidate) {
-  return candidate.plan_ms + static_cast<double>(shape.layers) * candidate.ms;
+double CostOfShape(const ShapeCosts& shape, const DataflowCost& candidate) {
+  return CostOf(shape.layers, candidate.ms, candidate.plan_ms);
 }
 
 // The fastest candidate of a shape in each layout; -1 where there is none.
 std::vector<int> FastestByLayout(const ShapeCosts& shape, int layouts) {
   std::vector<int> fastest(layouts, -1);
   for (int i = 0; i < static_cast<int>(shape.candidates.size()); ++i) {
-    const double ms = CostOf(shape, shape.candidates[i]);
+    const double ms = CostOfShape(shape, shape.candidates[i]);
     int& known = fastest[shape.candidates[i].layout];
     if (ms == kNoTime) continue;
-    if (known < 0 || ms < CostOf(shape, shape.candidates[known])) known = i;
+    if (known < 0 || ms < CostOfShape(shape, shape.candidates[known])) known = i;
   }
   return fastest;
 }
@@ -101,7 +101,7 @@ DataflowChoice ChooseDataflows(absl::Span<const ShapeCosts> shapes, std::vector<
     for (int layout = 0; layout < layouts; ++layout) {
       const int candidate = fastest.back()[layout];
       if (candidate < 0) continue;
-      ms[layout] = CostOf(shape, shape.candidates[candidate]);
+      ms[layout] = CostOfShape(shape, shape.candidates[candidate]);
     }
   }
   const SharedChoice shared = ChooseShared(convert_ms, use_ms);

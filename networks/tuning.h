@@ -61,6 +61,10 @@ struct DataflowCost {
   double ms = kNoTime;
   double plan_ms = 0;  // once for all layers of the shape
 };
+// What `layers` layers cost with a candidate. Of those with one layout, the cheapest is taken.
+inline double CostOf(int64_t layers, double ms, double plan_ms) {
+  return plan_ms + static_cast<double>(layers) * ms;
+}
 struct ShapeCosts {
   int64_t layers = 1;
   std::vector<DataflowCost> candidates;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "tbb/parallel_for.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/verify/bounds.h"
 #include "voxconv/verify/convolve.h"
@@ -18,6 +18,7 @@ namespace {
 
 // Of the reference on one core: about a tenth of a second.
 constexpr double kReferenceProducts = 5e7;
+constexpr int64_t kFeatureValues = 4194301;
 
 std::vector<float> Scaled(std::vector<float> values, double factor) {
   for (float& value : values) value = static_cast<float>(value * factor);
@@ -42,22 +43,44 @@ std::vector<Coordinate> Divided(absl::Span<const Coordinate> rows, const Int3& s
 
 }  // namespace
 
+absl::StatusOr<FeatureValues> FeatureValues::Create(Precision precision,
+                                                    const ExecutionContext& context) {
+  const std::vector<float> rounded =
+      verify::RoundedTo(precision, verify::Values(kFeatureValues, 31));
+  FeatureValues values;
+  VOXCONV_ASSIGN_OR_RETURN(values.values_, Tensor::FromHost(rounded, 1, kFeatureValues, context,
+                                                            ConvTypes::Of(precision).input));
+  // `rounded` ends here: the copy may still be queued.
+  VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
+  return values;
+}
+
+absl::StatusOr<Tensor> FeatureValues::Matrix(int64_t rows, int64_t channels,
+                                             const ExecutionContext& context) const {
+  const TensorView& from = values_.view();
+  VOXCONV_ASSIGN_OR_RETURN(Tensor matrix, Tensor::Create(rows, channels, from.dtype, context));
+  const TensorView& to = matrix.view();
+  for (int64_t done = 0; done < to.bytes(); done += from.bytes()) {
+    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(
+        static_cast<char*>(to.data) + done, to.device.space, from.data, from.device.space,
+        std::min(from.bytes(), to.bytes() - done), *context.stream));
+  }
+  return matrix;
+}
+
 absl::StatusOr<LayerData> LayerData::Create(int64_t num_inputs, const ConvShape& shape,
+                                            const FeatureValues& values,
                                             const ExecutionContext& context) {
   LayerData data;
   data.shape_ = shape;
-  const auto rounded = [&](std::vector<float> values) {
-    return verify::RoundedTo(shape.types.precision, std::move(values));
-  };
-  VOXCONV_ASSIGN_OR_RETURN(data.features_,
-                           Tensor::FromHost(rounded(verify::Values(num_inputs * shape.c_in, 31)),
-                                            num_inputs, shape.c_in, context, shape.types.input));
-  VOXCONV_ASSIGN_OR_RETURN(data.weights_,
-                           Tensor::FromHost(rounded(Weights(shape)), shape.num_offsets * shape.c_in,
-                                            shape.c_out, context, shape.types.weights));
+  VOXCONV_ASSIGN_OR_RETURN(data.features_, values.Matrix(num_inputs, shape.c_in, context));
+  const std::vector<float> weights = verify::RoundedTo(shape.types.precision, Weights(shape));
+  VOXCONV_ASSIGN_OR_RETURN(
+      data.weights_, Tensor::FromHost(weights, shape.num_offsets * shape.c_in, shape.c_out, context,
+                                      shape.types.weights));
   const std::vector<float> shift = Scaled(verify::Values(shape.c_out, 33), 0.1);
   VOXCONV_ASSIGN_OR_RETURN(data.shift_, CopyToBackend<float>(shift, context));
-  // `shift` ends here: the copy may still be queued.
+  // `weights` and `shift` end here: the copies may still be queued.
   VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
   return data;
 }
@@ -75,33 +98,35 @@ absl::StatusOr<Tensor> LayerData::Run(const Dataflow& dataflow, const DataflowPl
                                /*settled=*/false, weights);
 }
 
-absl::StatusOr<std::vector<float>> LayerData::Output(const Dataflow& dataflow, const KernelMap& map,
-                                                     const PreparedWeights* weights,
-                                                     Workspace& workspace,
-                                                     const ExecutionContext& context) const {
-  VOXCONV_ASSIGN_OR_RETURN(
-      const Tensor output,
-      verify::ConvolveOntoNan(
-          dataflow, map, features_.view(), weights_.view(), shape_.types.precision, workspace,
-          context, {.shift = shift_.data(), .residual = {}, .relu = true}, {.weights = weights}));
-  return output.ToHost(context);
+absl::StatusOr<Tensor> LayerData::Output(const Dataflow& dataflow, const KernelMap& map,
+                                         const PreparedWeights* weights, Workspace& workspace,
+                                         const ExecutionContext& context) const {
+  return verify::ConvolveOntoNan(
+      dataflow, map, features_.view(), weights_.view(), shape_.types.precision, workspace, context,
+      {.shift = shift_.data(), .residual = {}, .relu = true}, {.weights = weights});
 }
 
-absl::Status CheckOnCrop(const Mapping& mapping, const Dataflow& dataflow,
-                         const GeometryParams& params, absl::Span<const Coordinate> rows,
-                         const Int3& tensor_stride, const ConvShape& shape,
-                         const ExecutionContext& context) {
-  GeometryParams at_stride_one = params;
-  at_stride_one.input_tensor_stride = {1, 1, 1};
-  const double products = static_cast<double>(shape.c_in * shape.c_out) * params.kernel.x *
-                          params.kernel.y * params.kernel.z;
-  const auto limit = std::clamp(static_cast<int64_t>(kReferenceProducts / products), int64_t{50},
-                                verify::kCropVoxels);
-  VOXCONV_ASSIGN_OR_RETURN(
-      const auto reference,
-      verify::CropReference::Create(at_stride_one, shape, Divided(rows, tensor_stride), limit));
-  return verify::CheckOnCrop(reference, mapping, /*output_coords=*/nullptr, dataflow, context)
-      .status();
+absl::StatusOr<std::vector<verify::CropReference>> CropReferences(
+    absl::Span<const CropLayer> layers, absl::Span<const Coordinate> rows,
+    const Int3& tensor_stride) {
+  const std::vector<Coordinate> divided = Divided(rows, tensor_stride);
+  std::vector<absl::StatusOr<verify::CropReference>> made(layers.size());
+  tbb::parallel_for(size_t{0}, layers.size(), [&](size_t i) {
+    GeometryParams params = layers[i].params;
+    params.input_tensor_stride = {1, 1, 1};
+    const ConvShape& shape = layers[i].shape;
+    const double products = static_cast<double>(shape.c_in * shape.c_out) * params.kernel.x *
+                            params.kernel.y * params.kernel.z;
+    const auto limit = std::clamp(static_cast<int64_t>(kReferenceProducts / products), int64_t{50},
+                                  verify::kCropVoxels);
+    made[i] = verify::CropReference::Create(params, shape, divided, limit);
+  });
+  std::vector<verify::CropReference> references;
+  for (absl::StatusOr<verify::CropReference>& one : made) {
+    VOXCONV_RETURN_IF_ERROR(one.status());
+    references.push_back(*std::move(one));
+  }
+  return references;
 }
 
 }  // namespace voxconv::tune

@@ -57,11 +57,12 @@ int PositionOf(const MapReading& reading, std::vector<MapReading>& readings) {
 // One map: its queries, its layers, its conversions.
 class MapTuner {
  public:
-  MapTuner(const SearchSetup& setup, const IndexGroup& index, const MapGroup& group,
-           absl::Span<const NamedMapping> mappings, absl::Span<const double> build_ms,
-           absl::Span<const CoordinateSetPtr> coordinates,
+  MapTuner(const SearchSetup& setup, const FeatureValues& values, const IndexGroup& index,
+           const MapGroup& group, absl::Span<const NamedMapping> mappings,
+           absl::Span<const double> build_ms, absl::Span<const CoordinateSetPtr> coordinates,
            const std::function<absl::Status()>& step, std::vector<Rejected>& rejected)
       : setup_(setup),
+        values_(values),
         group_(group),
         node_(setup.graph.node(group.node)),
         mappings_(mappings),
@@ -109,29 +110,36 @@ class MapTuner {
                              setup_.registry.mappings().Create(setup_.trusted.mapping, backend()));
     VOXCONV_ASSIGN_OR_RETURN(const auto dataflow, setup_.registry.dataflows().Create(
                                                       setup_.trusted.dataflow, backend()));
-    for (const ShapeGroup& shape : group_.shapes) {
-      VOXCONV_RETURN_IF_ERROR(CheckTrusted(*mapping, *dataflow, shape));
-    }
+    VOXCONV_RETURN_IF_ERROR(CheckTrusted(*mapping, *dataflow));
     VOXCONV_ASSIGN_OR_RETURN(KernelMap pairs, QueryPairs(*mapping, problem(), context()));
+    VOXCONV_ASSIGN_OR_RETURN(trusted_pairs_, verify::PairsOnHost(pairs, context()));
     trusted_.emplace(std::move(pairs), context());
     return absl::OkStatus();
   }
 
   // On the finer side's rows, where strided and inverse layers are the same problem.
-  absl::Status CheckTrusted(const Mapping& mapping, const Dataflow& dataflow,
-                            const ShapeGroup& shape) const {
-    const ConvShape conv = ShapeOfLayer(*geometry_, shape.c_in, shape.c_out, setup_.precision);
-    VOXCONV_RETURN_IF_ERROR(
-        dataflow.Supports(Pass::kForward, conv)
-            .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
+  absl::Status CheckTrusted(const Mapping& mapping, const Dataflow& dataflow) const {
+    std::vector<CropLayer> layers;
+    for (const ShapeGroup& shape : group_.shapes) {
+      layers.push_back({setup_.graph.node(shape.layers[0]).geometry,
+                        ShapeOfLayer(*geometry_, shape.c_in, shape.c_out, setup_.precision)});
+      VOXCONV_RETURN_IF_ERROR(
+          dataflow.Supports(Pass::kForward, layers.back().shape)
+              .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
+    }
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
                              CopyToHost(inputs_.rows(), context()));
-    const Node& node = setup_.graph.node(shape.layers[0]);
-    const absl::Status held = CheckOnCrop(mapping, dataflow, node.geometry, rows,
-                                          inputs_.tensor_stride(), conv, context());
-    if (held.ok()) return held;
-    return StatusAt(absl::StrCat("trusted ", setup_.trusted.mapping, "/", setup_.trusted.dataflow),
-                    held);
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<verify::CropReference> references,
+                             CropReferences(layers, rows, inputs_.tensor_stride()));
+    for (const verify::CropReference& reference : references) {
+      const absl::Status held =
+          verify::CheckOnCrop(reference, mapping, /*output_coords=*/nullptr, dataflow, context())
+              .status();
+      if (held.ok()) continue;
+      return StatusAt(
+          absl::StrCat("trusted ", setup_.trusted.mapping, "/", setup_.trusted.dataflow), held);
+    }
+    return absl::OkStatus();
   }
 
   void Reject(int mapping, const absl::Status& why) {
@@ -144,7 +152,7 @@ class MapTuner {
     VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, mapping.Query(*index, problem(), context()));
     const EmittedForm form = FormOf(map);
     VOXCONV_RETURN_IF_ERROR(
-        verify::CompareMaps(map, trusted_->map(), context(), "the trusted mapping"));
+        verify::CompareMaps(map, trusted_pairs_, context(), "the trusted mapping"));
     const auto known = std::find(forms_.begin(), forms_.end(), form);
     costs_.form[i] = static_cast<int>(known - forms_.begin());
     if (known == forms_.end()) forms_.push_back(form);
@@ -205,7 +213,7 @@ class MapTuner {
       if (shape.transposed != transposed) continue;
       const std::string& layer = setup_.graph.node(shape.layers[0]).name;
       absl::StatusOr<std::vector<TimedDataflow>> timed =
-          TuneShape(setup_, shape, layer, maps, rejected_);
+          TuneShape(setup_, values_, shape, layer, maps, rejected_);
       if (!timed.ok()) return StatusAt(absl::StrCat("layer '", layer, "'"), timed.status());
       ShapeCosts& shape_costs = costs.emplace_back();
       shape_costs.layers = static_cast<int64_t>(shape.layers.size());
@@ -305,6 +313,7 @@ class MapTuner {
   }
 
   const SearchSetup& setup_;
+  const FeatureValues& values_;
   const MapGroup& group_;
   const Node& node_;
   absl::Span<const NamedMapping> mappings_;
@@ -315,6 +324,7 @@ class MapTuner {
   std::vector<Rejected>& rejected_;
   std::optional<ConvGeometry> geometry_;
   std::optional<PreparedMaps> trusted_, transposed_;
+  reference::KernelMap trusted_pairs_;
   std::vector<EmittedForm> forms_;
   std::vector<MapReading> readings_;
   MapCosts costs_;
@@ -350,7 +360,8 @@ std::vector<double> RaceBuilds(const SearchSetup& setup, const std::vector<Named
 
 }  // namespace
 
-absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup& group,
+absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const FeatureValues& values,
+                                     const IndexGroup& group,
                                      absl::Span<const CoordinateSetPtr> coordinates,
                                      const std::function<absl::Status()>& step,
                                      std::vector<Rejected>& rejected) {
@@ -365,7 +376,8 @@ absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup&
   }
   times.costs.build_ms = RaceBuilds(setup, mappings, *coordinates[group.coordinates]);
   for (const MapGroup& map : group.maps) {
-    MapTuner tuner(setup, group, map, mappings, times.costs.build_ms, coordinates, step, rejected);
+    MapTuner tuner(setup, values, group, map, mappings, times.costs.build_ms, coordinates, step,
+                   rejected);
     VOXCONV_RETURN_IF_ERROR(tuner.Run());
     times.costs.maps.push_back(tuner.TakeCosts());
     times.dataflows.push_back(tuner.TakeDataflows());

@@ -24,7 +24,8 @@ struct IndexTimes {
 
 // Measures one group. `coordinates`: all sets of the network. `step` is called after the queries of
 // each map and after each shape; its error ends the search. Candidates that fail go to `rejected`.
-absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const IndexGroup& group,
+absl::StatusOr<IndexTimes> TuneIndex(const SearchSetup& setup, const FeatureValues& values,
+                                     const IndexGroup& group,
                                      absl::Span<const CoordinateSetPtr> coordinates,
                                      const std::function<absl::Status()>& step,
                                      std::vector<Rejected>& rejected);

@@ -34,11 +34,13 @@ class Search {
 
   absl::StatusOr<SearchResult> Run() {
     VOXCONV_RETURN_IF_ERROR(TuneOutputCoords());
+    VOXCONV_ASSIGN_OR_RETURN(const FeatureValues values,
+                             FeatureValues::Create(setup_.precision, setup_.context));
     for (const IndexGroup& group : groups_) {
       VOXCONV_ASSIGN_OR_RETURN(
           const IndexTimes times,
           TuneIndex(
-              setup_, group, coordinates_, [this] { return Step(); }, result_.rejected));
+              setup_, values, group, coordinates_, [this] { return Step(); }, result_.rejected));
       VOXCONV_RETURN_IF_ERROR(Choose(group, times));
     }
     std::sort(result_.layers.begin(), result_.layers.end(),

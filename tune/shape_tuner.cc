@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/map_ops.h"
+#include "voxconv/networks/tuning.h"
+#include "voxconv/tune/host_output.h"
 #include "voxconv/verify/gate.h"
 
 namespace voxconv::tune {
@@ -15,17 +17,16 @@ namespace {
 
 // A grid is worth its time only from a base that comes near the fastest dataflow.
 constexpr double kWorthRefining = 1.5;
-// What is this much slower than the fastest candidate that reads the same of a map is not checked,
-// and not taken. A check compares a whole output on the host, which takes far longer than a race.
-constexpr double kWorthChecking = 1.05;
 // Planning is a small part of a frame, and much the same for all candidates.
 constexpr int kPlanRepeats = 3;
 
 class ShapeTuner {
  public:
-  ShapeTuner(const SearchSetup& setup, const ShapeGroup& group, const std::string& layer,
-             PreparedMaps& maps, std::vector<Rejected>& rejected)
+  ShapeTuner(const SearchSetup& setup, const FeatureValues& values, const ShapeGroup& group,
+             const std::string& layer, PreparedMaps& maps, std::vector<Rejected>& rejected)
       : setup_(setup),
+        values_(values),
+        num_layers_(static_cast<int64_t>(group.layers.size())),
         family_(setup.registry.dataflows()),
         shape_{.c_in = group.c_in,
                .c_out = group.c_out,
@@ -42,7 +43,7 @@ class ShapeTuner {
     for (const std::string& spec : setup_.candidates.dataflows) Enter(spec, entries);
     RaceAll(entries);
     for (const DataflowGrid& grid : setup_.candidates.grids) Refine(grid);
-    CheckFastest();
+    CheckCheapest();
     if (timed_.empty()) {
       return absl::UnimplementedError(
           absl::StrCat("no dataflow candidate runs (", last_refusal_, ")"));
@@ -63,16 +64,17 @@ class ShapeTuner {
   BackendKind backend() const { return context().backend->kind(); }
 
   absl::Status MakeTrustedOutput() {
-    VOXCONV_ASSIGN_OR_RETURN(data_, LayerData::Create(maps_.map().num_inputs(), shape_, context()));
+    VOXCONV_ASSIGN_OR_RETURN(
+        data_, LayerData::Create(maps_.map().num_inputs(), shape_, values_, context()));
     VOXCONV_ASSIGN_OR_RETURN(const auto dataflow,
                              family_.Create(setup_.trusted.dataflow, backend()));
     VOXCONV_RETURN_IF_ERROR(
         dataflow->Supports(Pass::kForward, shape_)
             .ToStatus(absl::StrCat("dataflow '", setup_.trusted.dataflow, "'")));
     VOXCONV_ASSIGN_OR_RETURN(
-        const std::vector<float> output,
+        const Tensor output,
         data_.Output(*dataflow, maps_.map(), /*weights=*/nullptr, workspace_, context()));
-    trusted_ = output;
+    VOXCONV_RETURN_IF_ERROR(trusted_.Copy(output, context()));
     trusted_precision_ = RunPrecisionOf(*dataflow);
     return absl::OkStatus();
   }
@@ -84,13 +86,14 @@ class ShapeTuner {
   // Whether the candidate's output is the trusted one's.
   absl::Status Check(const Dataflow& dataflow) {
     VOXCONV_ASSIGN_OR_RETURN(const auto weights, data_.PrepareWeights(dataflow, context()));
-    VOXCONV_ASSIGN_OR_RETURN(
-        const std::vector<float> output,
-        data_.Output(dataflow, maps_.map(), weights.get(), workspace_, context()));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor output, data_.Output(dataflow, maps_.map(), weights.get(),
+                                                               workspace_, context()));
+    VOXCONV_RETURN_IF_ERROR(output_.Copy(output, context()));
     const double bound =
         verify::DifferenceBound(trusted_precision_, RunPrecisionOf(dataflow),
                                 shape_.num_offsets * shape_.c_in, /*same_operands=*/true);
-    return verify::CompareOutputs(output, trusted_, bound, "the trusted dataflow").status();
+    return verify::HoldDifference(RelativeError(output_, trusted_), bound, "the trusted dataflow")
+        .status();
   }
 
   // Adds the candidate if it supports the shape.
@@ -173,16 +176,20 @@ class ShapeTuner {
     return false;
   }
 
-  // For each reading of the map: the fastest candidate that passes, and what is nearly as fast.
-  void CheckFastest() {
+  double CostOf(const TimedDataflow& timed) const {
+    return voxconv::CostOf(num_layers_, timed.ms, timed.plan_ms);
+  }
+
+  // For each reading of the map: the cheapest candidate that passes, which alone can be chosen.
+  void CheckCheapest() {
     for (bool again = true; again;) {
       again = false;
       for (size_t i = 0; i < timed_.size() && !again; ++i) {
-        if (timed_[i].checked) continue;
-        const bool far = std::any_of(timed_.begin(), timed_.end(), [&](const TimedDataflow& other) {
-          return other.reading.Same(timed_[i].reading) && timed_[i].ms > kWorthChecking * other.ms;
-        });
-        again = !far && !Passes(i);  // others may be the fastest now
+        const bool cheaper =
+            std::any_of(timed_.begin(), timed_.end(), [&](const TimedDataflow& other) {
+              return other.reading.Same(timed_[i].reading) && CostOf(other) < CostOf(timed_[i]);
+            });
+        again = !cheaper && !Passes(i);  // another is the cheapest now
       }
     }
   }
@@ -219,13 +226,15 @@ class ShapeTuner {
   }
 
   const SearchSetup& setup_;
+  const FeatureValues& values_;
+  const int64_t num_layers_;
   const PluginFamily<Dataflow>& family_;
   const ConvShape shape_;
   const std::string& layer_;
   PreparedMaps& maps_;
   std::vector<Rejected>& rejected_;
   LayerData data_;
-  reference::Fp64Array trusted_;
+  HostOutput trusted_, output_;
   verify::RunPrecision trusted_precision_;
   Workspace workspace_;
   std::vector<TimedDataflow> timed_;
@@ -261,10 +270,11 @@ absl::StatusOr<std::shared_ptr<const PreparedMap>> PreparedMaps::Get(const MapRe
 }
 
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
+                                                     const FeatureValues& values,
                                                      const ShapeGroup& shape,
                                                      const std::string& layer, PreparedMaps& maps,
                                                      std::vector<Rejected>& rejected) {
-  return ShapeTuner(setup, shape, layer, maps, rejected).Run();
+  return ShapeTuner(setup, values, shape, layer, maps, rejected).Run();
 }
 
 }  // namespace voxconv::tune

@@ -58,10 +58,12 @@ struct TimedDataflow {
 };
 
 // Tries the candidates of `setup`, and then its grids around the best candidate of their plugin.
-// `layer` names the shape in messages. Candidates that read the same of a map are checked from the
-// fastest on, until one passes. Those that are up to 5 % slower than it are checked, too.
-// Candidates that fail go to `rejected` and are not returned.
+// `values` have the precision of `setup`. `layer` names the shape in messages. Candidates that read
+// the same of a map are checked from the cheapest on, until one passes (CostOf in
+// networks/tuning.h). No other can be chosen. Candidates that fail go to `rejected` and are not
+// returned.
 absl::StatusOr<std::vector<TimedDataflow>> TuneShape(const SearchSetup& setup,
+                                                     const FeatureValues& values,
                                                      const ShapeGroup& shape,
                                                      const std::string& layer, PreparedMaps& maps,
                                                      std::vector<Rejected>& rejected);

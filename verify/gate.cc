@@ -91,10 +91,13 @@ absl::Status CompareMaps(const KernelMap& map, const Problem& problem,
 absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
                                       const reference::Fp64Array& expected, double bound,
                                       absl::string_view whose) {
-  const double error = reference::RelativeError(output, expected);
+  return HoldDifference(reference::RelativeError(output, expected), bound, whose);
+}
+
+absl::StatusOr<double> HoldDifference(double difference, double bound, absl::string_view whose) {
   // Written so that a NaN fails.
-  if (error <= bound) return error;
-  return absl::InternalError(absl::StrCat("the output differs norm-wise by ", error,
+  if (difference <= bound) return difference;
+  return absl::InternalError(absl::StrCat("the output differs norm-wise by ", difference,
                                           " from that of ", whose, ", past ", bound));
 }
 

@@ -45,6 +45,9 @@ absl::StatusOr<double> CompareOutputs(const std::vector<float>& output,
                                       const reference::Fp64Array& expected, double bound,
                                       absl::string_view whose);
 
+// The same, of a difference that is known.
+absl::StatusOr<double> HoldDifference(double difference, double bound, absl::string_view whose);
+
 // One of two runs of a layer.
 struct RunPrecision {
   Precision precision = Precision::kF32;

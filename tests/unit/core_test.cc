@@ -195,6 +195,23 @@ TEST_F(CoordinateSetTest, RefusesBadRows) {
   EXPECT_EQ(ErrorOf({}), "no error");
 }
 
+// Rows that fill their box are looked up by cell, and rows far apart by key.
+TEST_F(CoordinateSetTest, FindsTheFirstDuplicateOfDenseAndOfSparseRows) {
+  for (const int32_t apart : {1, 500}) {
+    std::vector<Coordinate> rows;
+    for (int32_t i = 0; i < 60; ++i) {
+      rows.push_back({i % 2, apart * (i % 3 - 1), apart * (i / 6), -apart * (i % 5)});
+    }
+    EXPECT_TRUE(CoordinateSet::Create(rows, {1, 1, 1}, context()).ok()) << apart;
+    rows.push_back(rows[7]);
+    rows.push_back(rows[3]);
+    const auto set = CoordinateSet::Create(rows, {1, 1, 1}, context());
+    EXPECT_THAT(std::string(set.status().message()),
+                ::testing::AllOf(::testing::HasSubstr("row 60 "),
+                                 ::testing::HasSubstr("duplicates row 7;")));
+  }
+}
+
 TEST_F(CoordinateSetTest, MemoryLimitIsAStatus) {
   auto small = CpuBackend::Create({.threads = 1, .memory_limit = 100});
   ASSERT_TRUE(small.ok());

@@ -39,6 +39,7 @@ constexpr Golden kGolden[] = {
     {"scene:sphere?n=5000", 0.05, 3'214, 0xd2f25bb5f2e2d44, 0x90eaedb6d1225ea8},
     {"scene:torus?n=5000", 0.05, 2'689, 0xb81f9c9df8d2bc7d, 0x63dea7b1d3899b25},
     {"scene:uniform?n=1000&box=40", 1, 1'000, 0x169ed37e6f968a8b, 0x316a976a1a47753},
+    {"scene:uniform?n=1000&box=400", 1, 1'000, 0x83b89dfcb574ba7b, 0xa0e68f8adef146a7},
     {"scene:isolated?n=1000", 1, 1'000, 0x2aba364590144742, 0x371103f1cb1d26b2},
     {"scene:blocks?n=10&edge=5", 1, 1'250, 0x9457da533a315ea5, 0xce06f864eaab5cd9},
 };

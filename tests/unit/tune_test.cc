@@ -18,12 +18,16 @@
 #include "voxconv/measure/preset.h"
 #include "voxconv/networks/graph_builder.h"
 #include "voxconv/networks/initialize.h"
+#include "voxconv/reference_cpu/layers.h"
 #include "voxconv/tune/candidates.h"
+#include "voxconv/tune/host_output.h"
 #include "voxconv/tune/network_work.h"
 #include "voxconv/tune/plan_record.h"
 #include "voxconv/tune/race.h"
 #include "voxconv/tune/search.h"
 #include "voxconv/tune/shape_tuner.h"
+#include "voxconv/verify/bounds.h"
+#include "voxconv/verify/matrix.h"
 
 namespace voxconv::tune {
 namespace {
@@ -61,6 +65,44 @@ TEST(RaceTest, DropsTheSlowAndTheFailing) {
   EXPECT_EQ(finishes[1].rounds, 5);
   EXPECT_TRUE(std::isinf(finishes[2].ms));
   EXPECT_EQ(finishes[2].status.message(), "no");
+}
+
+absl::StatusOr<HostOutput> OnHost(const std::vector<float>& values, DType dtype,
+                                  const ExecutionContext& context) {
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor tensor,
+                           Tensor::FromHost(values, 1, values.size(), context, dtype));
+  HostOutput output;
+  VOXCONV_RETURN_IF_ERROR(output.Copy(tensor, context));
+  return output;
+}
+
+TEST(HostOutputTest, ErrorsAreThoseOfTheReference) {
+  const auto backend = CpuBackend::Create({.threads = 2});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const ExecutionContext context{backend->get(), &(*backend)->main_stream()};
+  const std::vector<float> expected = verify::Values(300000, 1);
+  std::vector<float> output = expected;
+  for (size_t i = 0; i < output.size(); i += 1000) output[i] += 0.5f;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const auto a = OnHost(output, dtype, context), b = OnHost(expected, dtype, context);
+    ASSERT_TRUE(a.ok() && b.ok());
+    const Precision precision = dtype == DType::kF32   ? Precision::kF32
+                                : dtype == DType::kF16 ? Precision::kF16
+                                                       : Precision::kBF16;
+    const double error = reference::RelativeError(verify::RoundedTo(precision, output),
+                                                  verify::RoundedTo(precision, expected));
+    EXPECT_NEAR(RelativeError(*a, *b), error, 1e-9 * error);
+    EXPECT_EQ(RelativeError(*b, *b), 0);
+    output[299999] = NAN;
+    EXPECT_TRUE(std::isinf(RelativeError(*OnHost(output, dtype, context), *b)));
+    output[299999] = expected[299999];
+  }
+  const auto zeros = OnHost({0, 0}, DType::kF16, context),
+             one = OnHost({0, 1}, DType::kF16, context);
+  EXPECT_EQ(RelativeError(*zeros, *zeros), 0);
+  EXPECT_TRUE(std::isinf(RelativeError(*one, *zeros)));
+  EXPECT_TRUE(std::isinf(RelativeError(*one, *OnHost({0, 1}, DType::kF32, context))));
+  EXPECT_TRUE(std::isinf(RelativeError(*one, *OnHost({0, 1, 1}, DType::kF16, context))));
 }
 
 // Correct, but for one value a row; or without writing anything.
