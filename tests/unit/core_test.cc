@@ -162,7 +162,7 @@ class CoordinateSetTest : public ::testing::Test {
  protected:
   CoordinateSetTest() : backend_(*CpuBackend::Create({.threads = 1})) {}
   ExecutionContext context() { return {backend_.get(), &backend_->main_stream()}; }
-  std::string ErrorOf(std::vector<Coordinate> rows, Int3 stride = {1, 1, 1}) {
+  std::string ErrorOf(const std::vector<Coordinate>& rows, Int3 stride = {1, 1, 1}) {
     const auto set = CoordinateSet::Create(rows, stride, context());
     return set.ok() ? "no error" : std::string(set.status().message());
   }
@@ -199,6 +199,7 @@ TEST_F(CoordinateSetTest, RefusesBadRows) {
 TEST_F(CoordinateSetTest, FindsTheFirstDuplicateOfDenseAndOfSparseRows) {
   for (const int32_t apart : {1, 500}) {
     std::vector<Coordinate> rows;
+    rows.reserve(62);
     for (int32_t i = 0; i < 60; ++i) {
       rows.push_back({i % 2, apart * (i % 3 - 1), apart * (i / 6), -apart * (i % 5)});
     }
