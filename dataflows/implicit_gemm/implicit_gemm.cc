@@ -19,6 +19,15 @@ MaskOrder MaskOrderOf(const Options& options) {
   return *order;
 }
 
+// kRarest has a few hundred keys, however many rows there are. Of so many rows, those that share a
+// key fill many tiles, and whole masks sort them further. More words than one would not fit a key.
+MaskOrder OrderOfRows(MaskOrder order, const KernelMap& map) {
+  constexpr int64_t kManyRows = 1 << 18;
+  constexpr int kOneWord = 32;
+  const bool whole = map.num_outputs() >= kManyRows && map.num_offsets() <= kOneWord;
+  return order == MaskOrder::kRarest && whole ? MaskOrder::kGray : order;
+}
+
 }  // namespace
 
 PluginDescription DescribeImplicitGemm() {
@@ -34,7 +43,7 @@ PluginDescription DescribeImplicitGemm() {
   description.options
       .Enum("mask_sort", orders, "mask",
             "order of the output rows: as given, by their offset mask, by its Gray rank, or by "
-            "their two rarest offsets")
+            "their two rarest offsets (262144 rows and more: by the Gray rank)")
       .Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K")
       .Int("tile", 0, 0, 128,
            "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
@@ -70,12 +79,13 @@ MapNeed ImplicitGemm::DoNeededMap(Pass, const ConvShape& shape) const {
 
 absl::StatusOr<std::shared_ptr<const PreparedMap>> ImplicitGemm::DoPrepare(
     const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const {
-  const MaskSortedRule rule = RuleFor(map.num_offsets());
+  MaskSortedRule rule = RuleFor(map.num_offsets());
   if (need.layout != rule.Key()) {
     return absl::InvalidArgumentError(absl::StrCat(kImplicitGemmName, ": map layout '", need.layout,
                                                    "'; for ", map.num_offsets(),
                                                    " offsets it makes '", rule.Key(), "'"));
   }
+  rule.order = OrderOfRows(rule.order, map);
   VOXCONV_ASSIGN_OR_RETURN(MaskSortedArrays arrays, sorter_(map, rule, context));
   return std::make_shared<const MaskSorted>(map, rule.order, std::move(arrays));
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
 #include "gtest/gtest.h"
 #include "voxconv/dataflows/implicit_gemm/register.h"
@@ -75,6 +76,17 @@ TEST_F(ImplicitGemmTest, OrdersShortMasksByTheirValue) {
   EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=rarest", 10), "mask_sorted:order=rarest,splits=1");
   EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=rarest", 9), "mask_sorted:order=mask,splits=1");
   EXPECT_EQ(LayoutOf("implicit_gemm:mask_sort=gray", 9), "mask_sorted:order=gray,splits=1");
+}
+
+TEST_F(ImplicitGemmTest, OrdersManyRowsByTheirWholeMasks) {
+  constexpr int64_t kManyRows = 1 << 18;
+  const auto padded = [&](const char* order, int64_t rows) {
+    const ConvProblem problem{DensityMap(rows, rows, 27, 0.05), 1, 1};
+    const std::string spec = absl::StrCat("implicit_gemm:tile=64,mask_sort=", order);
+    return RunDataflow(registry_, spec, problem).profile.counters.padded_pairs;
+  };
+  EXPECT_EQ(padded("rarest", kManyRows), padded("gray", kManyRows));
+  EXPECT_NE(padded("rarest", kManyRows - 1), padded("gray", kManyRows - 1));
 }
 
 }  // namespace
