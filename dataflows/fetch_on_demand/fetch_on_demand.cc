@@ -33,8 +33,10 @@ PluginDescription DescribeFetchOnDemand() {
       .extra_variants = {"tile=16", "fusion=batched,tile=16"}};
   description.options
       .Enum("fusion", {"separate", "batched", "segmented"}, "segmented",
-            "offsets a launch: one, similar ones padded to the largest, or all without padding; on "
-            "CUDA input gradients always have one, which gives the same bits in every run")
+            "offsets a launch: one, similar ones padded to the largest, or all without padding")
+      .Enum("input_grad", {"separate", "atomic"}, "separate",
+            "CUDA: launches of input gradients: one for each offset, with the same bits in every "
+            "run, or those of fusion, whose atomic additions are faster and come in any order")
       .Enum("copies", {"never", "minkowski", "always"}, "never",
             "layers that copy the rows of an offset, multiply the copy and add the product: none, "
             "those of MinkowskiEngine's rule by channels and input rows, or all")

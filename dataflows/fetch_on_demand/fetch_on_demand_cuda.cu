@@ -179,7 +179,9 @@ absl::Status RunCopies(const CopyPlan& plan, const KernelMap& map, const Forward
 class FetchOnDemandCuda final : public FetchOnDemand {
  public:
   explicit FetchOnDemandCuda(Options options) : FetchOnDemand(std::move(options)) {
-    if (fusion() == FgmsFusion::kSeparate) return;
+    if (fusion() == FgmsFusion::kSeparate || this->options().GetEnum("input_grad") == "atomic") {
+      return;
+    }
     separate_.reset(new FetchOnDemandCuda(this->options(), FgmsFusion::kSeparate));
     separate_->SetLabel(absl::StrCat("dataflow ", kFetchOnDemandName));
   }
@@ -260,7 +262,8 @@ class FetchOnDemandCuda final : public FetchOnDemand {
   FetchOnDemandCuda(Options options, FgmsFusion fusion)
       : FetchOnDemand(std::move(options), fusion) {}
 
-  // Computes input gradients. Null where this plugin launches each offset by itself, too.
+  // Computes input gradients offset by offset. Null where the forward pass on the transposed map
+  // does so too, or may add atomically.
   std::unique_ptr<const FetchOnDemandCuda> separate_;
 };
 
