@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the trainings of docs/results/training.md and prints the page's table.
 
-    draw.py RESULTS OUT
+    draw.py RESULTS... OUT
 
-RESULTS has a file NAME.jsonl for each training. Its first line says which command ran, where and at which
+Each RESULTS has a file NAME.jsonl for each training. Its first line says which command ran, where and at which
 commit. The others are the lines of the run's epochs.jsonl; the last one has the confusion matrix. Trainings
 whose names differ in the seed alone (NAME is GROUP_SEED) share a picture of test accuracy in OUT. The first
 seed's confusion matrix is drawn too.
@@ -41,14 +41,16 @@ def draw(group, runs, out):
 
 
 def main():
-    results, out = map(pathlib.Path, sys.argv[1:])
-    named = sorted(results.glob("*.jsonl"))
+    *folders, out = map(pathlib.Path, sys.argv[1:])
+    out.mkdir(parents=True, exist_ok=True)
+    named = sorted(path for folder in folders for path in folder.glob("*.jsonl"))
     for group, paths in itertools.groupby(named, lambda path: path.stem.rsplit("_", 1)[0]):
         runs = [(path.stem.rsplit("_", 1)[1], *read(path)) for path in paths]
         draw(group, [(seed, epochs) for seed, _, epochs in runs], out)
         last = [100 * epochs[-1]["test_accuracy"] for _, _, epochs in runs]
         print(f"| `{group}` | " + " | ".join(f"{value:.1f} %" for value in last) +
-              f" | **{statistics.mean(last):.1f} %** | {len(runs[0][2])} | `{runs[0][1]['commit']}` |")
+              f" | **{statistics.mean(last):.1f} %** | {len(runs[0][2])} | {runs[0][1]['device']}"
+              f" | `{runs[0][1]['commit']}` |")
 
 
 if __name__ == "__main__":
