@@ -11,6 +11,9 @@
 namespace voxconv {
 namespace {
 
+// Behind a layout's key: parts by the number of rows.
+constexpr char kByRows[] = ",parts by rows";
+
 MaskOrder MaskOrderOf(const Options& options) {
   const std::string& name = options.GetEnum("mask_sort");
   const auto* order =
@@ -22,7 +25,7 @@ MaskOrder MaskOrderOf(const Options& options) {
 // kRarest has a few hundred keys, however many rows there are. Of so many rows, those that share a
 // key fill many tiles, and whole masks sort them further. More words than one would not fit a key.
 MaskOrder OrderOfRows(MaskOrder order, const KernelMap& map) {
-  constexpr int64_t kManyRows = 1 << 18;
+  constexpr int64_t kManyRows = 400'000;
   constexpr int kOneWord = 32;
   const bool whole = map.num_outputs() >= kManyRows && map.num_offsets() <= kOneWord;
   return order == MaskOrder::kRarest && whole ? MaskOrder::kGray : order;
@@ -43,8 +46,10 @@ PluginDescription DescribeImplicitGemm() {
   description.options
       .Enum("mask_sort", orders, "mask",
             "order of the output rows: as given, by their offset mask, by its Gray rank, or by "
-            "their two rarest offsets (262144 rows and more: by the Gray rank)")
-      .Int("splits", 1, 1, 32, "parts of the offset range, sorted each for itself; at most K")
+            "their two rarest offsets (400000 rows and more: by the Gray rank)")
+      .Int("splits", 0, 0, 32,
+           "parts of the offset range, sorted each for itself; at most K; 0: one, but of few rows "
+           "more where CUDA takes 3xtf32 in f32 and layers are wide")
       .Int("tile", 0, 0, 128,
            "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
            "up), or 192 for some shapes in tf32 and f32; 0: chosen by the backend, 6 on the CPU")
@@ -69,18 +74,22 @@ MaskSortedRule ImplicitGemm::RuleFor(int num_offsets) const {
   MaskSortedRule rule{.order = order_};
   if (order_ == MaskOrder::kRarest && num_offsets <= kShortMask) rule.order = MaskOrder::kMask;
   rule.splits =
-      static_cast<int>(std::min<int64_t>(options_.GetInt("splits"), std::max(num_offsets, 1)));
+      static_cast<int>(std::clamp<int64_t>(options_.GetInt("splits"), 1, std::max(num_offsets, 1)));
   return rule;
 }
 
 MapNeed ImplicitGemm::DoNeededMap(Pass, const ConvShape& shape) const {
-  return {.form = MapForm::kNeighbourTable, .layout = RuleFor(shape.num_offsets).Key()};
+  std::string layout = RuleFor(shape.num_offsets).Key();
+  if (options_.GetInt("splits") == 0 && CutsByRows(shape)) layout += kByRows;
+  return {.form = MapForm::kNeighbourTable, .layout = std::move(layout)};
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedMap>> ImplicitGemm::DoPrepare(
     const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const {
   MaskSortedRule rule = RuleFor(map.num_offsets());
-  if (need.layout != rule.Key()) {
+  if (need.layout == absl::StrCat(rule.Key(), kByRows)) {
+    rule.splits = PartsOfRows(map.num_outputs(), context);
+  } else if (need.layout != rule.Key()) {
     return absl::InvalidArgumentError(absl::StrCat(kImplicitGemmName, ": map layout '", need.layout,
                                                    "'; for ", map.num_offsets(),
                                                    " offsets it makes '", rule.Key(), "'"));

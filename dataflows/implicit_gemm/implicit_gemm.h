@@ -28,6 +28,11 @@ class ImplicitGemm : public Dataflow {
   MapNeed DoNeededMap(Pass pass, const ConvShape& shape) const override;
   absl::StatusOr<std::shared_ptr<const PreparedMap>> DoPrepare(
       const KernelMap& map, const MapNeed& need, const ExecutionContext& context) const override;
+  // Whether a layer of this shape wants the offsets of its map cut into parts by the number of
+  // rows, if the option `splits` leaves it open.
+  virtual bool CutsByRows(const ConvShape&) const { return false; }
+  // The parts for such layers.
+  virtual int PartsOfRows(int64_t, const ExecutionContext&) const { return 1; }
   // The arrays of a prepared map, which owns them. kInvalidArgument for a map in another layout.
   static absl::StatusOr<const MaskSortedArrays*> LayoutOf(const PreparedMap& map);
 

@@ -269,6 +269,22 @@ class ImplicitGemmCuda final : public ImplicitGemm {
             .isolates_weights = false};
   }
 
+  // Three products of tf32 take so long that the padding of tiles counts more than sums of parts.
+  // The least number of channels gives two tiles side by side, so that few rows fill the device.
+  bool CutsByRows(const ConvShape& shape) const override {
+    constexpr int kFewestOffsets = 27;
+    constexpr int64_t kFewestChannels = 129;
+    return shape.types.precision == Precision::kF32 && options().GetEnum("mma") == "3xtf32" &&
+           shape.num_offsets >= kFewestOffsets && shape.c_out >= kFewestChannels;
+  }
+
+  int PartsOfRows(int64_t rows, const ExecutionContext& context) const override {
+    constexpr int kParts = 3, kTilesBeside = 2;
+    constexpr int64_t kTileRows = 128, kMostRows = 1 << 16;
+    const int64_t blocks = CeilDiv(rows, kTileRows) * kTilesBeside * kParts;
+    return rows <= kMostRows && blocks >= AsCuda(context).num_multiprocessors() ? kParts : 1;
+  }
+
   absl::StatusOr<std::unique_ptr<DataflowPlan>> DoPlan(
       Pass, const PreparedMap& prepared, const ConvShape& shape,
       const ExecutionContext& context) const override {
@@ -296,7 +312,7 @@ class ImplicitGemmCuda final : public ImplicitGemm {
       const ExecutionContext& context) const override {
     constexpr int64_t kManyRows = 1 << 20;
     const auto splits =
-        static_cast<int>(std::min<int64_t>(options().GetInt("splits"), shape.num_offsets));
+        static_cast<int>(std::clamp<int64_t>(options().GetInt("splits"), 1, shape.num_offsets));
     const ImplicitGemmTile tile =
         TileFor(shape, splits, CeilDiv(shape.num_offsets, splits), kManyRows, context);
     const WeightsForm form(tile, shape);

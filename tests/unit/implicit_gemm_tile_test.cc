@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernel, tiles and shares implicit GEMM plans on an H200 (132 multiprocessors); host code.
 #include <set>
+#include <string>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "voxconv/backends/cuda/cuda_backend.h"
 #include "voxconv/dataflows/implicit_gemm/block_shape.h"
 #include "voxconv/dataflows/implicit_gemm/implicit_gemm_kernels.h"
+#include "voxconv/dataflows/implicit_gemm/register.h"
 
 namespace voxconv {
 namespace {
@@ -231,6 +234,31 @@ TEST(ImplicitGemmTileTest, EveryInstanceIsTakenWithoutOptions) {
   // 64 -> 64 channels of 16 bits: `tile=16` alone takes it.
   instances.erase({ImplicitGemmKernel::kWarp, 128, 64});
   EXPECT_EQ(TakenByThemselves(Precision::kF16), with_warpgroups(Precision::kF16));
+}
+
+TEST(ImplicitGemmTileTest, WideLayersInF32AskForPartsByRows) {
+  Registry registry;
+  ASSERT_TRUE(RegisterImplicitGemm(registry).ok());
+  ASSERT_TRUE(RegisterImplicitGemmCuda(registry).ok());
+  const auto layout = [&](const char* options, int64_t c_out, int num_offsets,
+                          Precision precision) {
+    const auto dataflow =
+        *registry.dataflows().Create(absl::StrCat("implicit_gemm:", options), BackendKind::kCuda);
+    return dataflow
+        ->NeededMap(Pass::kForward, {.c_in = 64,
+                                     .c_out = c_out,
+                                     .num_offsets = num_offsets,
+                                     .types = ConvTypes::Of(precision)})
+        .layout;
+  };
+  const std::string one = "mask_sorted:order=rarest,splits=1";
+  constexpr char kSplit[] = "mask_sort=rarest,mma=3xtf32";
+  EXPECT_EQ(layout(kSplit, 256, 27, Precision::kF32), one + ",parts by rows");
+  EXPECT_EQ(layout(kSplit, 128, 27, Precision::kF32), one);
+  EXPECT_EQ(layout(kSplit, 256, 26, Precision::kF32), one);
+  EXPECT_EQ(layout(kSplit, 256, 27, Precision::kTf32), one);
+  EXPECT_EQ(layout("mask_sort=rarest", 256, 27, Precision::kF32), one);
+  EXPECT_EQ(layout("mask_sort=rarest,mma=3xtf32,splits=1", 256, 27, Precision::kF32), one);
 }
 
 TEST(ImplicitGemmTileTest, NoRowsNoShares) { EXPECT_EQ(Choose(0, 128, 128).shared_tiles, 0); }
