@@ -29,7 +29,6 @@ CLOUDS = {
 COLUMNS = {"N": ["--fields", "x,y,z,intensity,dt", "--dtype-in", "f16"]}
 # Layers of U take long to check.
 FEW = {"U": ((64, 128), ("f16", "tf32"))}
-BESIDE = ("office", "L", "N")  # clouds whose layers are also timed with the program before
 NETWORKS = ("minkunet42", "sparseresnet21")
 ORDERS = ("scan", "sorted", "morton", "shuffled")
 SIZES = {1_000_000: 400, 10_000_000: 862}  # voxels: edge of their box, with equal density
@@ -166,11 +165,11 @@ class Measurement:
                 write_npy(archive, "coords", (len(coords) // 4, 4), coords)
         return ["--input", self.inputs[cloud]]
 
-    def least(self, measure, turns, before=True):
+    def least(self, measure, turns):
         """{name: (ms, ms before or None)}: the least of all turns of `measure(program)`, which
         gives {name: ms}. There are as many turns more while a row seems slower than before."""
         least = {"now": {}, "then": {}}
-        before = before and self.before is not None
+        before = self.before is not None
 
         def turn():
             for which, program in (("then", self.before), ("now", self.program)):
@@ -216,7 +215,7 @@ class Measurement:
                 seen.update(found)
             return {name: time_ms(entry) for name, entry in found.items()}
 
-        for name, (ms, before) in self.least(measure, 1, cloud in BESIDE).items():
+        for name, (ms, before) in self.least(measure, 1).items():
             c = int(re.search(r"/(\d+)x\d+/", name)[1])
             dtype = name.rsplit("/", 1)[1]
             entry = seen[name]
@@ -275,14 +274,14 @@ class Measurement:
                     self.add("order", network=network, order=order, mapping=mapping,
                              reorder=bool(reorder), ms=ms)
 
-    def size_rows(self):
+    def size_rows(self, network):
         for mapping in ("hash", "sorted_search"):
             for count, box in SIZES.items():
                 run = self.program.frames(
-                    ["--input", f"scene:uniform?n={count}&box={box}", "--network", "minkunet42",
+                    ["--input", f"scene:uniform?n={count}&box={box}", "--network", network,
                      "--dtype", "f16", "--fold-batch-norm", "--mapping", mapping, "--dataflow",
                      DATAFLOW, "--frames", "5"])
-                self.add("size", voxels=count, mapping=mapping, ms=run["wall_ms"],
+                self.add("size", network=network, voxels=count, mapping=mapping, ms=run["wall_ms"],
                          stages_ms=stages_of(run))
 
     def batch_rows(self, count):
@@ -354,7 +353,8 @@ class Measurement:
             yield f"batch/{count}", lambda n=count: self.batch_rows(n)
         for count in (2,):
             yield f"in-flight/{count}", lambda n=count: self.in_flight_rows(n)
-        yield "size", self.size_rows
+        for network in NETWORKS:
+            yield f"size/{network}", lambda n=network: self.size_rows(n)
 
     def run(self, only, limit_s):
         """Measures the rows whose names begin with one of `only`, or all. What fails is noted, and
@@ -374,6 +374,12 @@ class Measurement:
                 self.failures.append(f"{name}: {describe(error)}")
                 print(self.failures[-1], file=sys.stderr, flush=True)
             print(f"{name}: {time.monotonic() - since:.1f} s", file=sys.stderr, flush=True)
+
+
+def device_name():
+    found = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], check=True,
+                           capture_output=True, text=True).stdout
+    return found.splitlines()[0].strip()
 
 
 def describe(error):
