@@ -43,6 +43,19 @@ class CandidateRule {
   bool OnLattice(int axis, int32_t q) const { return FloorModulo(axis, q) == 0; }
   bool WithinLimits(int axis, int32_t q) const { return q >= lo_[axis] && q <= hi_[axis]; }
 
+  // Calls visit(q) for each output q of input p.
+  template <typename Visit>
+  void EachOutput(const Coordinate& p, const Visit& visit) const {
+    for (const Int3& d : offsets_) {
+      const Coordinate q{p.b, Candidate(0, p.x, d.x), Candidate(1, p.y, d.y),
+                         Candidate(2, p.z, d.z)};
+      if (OnLattice(0, q.x) && OnLattice(1, q.y) && OnLattice(2, q.z) && WithinLimits(0, q.x) &&
+          WithinLimits(1, q.y) && WithinLimits(2, q.z)) {
+        visit(q);
+      }
+    }
+  }
+
   // The distinct offsets along one axis. offsets() is the product of the three axes.
   std::vector<int32_t> AxisOffsets(int axis) const;
 

@@ -78,16 +78,18 @@ bool OnlyQuantizes(const ConvGeometry& geometry) {
          !geometry.params().output_bounds.has_value();
 }
 
-absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
+absl::Status RunLevel(const ExpansionRuleCuda& rule, const ExpansionLevelCuda& level,
                       const ExecutionContext& context) {
   if (level.inputs.bound == 0) return absl::OkStatus();
-  switch (expansion) {
+  switch (rule.expansion) {
     case ExpansionCuda::kStaged:
       return StagedLevelCuda(level, context);
     case ExpansionCuda::kFused:
       return FusedLevelCuda(level, context);
     case ExpansionCuda::kAppended:
       return AppendedLevelCuda(level, context);
+    case ExpansionCuda::kLocationTable:
+      return LocationTableLevelCuda(level, rule.max_table_bytes, context);
     case ExpansionCuda::kSortUnique:
       break;
   }
@@ -97,8 +99,8 @@ absl::Status RunLevel(ExpansionCuda expansion, const ExpansionLevelCuda& level,
 // Levels whose sizes the host learns together: the first of a chain, as many as can be bounded.
 class LevelGroup {
  public:
-  LevelGroup(ExpansionCuda expansion, const CoordinateSet& inputs)
-      : expansion_(expansion),
+  LevelGroup(const ExpansionRuleCuda& rule, const CoordinateSet& inputs)
+      : rule_(rule),
         inputs_(inputs),
         next_inputs_{inputs.rows().data(), inputs.size(), nullptr},
         next_bounds_(inputs.bounds()),
@@ -149,7 +151,7 @@ class LevelGroup {
 
   // Makes room for the sizes of the levels of `geometries`.
   absl::Status Start(absl::Span<const ConvGeometry> geometries, const ExecutionContext& context) {
-    together_ = expansion_ == ExpansionCuda::kFused &&
+    together_ = rule_.expansion == ExpansionCuda::kFused &&
                 std::all_of(geometries.begin(), geometries.end(), OnlyQuantizes);
     const auto max_levels = static_cast<int64_t>(geometries.size());
     VOXCONV_ASSIGN_OR_RETURN(infos_, AllocateArray<LevelInfoCuda>(max_levels, context));
@@ -175,7 +177,7 @@ class LevelGroup {
     level.max_outputs = rule.max_outputs_per_input();
     const auto bound =
         static_cast<int64_t>(std::min(static_cast<uint64_t>(level.max_keys()), level.cells.count));
-    if (!levels_.empty() && bound > MaxGuess(expansion_, inputs_.size())) {
+    if (!levels_.empty() && bound > MaxGuess(rule_.expansion, inputs_.size())) {
       return false;
     }
     VOXCONV_ASSIGN_OR_RETURN(Buffer rows,
@@ -185,7 +187,7 @@ class LevelGroup {
     if (together_) {
       if (level.inputs.bound > 0) waiting_.push_back(level);
     } else {
-      VOXCONV_RETURN_IF_ERROR(RunLevel(expansion_, level, context));
+      VOXCONV_RETURN_IF_ERROR(RunLevel(rule_, level, context));
       next_inputs_ = {level.outputs, bound, &level.info->size};
     }
     next_bounds_ = box;
@@ -228,7 +230,7 @@ class LevelGroup {
     return status;
   }
 
-  ExpansionCuda expansion_;
+  ExpansionRuleCuda rule_;
   const CoordinateSet& inputs_;
   Array<LevelInfoCuda> infos_;
   Buffer found_;               // of these, the host's copy
@@ -243,8 +245,8 @@ class LevelGroup {
 
 class PendingChain final : public PendingCoordinates {
  public:
-  PendingChain(ExpansionCuda expansion, absl::Span<const ConvGeometry> geometries)
-      : expansion_(expansion), geometries_(geometries) {}
+  PendingChain(const ExpansionRuleCuda& rule, absl::Span<const ConvGeometry> geometries)
+      : rule_(rule), geometries_(geometries) {}
 
   // Queues the first group of levels.
   absl::Status Begin(const CoordinateSet& inputs, const ExecutionContext& context) {
@@ -267,11 +269,11 @@ class PendingChain final : public PendingCoordinates {
  private:
   absl::Status QueueGroup(const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
                           const ExecutionContext& context) {
-    group_.emplace(expansion_, inputs);  // frees the memory of the last
+    group_.emplace(rule_, inputs);  // frees the memory of the last
     return group_->Queue(geometries, context);
   }
 
-  ExpansionCuda expansion_;
+  ExpansionRuleCuda rule_;
   absl::Span<const ConvGeometry> geometries_;
   std::optional<LevelGroup> group_;
 };
@@ -279,9 +281,9 @@ class PendingChain final : public PendingCoordinates {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PendingCoordinates>> BeginChainCuda(
-    ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context) {
-  auto pending = std::make_unique<PendingChain>(expansion, geometries);
+    const ExpansionRuleCuda& rule, const CoordinateSet& inputs,
+    absl::Span<const ConvGeometry> geometries, const ExecutionContext& context) {
+  auto pending = std::make_unique<PendingChain>(rule, geometries);
   VOXCONV_RETURN_IF_ERROR(pending->Begin(inputs, context));
   return pending;
 }

@@ -7,6 +7,7 @@
 // those bricks alone that have outputs, in order.
 #include <vector>
 
+#include "voxconv/mapping/output_coords/each_output_cuda.cuh"
 #include "voxconv/mapping/output_coords/unique_rows_cuda.cuh"
 
 namespace voxconv {
@@ -26,30 +27,6 @@ constexpr int64_t kMaxBricksPerKey = 512;
 constexpr int64_t kMinMaxBricks = int64_t{1} << 26;
 constexpr int kBrickBits = 8;
 constexpr int64_t kMaxMarkedBricks = int64_t{1} << 25;  // with outputs: 1 GiB of bits
-
-// Calls visit(q) for all outputs q of input row `row`; notes the row if one is outside the range.
-template <typename Visit>
-__device__ void EachOutput(const ExpansionLevelCuda& level, int64_t row, const Visit& visit) {
-  const Coordinate p = level.inputs.rows[row];
-  const auto& [x, y, z, may_leave_range] = level.rule;
-  for (int32_t i = 0; i < x.count; ++i) {
-    const int32_t qx = x.Candidate(p.x, i);
-    if (!x.OnLattice(qx) || !x.WithinLimits(qx)) continue;
-    for (int32_t j = 0; j < y.count; ++j) {
-      const int32_t qy = y.Candidate(p.y, j);
-      if (!y.OnLattice(qy) || !y.WithinLimits(qy)) continue;
-      for (int32_t k = 0; k < z.count; ++k) {
-        const int32_t qz = z.Candidate(p.z, k);
-        if (!z.OnLattice(qz) || !z.WithinLimits(qz)) continue;
-        if (may_leave_range && !InRange(Int3{qx, qy, qz})) {
-          atomicMin(&level.info->bad_row, static_cast<unsigned long long>(row));
-          continue;
-        }
-        visit(Coordinate{p.b, qx, qy, qz});
-      }
-    }
-  }
-}
 
 // Most bits have been set before, by another input, and often by the lane before, as inputs come
 // sorted; atomics on one word would queue up.

@@ -123,6 +123,9 @@ absl::Status StagedLevelCuda(const ExpansionLevelCuda& level, const ExecutionCon
 absl::Status FusedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status AppendedLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
 absl::Status SortUniqueLevelCuda(const ExpansionLevelCuda& level, const ExecutionContext& context);
+// `max_bytes`: the largest array of places; beyond it there is a hash table.
+absl::Status LocationTableLevelCuda(const ExpansionLevelCuda& level, int64_t max_bytes,
+                                    const ExecutionContext& context);
 // Does the work of FusedLevelCuda for each level. No level may read what another writes. Two or
 // more levels share launches if their bitmaps take few enough bricks.
 absl::Status FusedLevelsCuda(absl::Span<const ExpansionLevelCuda> levels,

@@ -7,23 +7,6 @@
 #include "voxconv/mapping/output_coords/output_coords_cpu.h"
 
 namespace voxconv {
-namespace {
-
-// Keys of one input's outputs.
-uint64_t* WriteOutputs(const CandidateRule& rule, const CompactKeyFormat& format,
-                       const Coordinate& p, uint64_t* to) {
-  for (const Int3& d : rule.offsets()) {
-    const Coordinate q{p.b, rule.Candidate(0, p.x, d.x), rule.Candidate(1, p.y, d.y),
-                       rule.Candidate(2, p.z, d.z)};
-    if (rule.OnLattice(0, q.x) && rule.OnLattice(1, q.y) && rule.OnLattice(2, q.z) &&
-        rule.WithinLimits(0, q.x) && rule.WithinLimits(1, q.y) && rule.WithinLimits(2, q.z)) {
-      *to++ = format.Pack(q);
-    }
-  }
-  return to;
-}
-
-}  // namespace
 
 absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context) {
@@ -36,7 +19,9 @@ absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const Co
   ParallelRanges(context, inputs.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
     uint64_t* const first = found.data() + begin * room;
     uint64_t* to = first;
-    for (int64_t i = begin; i < end; ++i) to = WriteOutputs(rule, format, rows[i], to);
+    for (int64_t i = begin; i < end; ++i) {
+      rule.EachOutput(rows[i], [&](const Coordinate& q) { *to++ = format.Pack(q); });
+    }
     count[begin / kRowsPerTask] = to - first;
   });
 

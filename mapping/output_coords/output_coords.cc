@@ -13,4 +13,14 @@ Support ExpandingOutputCoords::DoSupports(const ConvGeometry& geometry) const {
                                   " convolutions are given, not computed"));
 }
 
+OptionSchema LocationTableOptions() {
+  OptionSchema schema;
+  schema.Int("memory_limit_mib", 4096, 1, 1 << 20,
+             "largest array over all cells, in MiB, beyond which there is a hash table; on the CPU "
+             "without pages that no output lies in");
+  return schema;
+}
+
+int64_t MaxTableBytes(const Options& options) { return options.GetInt("memory_limit_mib") << 20; }
+
 }  // namespace voxconv

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the three plugins of output coordinates share on every backend. They differ in how they list
+// What the plugins of output coordinates share on every backend. They differ in how they list
 // the outputs of all inputs, with repetitions.
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_H_
 
+#include <cstdint>
 #include <utility>
 
 #include "voxconv/core/mapping.h"
@@ -22,6 +23,10 @@ class ExpandingOutputCoords : public OutputCoords {
  private:
   Options options_;
 };
+
+// The option of "location_table": its largest array, in bytes.
+OptionSchema LocationTableOptions();
+int64_t MaxTableBytes(const Options& options);
 
 }  // namespace voxconv
 

@@ -30,6 +30,12 @@ absl::StatusOr<Array<uint64_t>> StagedKeysCpu(const CandidateRule& rule,
 // output.
 absl::StatusOr<Array<uint64_t>> FusedKeysCpu(const CandidateRule& rule, const CoordinateSet& inputs,
                                              const ExecutionContext& context);
+// Luo and Lai's table and atomic counter. Its keys have no repetitions, and their order differs
+// from run to run. `max_bytes`: the largest array over all cells, without the pages that no output
+// lies in. Beyond it there is a hash table.
+absl::StatusOr<Array<uint64_t>> LocationTableKeysCpu(const CandidateRule& rule,
+                                                     const CoordinateSet& inputs, int64_t max_bytes,
+                                                     const ExecutionContext& context);
 
 // The rows of `keys`, sorted and without repetitions. O(N log N) at worst.
 absl::StatusOr<CoordinateSetPtr> UniqueRowsCpu(const CandidateRule& rule, Array<uint64_t> keys,

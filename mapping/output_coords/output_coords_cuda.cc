@@ -13,8 +13,11 @@ namespace {
 
 class OutputCoordsCuda final : public ExpandingOutputCoords {
  public:
-  OutputCoordsCuda(ExpansionCuda expansion, Options options)
-      : ExpandingOutputCoords(std::move(options)), expansion_(expansion) {}
+  OutputCoordsCuda(ExpansionCuda expansion, Options given)
+      : ExpandingOutputCoords(std::move(given)), rule_{expansion, 0} {
+    if (expansion == ExpansionCuda::kLocationTable)
+      rule_.max_table_bytes = MaxTableBytes(options());
+  }
 
  protected:
   absl::StatusOr<CoordinateSetPtr> DoCompute(const CoordinateSet& inputs,
@@ -30,11 +33,11 @@ class OutputCoordsCuda final : public ExpandingOutputCoords {
       const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
       const ExecutionContext& context) const override {
     for (const ConvGeometry& geometry : geometries) VOXCONV_CHECK(Supports(geometry).ok);
-    return BeginChainCuda(expansion_, inputs, geometries, context);
+    return BeginChainCuda(rule_, inputs, geometries, context);
   }
 
  private:
-  ExpansionCuda expansion_;
+  ExpansionRuleCuda rule_;
 };
 
 }  // namespace
@@ -43,7 +46,8 @@ absl::Status RegisterOutputCoordsCuda(Registry& registry) {
   for (const auto& [name, expansion] : {std::pair{"sort_unique", ExpansionCuda::kSortUnique},
                                         {"staged", ExpansionCuda::kStaged},
                                         {"fused", ExpansionCuda::kFused},
-                                        {"appended", ExpansionCuda::kAppended}}) {
+                                        {"appended", ExpansionCuda::kAppended},
+                                        {"location_table", ExpansionCuda::kLocationTable}}) {
     VOXCONV_RETURN_IF_ERROR(registry.output_coords().Implement(
         name, BackendKind::kCuda,
         [expansion =

@@ -3,6 +3,7 @@
 #ifndef VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 #define VOXCONV_MAPPING_OUTPUT_COORDS_OUTPUT_COORDS_CUDA_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -25,14 +26,22 @@ enum class ExpansionCuda {
   kAppended,
   // One kernel writes the outputs of each input; a radix sort over the bits in use, then unique.
   kSortUnique,
+  // Luo and Lai's: one kernel takes a cell's place in a table, and the next place of the list from
+  // an atomic counter. A radix sort follows.
+  kLocationTable,
+};
+
+struct ExpansionRuleCuda {
+  ExpansionCuda expansion = ExpansionCuda::kSortUnique;
+  int64_t max_table_bytes = 0;  // kLocationTable: the largest array; beyond it a hash table
 };
 
 // OutputCoords::Begin. It computes levels with upper bounds of their sizes. The host thus waits
 // once for all sizes and bounds, in Finish. Some upper bounds are too large to allocate, or to go
 // over. Finish computes their levels, in groups, and waits once more for each group.
 absl::StatusOr<std::unique_ptr<PendingCoordinates>> BeginChainCuda(
-    ExpansionCuda expansion, const CoordinateSet& inputs, absl::Span<const ConvGeometry> geometries,
-    const ExecutionContext& context);
+    const ExpansionRuleCuda& rule, const CoordinateSet& inputs,
+    absl::Span<const ConvGeometry> geometries, const ExecutionContext& context);
 
 }  // namespace voxconv
 

@@ -7,8 +7,8 @@
 
 namespace voxconv {
 
-// Adds output coordinates "sort_unique", "staged", "appended" and "fused": four ways to the same
-// rows.
+// Adds output coordinates "sort_unique", "staged", "appended", "fused" and "location_table": five
+// ways to the same rows.
 absl::Status RegisterOutputCoords(Registry& registry);
 // Adds their implementations for CUDA. Only builds with CUDA have it.
 absl::Status RegisterOutputCoordsCuda(Registry& registry);

@@ -279,7 +279,7 @@ TEST(LargeSizesCudaTest, OutputCoordinates) {
   const CoordinateSetPtr cube =
       *CoordinateSet::Create(Cube(0, kEdge - 1), {1, 1, 1}, cuda->context);
   const std::vector<Coordinate> expected = Cube(-kReach, kEdge - 1 + kReach);
-  for (const char* spec : {"fused", "appended", "sort_unique", "staged"}) {
+  for (const char* spec : {"fused", "appended", "sort_unique", "staged", "location_table"}) {
     const auto plugin = *registry.output_coords().Create(spec, BackendKind::kCuda);
     const auto outputs = plugin->Compute(*cube, geometry, cuda->context);
     ASSERT_TRUE(outputs.ok()) << spec << ": " << outputs.status();

@@ -98,7 +98,8 @@ TEST(MappingCudaTest, ChainsAreTheCpusLevelByLevel) {
     const auto device = *CoordinateSet::Create(rows, {1, 1, 1}, cuda->context);
     for (const auto& chain :
          {Chain(OutputRule::kQuantize, {2, 2, 2}, 5), Chain(OutputRule::kDilate, {3, 3, 3}, 4)}) {
-      for (const std::string spec : {"fused", "appended", "sort_unique", "staged"}) {
+      for (const std::string spec : {"fused", "appended", "sort_unique", "staged", "location_table",
+                                     "location_table:memory_limit_mib=1"}) {
         SCOPED_TRACE(spec);
         const auto expected = *RunChain(**registry.output_coords().Create(spec, BackendKind::kCpu),
                                         *host, chain, cpu.context);
@@ -158,7 +159,8 @@ TEST(MappingCudaTest, OutputsOutsideTheRangeAreRefusedAsOnTheCpu) {
   const std::vector<Coordinate> rows = {{0, 5, 5, 5}, {1, 3, kMinCoordinate, 9}, {2, 0, 0, 0}};
   const ConvGeometry geometry = *ConvGeometry::Create(
       {.kind = ConvKind::kStrided, .rule = OutputRule::kDilate, .kernel = {1, 5, 1}});
-  for (const std::string spec : {"fused", "appended", "sort_unique", "staged"}) {
+  for (const std::string spec : {"fused", "appended", "sort_unique", "staged", "location_table",
+                                 "location_table:memory_limit_mib=1"}) {
     const auto on_cpu = *registry.output_coords().Create(spec, BackendKind::kCpu);
     const auto on_cuda = *registry.output_coords().Create(spec, BackendKind::kCuda);
     const auto host = *CoordinateSet::Create(rows, {1, 1, 1}, cpu.context);

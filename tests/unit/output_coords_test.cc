@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<const OutputCoords>> AllPlugins() {
   for (const std::string& spec : registry.output_coords().Variants(BackendKind::kCpu)) {
     plugins.push_back(*registry.output_coords().Create(spec, BackendKind::kCpu));
   }
-  EXPECT_EQ(plugins.size(), 4u);
+  EXPECT_EQ(plugins.size(), 6u);
   return plugins;
 }
 
@@ -120,6 +120,37 @@ TEST(OutputCoordsTest, RefusesOutputsOutsideTheRange) {
                   AllOf(HasSubstr(message), HasSubstr("allowed are -131072..131071")));
     }
   }
+}
+
+// The box of these rows has 2^59 cells. A hash table takes the place of an array.
+TEST(OutputCoordsTest, LocationTableOfAWideBox) {
+  const std::vector<Coordinate> rows = {{0, kMinCoordinate, kMinCoordinate, kMinCoordinate},
+                                        {0, 5, 4, 3},
+                                        {0, 4, 5, 2},
+                                        {31, kMaxCoordinate, kMaxCoordinate, kMaxCoordinate}};
+  Registry registry;
+  ASSERT_TRUE(RegisterOutputCoords(registry).ok());
+  for (const std::string spec : {"location_table", "location_table:memory_limit_mib=1048576"}) {
+    const auto plugin = *registry.output_coords().Create(spec, BackendKind::kCpu);
+    ExpectOutputs(Layer("wide", rows, Quantize({2, 2, 2}, {2, 2, 2})), *plugin);
+  }
+  const auto refused =
+      registry.output_coords().Create("location_table:memory_limit_mib=0", BackendKind::kCpu);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("memory_limit_mib"));
+}
+
+// An array of 8 GiB, of which two pages are written.
+TEST(OutputCoordsTest, LocationTableOnlyReservesItsArray) {
+  UnitCpu cpu(1, /*memory_limit=*/1 << 20);
+  const auto set =
+      *CoordinateSet::Create({{0, 0, 0, 0}, {0, 2047, 2047, 2047}}, {1, 1, 1}, cpu.context);
+  Registry registry;
+  ASSERT_TRUE(RegisterOutputCoords(registry).ok());
+  const ConvGeometry geometry = *ConvGeometry::Create(Quantize({2, 2, 2}, {2, 2, 2}));
+  const auto outputs = (*registry.output_coords().Create("location_table", BackendKind::kCpu))
+                           ->Compute(*set, geometry, cpu.context);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ((*outputs)->size(), 2);
 }
 
 TEST(OutputCoordsTest, RefusesWithReason) {
