@@ -38,6 +38,12 @@ absl::StatusOr<GridCpuPtr> BuildBitmapGridCpu(const CoordinateSet& inputs, int64
 // and goes over the inputs. kResourceExhausted, of Query, if the grid exceeds `limit_mib` MiB.
 GridCpuPtr MakeRulesGridCpu(int64_t limit_mib);
 
+// Luo and Lai's operators. Query makes a location table, of one int32 for each cell: over the
+// outputs of a strided layer, whose offset table it makes in two stages; over the inputs of another
+// layer, as a dense grid. The rows that `inputs` refers to must outlive it. kResourceExhausted, of
+// Query, if the location table exceeds `limit_mib` MiB.
+GridCpuPtr MakeTwoStageGridCpu(const CoordinateRows& inputs, int64_t limit_mib);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_MAPPING_GRID_GRID_CPU_H_

@@ -33,7 +33,9 @@ absl::StatusOr<GridCudaPtr> BuildDenseGridCuda(const CoordinateRows& inputs, int
 absl::StatusOr<GridCudaPtr> BuildBitmapGridCuda(const CoordinateSet& inputs, int64_t limit_mib,
                                                 const ExecutionContext& context);
 
-GridCudaPtr MakeRulesGridCuda(int64_t limit_mib);  // as on the CPU
+// As on the CPU.
+GridCudaPtr MakeRulesGridCuda(int64_t limit_mib);
+GridCudaPtr MakeTwoStageGridCuda(const CoordinateRows& inputs, int64_t limit_mib, bool scalar);
 
 }  // namespace voxconv
 

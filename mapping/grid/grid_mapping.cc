@@ -13,12 +13,13 @@ PluginDescription GridMapping::Describe() {
   description.name = "grid";
   description.summary = "an array over all cells of the inputs' bounding box, one access a lookup";
   description.source =
-      "TorchSparse 4.2.1 (collision-free grid), Luo & Lai (planar coordinates; rules of SpConv "
-      "1.x)";
+      "TorchSparse 4.2.1 (collision-free grid), Luo & Lai (planar coordinates; two-stage "
+      "table; rules of SpConv 1.x)";
   description.options.Enum(
-      "storage", {"dense", "bitmap", "rules"}, "dense",
-      "a row number for every cell; a bit for every cell and a rank for 64 of them; or a row "
-      "number for every cell of the outputs, to which the inputs write their pairs (SpConv 1.x)");
+      "storage", {"dense", "bitmap", "rules", "two_stage"}, "dense",
+      "a row number for every cell; a bit for every cell and a rank for 64 of them; a row number "
+      "for every cell of the outputs, to which the inputs write their pairs (SpConv 1.x); or as "
+      "dense, but in strided layers as rules, by a table of each input's outputs (Luo & Lai)");
   AddCoordsOption(description.options)
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs")
@@ -31,14 +32,16 @@ absl::Status GridMapping::CheckOptions(const Options& options) {
   const std::string& storage = options.GetEnum("storage");
   if (storage == "rules" && options.GetBool("symmetric")) {
     return absl::InvalidArgumentError(
-        "symmetric=true: storage=rules writes every pair where it finds it; allowed with dense and "
-        "bitmap");
+        "symmetric=true: storage=rules writes every pair where it finds it; allowed with dense, "
+        "bitmap and two_stage");
   }
   const std::string& coords = options.GetEnum("coords");
-  if (coords == "interleaved" || storage == "dense") return absl::OkStatus();
+  if (coords == "interleaved" || storage == "dense" || storage == "two_stage") {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("coords=", coords, ": storage=", storage,
-                   " reads interleaved rows only; allowed with dense"));
+                   " reads interleaved rows only; allowed with dense and two_stage"));
 }
 
 }  // namespace voxconv

@@ -26,6 +26,7 @@ class GridMapping : public RowsMapping {
 
   bool bitmap() const { return options().GetEnum("storage") == "bitmap"; }
   bool scalar() const { return options().GetEnum("coords") == "scalar"; }
+  bool two_stage() const { return options().GetEnum("storage") == "two_stage"; }
   bool rules() const { return options().GetEnum("storage") == "rules"; }
   int64_t limit_mib() const { return options().GetInt("memory_limit_mib"); }
 };

@@ -18,6 +18,7 @@ class GridCpuMapping final : public GridMapping {
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
     if (rules()) return MakeRulesGridCpu(limit_mib());
+    if (two_stage()) return MakeTwoStageGridCpu(inputs, limit_mib());
     return bitmap() ? BuildBitmapGridCpu(inputs.set(), limit_mib(), context)
                     : BuildDenseGridCpu(inputs, limit_mib(), context);
   }

@@ -19,6 +19,7 @@ class GridCudaMapping final : public GridMapping {
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
     if (rules()) return MakeRulesGridCuda(limit_mib());
+    if (two_stage()) return MakeTwoStageGridCuda(inputs, limit_mib(), scalar());
     return bitmap() ? BuildBitmapGridCuda(inputs.set(), limit_mib(), context)
                     : BuildDenseGridCuda(inputs, limit_mib(), scalar(), context);
   }

@@ -39,7 +39,8 @@ TEST(GridMappingTest, StoragesAndThreadsAgreeOnManyRows) {
   Pairs expected;
   for (const std::string spec :
        {"grid", "grid:storage=bitmap", "grid:storage=bitmap,symmetric=true", "grid:coords=planar",
-        "grid:coords=planar,symmetric=true", "grid:storage=rules"}) {
+        "grid:coords=planar,symmetric=true", "grid:storage=rules", "grid:storage=two_stage",
+        "grid:storage=two_stage,coords=planar,symmetric=true"}) {
     for (int threads : {1, 2}) {
       UnitCpu cpu(threads);
       const auto map = RunMapping(**registry.mappings().Create(spec, BackendKind::kCpu), c, cpu);
@@ -190,6 +191,17 @@ TEST(GridMappingTest, RefusesWithReason) {
                               .status()
                               .message()),
               HasSubstr("symmetric=true: storage=rules"));
+  // The location table of a strided layer is of its outputs, and made by the query.
+  UnitCpu cpu(1);
+  const auto two_stage =
+      *registry.mappings().Create("grid:storage=two_stage,memory_limit_mib=1", BackendKind::kCpu);
+  std::vector<Coordinate> rows;
+  rows.reserve(1000);
+  for (int32_t i = 0; i < 1000; ++i) rows.push_back({0, 64 * i, 0, 64 * (i % 7)});
+  const auto refused =
+      RunMapping(*two_stage, Layer("wide", rows, Quantize({2, 2, 2}, {2, 2, 2})), cpu);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("storage=two_stage needs"));
   EXPECT_EQ(RegisterGridMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 
