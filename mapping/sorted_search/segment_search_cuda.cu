@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_primitives.h"
 #include "voxconv/backends/cuda/neighbour_query.cuh"
+#include "voxconv/core/map_ops.h"
+#include "voxconv/mapping/sorted_search/offset_table_cuda.h"
 #include "voxconv/mapping/sorted_search/sorted_keys_view.cuh"
 #include "voxconv/mapping/sorted_search/sorted_search_cuda.h"
 #include "voxconv/mapping/sorted_search/table_writer.cuh"
@@ -51,12 +54,14 @@ struct Segment {
         k(chunk.first + i) {}
 
   __device__ uint64_t Key(int64_t query) const { return __ldg(queries + query) + delta; }
-  // Writes the pair of `query` if `found`, the first source key not below its own, is that key.
+  // Whether `found`, the first source key not below that of `query`, is that key.
+  __device__ bool Matches(int64_t query, uint64_t found) const {
+    return found == Key(query) && (!checked || IsNeighbour(found, queries[query], offset));
+  }
+  // Writes the pair of `query` if there is one.
   __device__ void Emit(const SortedKeysView& source, const SortedKeysView& outputs, int64_t query,
                        uint64_t found, int64_t position, const TableWriter& writer) const {
-    if (found != Key(query)) return;
-    if (checked && !IsNeighbour(found, queries[query], offset)) return;
-    writer.Write(outputs.RowAt(query), k, source.RowAt(position));
+    if (Matches(query, found)) writer.Write(outputs.RowAt(query), k, source.RowAt(position));
   }
 };
 
@@ -75,6 +80,7 @@ struct SourceBlocks {
   int64_t size;    // keys of a block
   int64_t blocks;  // of the source
   int64_t query_block;
+  bool all_queries;  // the last block has the queries above all keys, too
 };
 
 // ends[i, b]: the first query of segment i whose key is above the last of source block b;
@@ -87,6 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   if (b >= shape.blocks) return;
   const Segment segment(outputs, chunk, blockIdx.y);
   const auto end_of = [&](int64_t block) {
+    if (shape.all_queries && block == shape.blocks - 1) return outputs.size;
     const uint64_t pivot = source.keys[min((block + 1) * shape.size, source.size) - 1];
     // q + d > pivot iff q > pivot - d; none of the differences wraps.
     return LowerBound(outputs.keys, 0, outputs.size, pivot - segment.delta + 1);
@@ -133,11 +140,21 @@ __device__ Piece PieceOf(const SourceBlocks& shape, const int64_t* first_piece,
   return piece;
 }
 
+// [K, N_out]: every query of an offset writes its row, whether it has a pair or not. Where the
+// outputs are sorted, neighbouring threads write neighbouring entries.
+struct OffsetTableWriter {
+  int32_t* table;
+  int64_t rows;  // N_out
+
+  __device__ void Write(int32_t out, int k, int32_t in) const { table[k * rows + out] = in; }
+};
+
+template <typename Writer>
 __global__ void __launch_bounds__(kQueryThreads)
     ForwardKernel(const SortedKeysView source, const SortedKeysView outputs,
                   const __grid_constant__ OffsetChunk chunk, const SourceBlocks shape,
                   const int64_t* first_piece, const int32_t* owners, const int32_t* num_pieces,
-                  const int32_t* ends, bool shared_block, const TableWriter writer) {
+                  const int32_t* ends, bool shared_block, const Writer writer) {
   extern __shared__ uint64_t shared_keys[];
   if (static_cast<int64_t>(blockIdx.x) >= *num_pieces) return;
   const Piece piece = PieceOf(shape, first_piece, owners, ends, blockIdx.x);
@@ -151,15 +168,21 @@ __global__ void __launch_bounds__(kQueryThreads)
   }
   const Segment segment(outputs, chunk, static_cast<int>(piece.segment));
   for (int64_t query = piece.begin + threadIdx.x; query < piece.end; query += kQueryThreads) {
-    // No query of the piece is above the block's last key.
     const int64_t position = LowerBound(block, 0, length, segment.Key(query));
-    segment.Emit(source, outputs, query, block[position], first + position, writer);
+    if constexpr (std::is_same_v<Writer, OffsetTableWriter>) {
+      const bool found = position < length && segment.Matches(query, block[position]);
+      writer.Write(outputs.RowAt(query), segment.k, found ? source.RowAt(first + position) : -1);
+    } else {
+      // No query of the piece is above the block's last key.
+      segment.Emit(source, outputs, query, block[position], first + position, writer);
+    }
   }
 }
 
+template <typename Writer>
 absl::Status SearchBlocks(const SortedSearchCuda& search, const SortedKeysCuda& outputs,
-                          const SourceBlocks& shape, const OffsetChunk& chunk,
-                          const TableWriter& writer, const ExecutionContext& context) {
+                          const SourceBlocks& shape, const OffsetChunk& chunk, const Writer& writer,
+                          const ExecutionContext& context) {
   const SortedKeysView source_view(search.source), outputs_view(outputs);
   const int64_t count = chunk.count * shape.blocks;
   // Every source block of every segment may have one that is not full.
@@ -182,7 +205,7 @@ absl::Status SearchBlocks(const SortedSearchCuda& search, const SortedKeysCuda& 
   VOXCONV_LAUNCH(OwnerKernel, GridFor(count * 32, kThreads), kThreads, 0, context, count,
                  first_piece.data(), pieces.data(), owners.data(), num_pieces);
   const bool shared = shape.size <= kMaxSharedKeys;
-  VOXCONV_LAUNCH(ForwardKernel, dim3(static_cast<unsigned>(most)), kQueryThreads,
+  VOXCONV_LAUNCH(ForwardKernel<Writer>, dim3(static_cast<unsigned>(most)), kQueryThreads,
                  shared ? shape.size * sizeof(uint64_t) : 0, context, source_view, outputs_view,
                  chunk, shape, first_piece.data(), owners.data(), num_pieces, ends.data(), shared,
                  writer);
@@ -241,12 +264,37 @@ absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearchCuda& search,
                                                 const SortedKeysCuda& outputs, int64_t source_block,
                                                 int64_t query_block,
                                                 const ExecutionContext& context) {
-  const SourceBlocks shape{source_block, CeilDiv(search.source.size(), source_block), query_block};
+  const SourceBlocks shape{source_block, CeilDiv(search.source.size(), source_block), query_block,
+                           /*all_queries=*/false};
   return SearchChunks(search, context,
                       [&](const OffsetChunk& chunk, const TableWriter& writer) -> absl::Status {
                         if (shape.blocks == 0) return absl::OkStatus();
                         return SearchBlocks(search, outputs, shape, chunk, writer, context);
                       });
+}
+
+absl::StatusOr<KernelMap> OffsetMajorSearch(const SortedSearchCuda& search,
+                                            const SortedKeysCuda& outputs, int64_t source_block,
+                                            int64_t query_block, const ExecutionContext& context) {
+  VOXCONV_CHECK(!search.symmetric);
+  const MapProblem& problem = search.problem;
+  const int64_t rows = problem.outputs.size();
+  const int num_offsets = problem.geometry.num_offsets();
+  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> table, AllocateTable(rows, num_offsets, context));
+  const SourceBlocks shape{source_block, CeilDiv(search.source.size(), source_block), query_block,
+                           /*all_queries=*/true};
+  if (shape.blocks == 0) {
+    VOXCONV_RETURN_IF_ERROR(
+        context.backend->FillBytes(table.data(), 0xff, table.bytes(), *context.stream));
+  }
+  for (int first = 0; first < num_offsets && rows > 0 && shape.blocks > 0;
+       first += OffsetChunk::kMax) {
+    const OffsetChunk chunk = MakeOffsetChunk(problem, first, num_offsets);
+    VOXCONV_RETURN_IF_ERROR(SearchBlocks(search, outputs, shape, chunk,
+                                         OffsetTableWriter{table.data(), rows}, context));
+  }
+  if (Counters* counters = context.counters()) counters->queries += num_offsets * rows;
+  return PairsOfOffsetTable(problem, table, context);
 }
 
 }  // namespace voxconv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The searches on the CUDA backend. They have the names of those on the CPU. Each returns a
-// neighbour table with masks, whose pairs are not counted.
+// The searches on the CUDA backend. They have the names of those on the CPU. Each but
+// OffsetMajorSearch returns a neighbour table with masks, whose pairs are not counted.
 #ifndef VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_CUDA_H_
 #define VOXCONV_MAPPING_SORTED_SEARCH_SORTED_SEARCH_CUDA_H_
 
@@ -45,6 +45,13 @@ absl::StatusOr<KernelMap> DoubleTraversedSearch(const SortedSearchCuda& search,
                                                 const SortedKeysCuda& outputs, int64_t source_block,
                                                 int64_t query_block,
                                                 const ExecutionContext& context);
+
+// DoubleTraversedSearch with the results that Minuet's release has: a table [K, N_out], of which
+// every query writes its entry. The pairs that are read from the table are the map. It waits for
+// their number. search.symmetric must not be set (checked).
+absl::StatusOr<KernelMap> OffsetMajorSearch(const SortedSearchCuda& search,
+                                            const SortedKeysCuda& outputs, int64_t source_block,
+                                            int64_t query_block, const ExecutionContext& context);
 
 // One binary search for all offsets of a query that differ only in z, then a short walk along z.
 absl::StatusOr<KernelMap> ZWalkSearch(const SortedSearchCuda& search, const SortedKeysCuda& outputs,

@@ -38,15 +38,32 @@ PluginDescription SortedSearchMapping::Describe() {
            "keys in a source block (Minuet's B); double_traversed only")
       .Int("query_block", kDefaultQueryBlock, 1, kMaxQueryBlock,
            "queries in a query block (Minuet's C); double_traversed only")
+      .Enum("table", {"output_major", "offset_major"}, "output_major",
+            "CUDA: what a search writes: the offsets of an output row side by side, or the rows of "
+            "an offset, from which the pairs are read (Minuet); double_traversed only")
       .Bool("symmetric", false,
             "query half of the offsets of an odd submanifold kernel and mirror their pairs");
   description.extra_variants = {"variant=double_traversed,source_block=1,query_block=1",
-                                "variant=double_traversed,source_block=7,query_block=3"};
+                                "variant=double_traversed,source_block=7,query_block=3",
+                                "variant=double_traversed,source_block=7,query_block=3,"
+                                "table=offset_major"};
   return description;
 }
 
 absl::Status SortedSearchMapping::CheckOptions(const Options& options) {
   const std::string& variant = options.GetEnum("variant");
+  if (options.GetEnum("table") == "offset_major") {
+    if (variant != "double_traversed") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table=offset_major: variant=", variant,
+                       " writes no such table; allowed with double_traversed"));
+    }
+    if (options.GetBool("symmetric")) {
+      return absl::InvalidArgumentError(
+          "symmetric=true: table=offset_major has an entry for every query; allowed with "
+          "output_major");
+    }
+  }
   if (variant == "double_traversed") return absl::OkStatus();
   for (const auto& [name, default_value] : {std::pair{"source_block", kDefaultSourceBlock},
                                             std::pair{"query_block", kDefaultQueryBlock}}) {

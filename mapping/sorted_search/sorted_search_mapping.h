@@ -37,6 +37,7 @@ class SortedSearchMapping : public Mapping {
   }
   int64_t source_block() const { return options_.GetInt("source_block"); }
   int64_t query_block() const { return options_.GetInt("query_block"); }
+  bool offset_major() const { return options_.GetEnum("table") == "offset_major"; }
 
  private:
   Options options_;
@@ -46,8 +47,10 @@ class SortedSearchMapping : public Mapping {
 
 // The mapping on one backend. `Search` has the arguments of the backend's searches: SortedSearch or
 // SortedSearchCuda. `Keys` is SortedKeys or SortedKeysCuda, and `kBuild` makes them.
+// `kHasOffsetTable`: the backend has OffsetMajorSearch. Others must refuse the option.
 template <typename Search, typename Keys,
-          absl::StatusOr<Keys> (*kBuild)(const CoordinateSet&, const ExecutionContext&)>
+          absl::StatusOr<Keys> (*kBuild)(const CoordinateSet&, const ExecutionContext&),
+          bool kHasOffsetTable>
 class SortedSearchMappingOn final : public SortedSearchMapping {
  public:
   explicit SortedSearchMappingOn(Options options) : SortedSearchMapping(std::move(options)) {}
@@ -74,6 +77,11 @@ class SortedSearchMappingOn final : public SortedSearchMapping {
     const Keys& outputs = same ? search.source : sorted;
     if (variant() == Variant::kSegmented) return SegmentedSearch(search, outputs, context);
     if (variant() == Variant::kZWalk) return ZWalkSearch(search, outputs, context);
+    if constexpr (kHasOffsetTable) {
+      if (offset_major()) {
+        return OffsetMajorSearch(search, outputs, source_block(), query_block(), context);
+      }
+    }
     return DoubleTraversedSearch(search, outputs, source_block(), query_block(), context);
   }
 

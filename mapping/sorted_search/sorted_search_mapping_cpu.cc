@@ -12,7 +12,8 @@
 namespace voxconv {
 namespace {
 
-using SortedSearchCpuMapping = SortedSearchMappingOn<SortedSearch, SortedKeys, &BuildSortedKeys>;
+using SortedSearchCpuMapping =
+    SortedSearchMappingOn<SortedSearch, SortedKeys, &BuildSortedKeys, false>;
 
 }  // namespace
 
@@ -21,6 +22,9 @@ absl::Status RegisterSortedSearchMapping(Registry& registry) {
       SortedSearchMapping::Describe(), BackendKind::kCpu,
       [](Options options) -> absl::StatusOr<std::unique_ptr<const Mapping>> {
         VOXCONV_RETURN_IF_ERROR(SortedSearchMapping::CheckOptions(options));
+        if (options.GetEnum("table") == "offset_major") {
+          return absl::UnimplementedError("table=offset_major: only CUDA has a table of results");
+        }
         return std::make_unique<const SortedSearchCpuMapping>(std::move(options));
       });
 }

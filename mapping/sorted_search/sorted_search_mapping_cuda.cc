@@ -11,7 +11,7 @@ namespace voxconv {
 namespace {
 
 using SortedSearchCudaMapping =
-    SortedSearchMappingOn<SortedSearchCuda, SortedKeysCuda, &BuildSortedKeysCuda>;
+    SortedSearchMappingOn<SortedSearchCuda, SortedKeysCuda, &BuildSortedKeysCuda, true>;
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "mapping_cases.h"
 #include "voxconv/mapping/sorted_search/register.h"
@@ -82,6 +83,15 @@ TEST(SortedSearchPluginTest, RefusesWithReason) {
                   .status()
                   .message(),
               HasSubstr("query_block=64: variant=segmented has none"));
+  for (const auto& [options, message] :
+       {std::pair("table=offset_major", "table=offset_major: variant=z_walk"),
+        std::pair("variant=double_traversed,table=offset_major,symmetric=true",
+                  "symmetric=true: table=offset_major"),
+        std::pair("variant=double_traversed,table=offset_major", "only CUDA")}) {
+    const auto refused =
+        registry.mappings().Create(absl::StrCat("sorted_search:", options), BackendKind::kCpu);
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr(message));
+  }
   EXPECT_EQ(RegisterSortedSearchMapping(registry).code(), absl::StatusCode::kAlreadyExists);
 }
 
