@@ -217,7 +217,7 @@ class CommandLineTest(unittest.TestCase):
     def test_what_is_left_out_on_a_backend_is_named(self):
         result = run("run", *SMALL, "--preset", "minuet")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("left out on cpu: cuda.streams=4\n", result.stdout)
+        self.assertIn("left out on cpu: cuda.streams=4, cuda.table=offset_major\n", result.stdout)
         self.assertNotIn("left out", run("run", *SMALL, "--preset", "spconv2").stdout)
         refused = run("run", *SMALL, "--dataflow", "gather_gemm_scatter:cuda.streams=9")
         self.assertIn("on cuda: option streams='9': allowed are 1..4", refused.stderr)
