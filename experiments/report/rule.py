@@ -17,16 +17,25 @@ most"): reproduced where it holds, in direction as above.
 The mean, the greatest and the least of the same cells are one claim: it has the weakest of their
 verdicts.
 
+The best configuration of a work, where a claim is about what is tuned for another work: the one with
+the greatest ratio to the baseline. Configurations whose intervals meet its interval are not told from
+it by their ratios, in which the baseline's noise is. Of all these, the one with the least time is the
+best.
+
 Not measurable here: the file says why; or the claim is about a GPU and the lines are of another kind
 of device; or a cell of the claim was not measured, was refused, is of a quick run or has fewer than
 20 pairs; or the claim is about a data set that is smaller than another one, and what stands in for
-it is not. A claim whose cells are of several commits names them, and so does one whose inputs stand
-in for the paper's data set.
+it is not. Where the lines' file had no way to measure a figure, and the experiment's file of today has
+one, the report says that the lines are older. A claim whose cells are of several commits names them,
+and so does one whose inputs stand in for the paper's data set.
 """
 
 import dataclasses
+import functools
 import json
 import math
+import pathlib
+import re
 
 import results as lines
 from rounds import SMALLEST_DIFFERENCE
@@ -36,6 +45,8 @@ IN_DIRECTION = "reproduced in direction"
 NOT_REPRODUCED = "not reproduced"
 NOT_MEASURABLE = "not measurable here"
 VERDICTS = (REPRODUCED, IN_DIRECTION, NOT_REPRODUCED, NOT_MEASURABLE)  # from strong to weak
+
+OLDER = "these lines are older than the experiment's way to measure it"
 
 MIN_PAIRS = 20
 NO_DIFFERENCE = 0.05
@@ -170,16 +181,23 @@ def combine(values, over):
     return tuple(math.exp(sum(map(math.log, column)) / len(values)) for column in zip(*values))
 
 
+def _best(ratios, times):
+    """The name of the best configuration. {name: (ratio, low, high)}, {name: time}."""
+    _, low, _ = max(ratios.values())
+    return min((name for name, ratio in ratios.items() if ratio[2] >= low), key=times.get)
+
+
 def transfer_losses(experiment):
     """How much slower each work is with another work's best configuration than with its own."""
-    groups = {}
+    groups, times = {}, {}
     for cell in experiment.measured():
         about = cell["cell"]
         ratio = lines.ratio_of(cell, "time")
         if ratio is not None and not cell["quick"] and cell["result"]["pairs"] >= MIN_PAIRS:
             groups.setdefault((about["input"], about["work"]), {})[about["configuration"]] = ratio
-    best = {group: max(ratios, key=lambda name: ratios[name][0])
-            for group, ratios in groups.items()}
+            times.setdefault((about["input"], about["work"]), {})[about["configuration"]] = \
+                lines.side_value(cell, "time", "a")
+    best = {group: _best(ratios, times[group]) for group, ratios in groups.items()}
     losses = []
     for group, ratios in groups.items():
         own = ratios[best[group]]
@@ -280,7 +298,8 @@ def _verdict(figure, values):
 def judge(figure, experiment):
     """The outcome of one published figure, from the lines alone."""
     if figure.get("unmeasurable"):
-        return Outcome(NOT_MEASURABLE, reason=figure["unmeasurable"])
+        return Outcome(NOT_MEASURABLE, reason=OLDER if _is_measured_today(figure, experiment)
+                       else figure["unmeasurable"])
     wanted = _backend_of(figure)
     if wanted is not None and experiment.cells and experiment.backend != wanted:
         return Outcome(NOT_MEASURABLE, reason=f"the claim is about a GPU ({figure['gpu']}); "
@@ -304,6 +323,25 @@ def judge(figure, experiment):
     outcome.commits = lines.commits_of(cell for cell, _ in found)
     outcome.captured = _captured(figure, found)
     return outcome
+
+
+@functools.cache
+def _measured_today(name):
+    """What the experiment's file of today claims and measures, of all its claims by their names."""
+    if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9_]+)?", name):
+        return frozenset()
+    above = pathlib.Path(__file__).parent.parent
+    for folder in (above, above / "experiments"):  # of the repository, and where it is installed
+        try:
+            published = json.loads((folder / f"{name}.json").read_text("utf-8"))["published"]
+            return frozenset(figure["what"] for figure in published if "unmeasurable" not in figure)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # somebody else's experiment has no file here
+    return frozenset()
+
+
+def _is_measured_today(figure, experiment):
+    return figure["what"] in _measured_today(str(experiment.definition.get("name", "")))
 
 
 def _cells_of(figure):

@@ -123,6 +123,52 @@ class ClaimsTest(unittest.TestCase):
         self.assertEqual(count({**mean, "unmeasurable": "why"}, most), [1, 1])
 
 
+class TransferTest(unittest.TestCase):
+    @staticmethod
+    def cell(work, configuration, time, ratio, spread=0.02):
+        return {"cell": {"input": "i", "work": work, "configuration": configuration},
+                "quick": False,
+                "result": {"pairs": 20, "a": {"wall_ms": {"median": time}, "stages_ms": {}},
+                           "b": {"wall_ms": {"median": time * ratio}, "stages_ms": {}},
+                           "speedup": {"ratio": ratio, "low": ratio - spread,
+                                       "high": ratio + spread}}}
+
+    def losses(self, *cells):
+        experiment = types.SimpleNamespace(measured=lambda: cells)
+        return {group[1]: (choice, round(loss[0], 3))
+                for group, _, choice, loss in rule.transfer_losses(experiment)}
+
+    def test_noise_of_the_baseline_does_not_choose(self):
+        # "x" has the greatest ratio on w, by a slow baseline alone.
+        found = self.losses(self.cell("w", "x", 7.2, 1.46), self.cell("w", "y", 7.1, 1.43),
+                            self.cell("v", "x", 7.0, 1.50), self.cell("v", "y", 6.0, 1.70))
+        self.assertEqual(found, {"w": ("y", 1.0), "v": ("y", 1.0)})
+
+    def test_what_intervals_tell_apart_is_a_loss(self):
+        found = self.losses(self.cell("w", "x", 6.0, 1.70), self.cell("w", "y", 7.0, 1.50),
+                            self.cell("v", "x", 7.0, 1.50), self.cell("v", "y", 6.0, 1.70))
+        self.assertEqual(found, {"w": ("y", 1.133), "v": ("x", 1.133)})
+
+
+class OlderLinesTest(unittest.TestCase):
+    def reason(self, name, what):
+        experiment = types.SimpleNamespace(definition={"name": name}, cells=[], asked=None,
+                                           backend="cuda")
+        return rule.judge({"what": what, "ratio": 2, "source": "s", "gpu": "g",
+                           "unmeasurable": "why"}, experiment).reason
+
+    def test_todays_file_measures_it(self):
+        self.assertEqual(self.reason("pcengine/fig12", "GPU utilisation, over separate"),
+                         rule.OLDER)
+
+    def test_no_file_of_today_does(self):
+        self.assertEqual(self.reason("torchsparse/fig13", "simplified control logic, unrolling"),
+                         "why")
+        self.assertEqual(self.reason("pcengine/fig12", "no such claim"), "why")
+        self.assertEqual(self.reason("../presets/hcnn", "w"), "why")
+        self.assertEqual(self.reason("somebody/else", "w"), "why")
+
+
 class CombineTest(unittest.TestCase):
     def test_geometric_mean_and_extremes(self):
         values = [(1.0, 0.9, 1.1), (4.0, 3.6, 4.4)]
