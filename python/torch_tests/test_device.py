@@ -115,7 +115,8 @@ def test_passes_are_ordered_with_the_current_stream(own_stream):
 def test_a_layer_does_not_wait():
     coords, features = scene(grad=True)
     x, layer = vt.SparseTensor(coords, features), vt.SubMConv3d(16, 16, 3).cuda()
-    layer(x).features.sum().backward()  # makes the maps, loads kernels
+    for _ in range(2):  # makes the maps, loads kernels: those that add to gradients by the second
+        layer(x).features.sum().backward()
     torch.cuda.synchronize()
     before = waits()
     busy()
@@ -125,6 +126,18 @@ def test_a_layer_does_not_wait():
     assert not delay.query()  # the device is still busy: the host went on
     assert waits() == before
     torch.cuda.synchronize()
+
+
+def test_devices_and_streams_are_not_mixed():
+    coords, features = scene()
+    x, layer = vt.SparseTensor(coords, features), vt.SubMConv3d(16, 8, 3).cuda()
+    with pytest.raises(ValueError, match="^features: on cpu; the voxels are on cuda:0$"):
+        x.with_features(features.cpu())
+    with pytest.raises(ValueError, match="^weights: lies on cpu; the other arguments lie on cuda:0$"):
+        vt.SubMConv3d(16, 8, 3)(x)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        with pytest.raises(ValueError, match="^[a-z]+: was made for another CUDA stream"):
+            layer(x)
 
 
 def test_a_network_waits_for_sizes_alone():

@@ -248,6 +248,8 @@ def test_bad_input():
     raises("int64", lambda: vt.SparseTensor(coords.long(), features))
     raises("a torch.Tensor is needed", lambda: vt.SparseTensor(coords, [1.0]), TypeError)
     raises("floating-point", lambda: x.with_features(features.long()))
+    raises("floating-point", lambda: vt.SparseTensor(coords, features.long()))
+    raises("float32; int32 is needed", lambda: vt.SparseTensor(coords.float().requires_grad_(), features))
     raises("duplicates row 0", lambda: vt.SparseTensor(coords[[0, 0]], features[:2]))
     raises("in_channels: 0", lambda: vt.SubMConv3d(0, 4))
     raises("kernel_size: (3, 3)", lambda: vt.SubMConv3d(4, 4, (3, 3)))
