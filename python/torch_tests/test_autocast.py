@@ -88,3 +88,13 @@ def test_pooling_under_autocast():
         y = vt.MaxPool3d()(vt.SubMConv3d(5, 7, 3)(x))
         assert y.features.dtype == BF16
         assert vt.global_pool(y).shape == (y.batch_size, 7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, BF16])
+@pytest.mark.parametrize("mode", ["sum", "average_present"])
+def test_sums_over_samples_are_rounded_once(mode, dtype):
+    x = scene(n=3000, size=40)
+    x = x.with_features(x.features.detach().to(dtype))
+    y = vt.global_pool(x, mode)
+    assert y.dtype == dtype
+    assert torch.equal(y, vt.global_pool(x.with_features(x.features.float()), mode).to(dtype))

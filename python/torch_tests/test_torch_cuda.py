@@ -67,6 +67,20 @@ if HAS_DEVICE:
             assert p.grad.dtype == dtype
             assert error(p.grad, q.grad) < BOUNDS[dtype], name
 
+    @pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+    @pytest.mark.parametrize("mode", ["max", "sum", "average_present", "dense"])
+    def test_pooling_of_samples_and_dense_grids(mode, dtype):
+        run = (lambda x: vt.to_dense(x, (24, 24, 24))) if mode == "dense" else vt.GlobalPool(mode)
+        x = scene()
+        a = x.features.detach().to(dtype).requires_grad_()
+        b = a.detach().double().requires_grad_()
+        y, z = run(x.with_features(a)), run(x.with_features(b))
+        assert y.dtype == dtype and error(y, z) < BOUNDS[dtype]
+        dy = torch.randn_like(z).to(dtype)
+        y.backward(dy)
+        z.backward(dy.double())
+        assert a.grad.dtype == dtype and error(a.grad, b.grad) < BOUNDS[dtype]
+
     @pytest.mark.parametrize("dataflow", ["gather_gemm_scatter", "fetch_on_demand", "direct", "hash2col"])
     def test_other_dataflows(dataflow):
         torch.manual_seed(0)

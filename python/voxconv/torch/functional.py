@@ -165,7 +165,8 @@ def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
         mode: "max", "sum" or "average_present".
 
     Returns:
-        [x.batch_size, C]; 0 for a sample without voxels. Equal maxima share the gradient.
+        [x.batch_size, C]; 0 for a sample without voxels. Equal maxima share the gradient. Sums of
+        float16 and bfloat16 are added in float32 and rounded once.
 
     Raises:
         ValueError: another mode.
@@ -179,11 +180,12 @@ def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
         with warnings.catch_warnings():  # older versions of PyTorch call scatter_reduce a beta
             warnings.simplefilter("ignore", UserWarning)
             return zeros.scatter_reduce(0, index, x.features, "amax", include_self=False)
-    total = zeros.index_add(0, sample, x.features)
-    if mode == "sum":
-        return total
-    count = torch.bincount(sample, minlength=x.batch_size).clamp(min=1)
-    return total / count[:, None].to(total.dtype)
+    features = x.features.float() if x.features.dtype in ops.ROUNDED else x.features
+    total = zeros.to(features.dtype).index_add(0, sample, features)
+    if mode == "average_present":
+        count = torch.bincount(sample, minlength=x.batch_size).clamp(min=1)
+        total = total / count[:, None].to(total.dtype)
+    return total.to(x.features.dtype)
 
 
 def _on_same_voxels(name: str, tensors: list[SparseTensor]) -> None:

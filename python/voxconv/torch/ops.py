@@ -14,7 +14,7 @@ from voxconv._voxconv import _default_plugins
 from torch.autograd.function import once_differentiable
 
 # On the CPU the engine computes in float32 alone.
-_ROUNDED = (torch.float16, torch.bfloat16)
+ROUNDED = (torch.float16, torch.bfloat16)
 
 # Operators take tensors, so a map goes into them as a tensor with its number. The number's memory
 # keeps the map: a graph that saves the tensor for its backward pass keeps the map as well.
@@ -45,7 +45,7 @@ def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
     """The tensors as the engine takes them."""
     given = []
     for t in tensors:
-        if not t.is_cuda and t.dtype in _ROUNDED:
+        if not t.is_cuda and t.dtype in ROUNDED:
             t = t.float()
         if t.requires_grad:
             t = t.detach()
