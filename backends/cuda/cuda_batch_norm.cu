@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 
+#include "absl/strings/str_cat.h"
 #include "voxconv/backends/cuda/column_sums.cuh"
 #include "voxconv/backends/cuda/cuda_batch_norm.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
@@ -59,6 +61,20 @@ struct MomentTerm {
   };
 };
 
+struct Moments {
+  float mean = 0, deviation = 0;
+};
+
+// What a MomentTerm's sums of column c say.
+template <typename T>
+__device__ Moments MomentsFromTerm(const T* x, int64_t rows, int64_t c, const double* sums) {
+  if (rows == 0) return {};
+  const double from_origin = sums[0] / static_cast<double>(rows);
+  const double squares = sums[1] - sums[0] * from_origin;
+  return {.mean = static_cast<float>(Widen(x[c]) + from_origin),
+          .deviation = squares < 0 ? 0.0f : static_cast<float>(squares)};  // a NaN stays a NaN
+}
+
 template <typename T>
 struct WriteMoments {
   const T* x;
@@ -66,14 +82,9 @@ struct WriteMoments {
   float *mean, *deviation;
 
   __device__ void operator()(int64_t c, const double* sums) const {
-    if (rows == 0) {
-      mean[c] = deviation[c] = 0.0f;
-      return;
-    }
-    const double from_origin = sums[0] / static_cast<double>(rows);
-    const double squares = sums[1] - sums[0] * from_origin;
-    mean[c] = static_cast<float>(Widen(x[c]) + from_origin);
-    deviation[c] = squares < 0 ? 0.0f : static_cast<float>(squares);  // a NaN stays a NaN
+    const Moments moments = MomentsFromTerm(x, rows, c, sums);
+    mean[c] = moments.mean;
+    deviation[c] = moments.deviation;
   }
 };
 
@@ -107,13 +118,10 @@ __device__ double RowsOf(int64_t rows, const double* shared_rows) {
   return shared_rows == nullptr ? static_cast<double>(rows) : *shared_rows;
 }
 
-__global__ void ScaleFromMoments(BatchNormBatch batch) {
-  OverlapLaunches();
-  const int64_t c = GlobalThread();
-  if (c >= batch.channels) return;
-  const double given = RowsOf(batch.rows, batch.shared_rows);
+// Writes the results of channel c. `given`: the rows that the moments are of.
+__device__ void ScaleChannel(const BatchNormBatch& batch, int64_t c, double given, double mean,
+                             double deviation) {
   const double rows = given > 1 ? given : 1.0;
-  const double mean = batch.mean[c], deviation = batch.deviation[c];
   const double inverse_std = 1.0 / sqrt(deviation / rows + batch.epsilon);
   const double scale = batch.gamma[c] * inverse_std;
   batch.inverse_std[c] = static_cast<float>(inverse_std);
@@ -125,6 +133,13 @@ __global__ void ScaleFromMoments(BatchNormBatch batch) {
     const double unbiased = rows > 1 ? rows - 1 : rows;
     UpdateRunning(batch.running_variance[c], batch.momentum, deviation / unbiased);
   }
+}
+
+__global__ void ScaleFromMoments(BatchNormBatch batch) {
+  OverlapLaunches();
+  const int64_t c = GlobalThread();
+  if (c >= batch.channels) return;
+  ScaleChannel(batch, c, RowsOf(batch.rows, batch.shared_rows), batch.mean[c], batch.deviation[c]);
 }
 
 // What the gradient of one row needs.
@@ -246,6 +261,144 @@ __global__ void __launch_bounds__(256) InputGradRows(GradRows<T, V> operands, Gr
   }
 }
 
+// Two numbers that a process leaves for another one. Each has the turn beside it, in the 8 bytes
+// that a GPU always writes and reads at once. So who sees the turn sees the number, without a
+// fence.
+struct alignas(16) Letter {
+  uint32_t first, first_turn, second, second_turn;
+};
+
+__device__ void Send(Letter* to, uint32_t first, uint32_t second, uint32_t turn) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};"
+               :
+               : "l"(to), "r"(first), "r"(turn), "r"(second)
+               : "memory");
+}
+
+__device__ Letter Await(const Letter* from, uint32_t turn) {
+  Letter letter;
+  do {
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(letter.first), "=r"(letter.first_turn), "=r"(letter.second),
+                   "=r"(letter.second_turn)
+                 : "l"(from)
+                 : "memory");
+  } while (letter.first_turn != turn || letter.second_turn != turn);
+  return letter;
+}
+
+// The letters of a column. Each process has two sets of them in turns: a process that writes into a
+// set has had the others' letters of the turn before, which they sent when they had read this set.
+class Letters {
+ public:
+  explicit Letters(const BatchPeers& peers) : peers_(peers) {}
+
+  __device__ int rank() const { return peers_.rank; }
+  __device__ int count() const { return peers_.count; }
+  // Letter `number`, 0 or 1, of this process about column c, to all others.
+  __device__ void SendToAll(int64_t c, int number, uint32_t first, uint32_t second) const {
+    for (int to = 0; to < peers_.count; ++to) {
+      if (to == peers_.rank) continue;
+      Send(Place(to, peers_.rank, c, number), first, second, peers_.turn);
+    }
+  }
+  __device__ Letter From(int process, int64_t c, int number) const {
+    return Await(Place(peers_.rank, process, c, number), peers_.turn);
+  }
+
+ private:
+  __device__ Letter* Place(int to, int from, int64_t c, int number) const {
+    const int64_t row = int64_t{peers_.turn & 1} * peers_.count + from;
+    return static_cast<Letter*>(peers_.memory[to]) + (row * peers_.channels + c) * 2 + number;
+  }
+
+  BatchPeers peers_;
+};
+
+// Moments of two sets of rows as those of both (Chan et al., 1979).
+struct MergedMoments {
+  double rows = 0, mean = 0, deviation = 0;
+
+  __device__ void Add(double other_rows, double other_mean, double other_deviation) {
+    if (other_rows == 0) return;
+    const double all = rows + other_rows, apart = other_mean - mean;
+    mean += apart * (other_rows / all);
+    deviation += other_deviation + apart * apart * (rows * other_rows / all);
+    rows = all;
+  }
+};
+
+template <typename T>
+struct ShareMoments {
+  const T* x;
+  BatchNormBatch batch;
+  Letters letters;
+  float* mean;
+  double* rows;
+
+  __device__ void operator()(int64_t c, const double* sums) const {
+    const Moments own = MomentsFromTerm(x, batch.rows, c, sums);
+    letters.SendToAll(c, 0, __float_as_uint(own.mean), __float_as_uint(own.deviation));
+    letters.SendToAll(c, 1, static_cast<uint32_t>(batch.rows), 0);
+    MergedMoments all;
+    for (int process = 0; process < letters.count(); ++process) {
+      if (process == letters.rank()) {
+        all.Add(static_cast<double>(batch.rows), own.mean, own.deviation);
+        continue;
+      }
+      const Letter moments = letters.From(process, c, 0), count = letters.From(process, c, 1);
+      all.Add(count.first, __uint_as_float(moments.first), __uint_as_float(moments.second));
+    }
+    mean[c] = static_cast<float>(all.mean);
+    if (c == 0) *rows = all.rows;
+    ScaleChannel(batch, c, all.rows, all.mean, all.deviation);
+  }
+};
+
+struct ShareGradSums {
+  WriteGradSums own;
+  Letters letters;
+  float *all_dy, *all_dy_x;
+
+  __device__ void operator()(int64_t c, const double* sums) const {
+    own(c, sums);
+    const float dy = own.sum_dy[c], dy_x = own.sum_dy_x[c];
+    letters.SendToAll(c, 0, __float_as_uint(dy), __float_as_uint(dy_x));
+    double all = 0, all_x = 0;
+    for (int process = 0; process < letters.count(); ++process) {
+      if (process == letters.rank()) {
+        all += dy;
+        all_x += dy_x;
+        continue;
+      }
+      const Letter letter = letters.From(process, c, 0);
+      all += __uint_as_float(letter.first);
+      all_x += __uint_as_float(letter.second);
+    }
+    all_dy[c] = static_cast<float>(all);
+    all_dy_x[c] = static_cast<float>(all_x);
+  }
+};
+
+absl::Status CheckPeers(const BatchPeers& peers, int64_t channels, int64_t rows) {
+  const bool fits = peers.count >= 1 && peers.count <= BatchPeers::kMost && peers.rank >= 0 &&
+                    peers.rank < peers.count && peers.turn > 0 && channels <= peers.channels &&
+                    channels <= BatchPeers::kMostChannels && rows <= UINT32_MAX;
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_norm: peers: process ", peers.rank, " of ", peers.count, ", turn ",
+                     peers.turn, ", ", channels, " of ", peers.channels, " channels; allowed are ",
+                     BatchPeers::kMost, " processes and ", BatchPeers::kMostChannels, " channels"));
+  }
+  for (int process = 0; process < peers.count; ++process) {
+    if (peers.memory[process] == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch_norm: peers: memory of process ", process, " is null"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CudaChannelMoments(const ConstTensorView& x, float* mean, float* deviation,
@@ -292,6 +445,39 @@ absl::Status CudaBatchNormGradSums(const BatchNormGradArgs& args, const Executio
                                       WriteGradSums{args.inverse_std, args.sum_dy, args.sum_dy_x},
                                       x.rows, x.channels, context);
                   });
+}
+
+absl::Status CudaSharedMoments(const ConstTensorView& x, const BatchNormBatch& batch,
+                               const BatchPeers& peers, float* mean, double* rows,
+                               const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckPeers(peers, x.channels, x.rows));
+  BatchNormBatch own = batch;
+  own.channels = x.channels;
+  own.rows = x.rows;
+  own.mean = own.deviation = mean;  // written, not read
+  VOXCONV_RETURN_IF_ERROR(CheckBatchNormScale(own));
+  VOXCONV_RETURN_IF_ERROR(CheckChannelMoments(x, mean, mean, *context.backend));
+  return WithPack(x.dtype, x.channels, {x.data}, [&]<typename T, int V>() {
+    const T* data = static_cast<const T*>(x.data);
+    return SumColumns(MomentTerm<T, V>{data},
+                      ShareMoments<T>{data, own, Letters(peers), mean, rows}, x.rows, x.channels,
+                      context);
+  });
+}
+
+absl::Status CudaSharedGradSums(const BatchNormGradArgs& args, const BatchPeers& peers,
+                                float* all_dy, float* all_dy_x, const ExecutionContext& context) {
+  VOXCONV_RETURN_IF_ERROR(CheckBatchNormGradSums(args, *context.backend));
+  const ConstTensorView& x = args.x;
+  VOXCONV_RETURN_IF_ERROR(CheckPeers(peers, x.channels, x.rows));
+  return WithPack(
+      x.dtype, x.channels, {x.data, args.dy.data, args.y.data}, [&]<typename T, int V>() {
+        const GradRows<T, V> rows(x.data, args.dy.data, args.y.data);
+        return SumColumns(GradTerm<T, V>{rows, args.mean},
+                          ShareGradSums{WriteGradSums{args.inverse_std, args.sum_dy, args.sum_dy_x},
+                                        Letters(peers), all_dy, all_dy_x},
+                          x.rows, x.channels, context);
+      });
 }
 
 absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,

@@ -21,6 +21,37 @@ absl::Status CudaBatchNormGradSums(const BatchNormGradArgs& args, const Executio
 absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,
                                     const ExecutionContext& context);
 
+// The processes that share a batch, each on a GPU of one host that reaches the others' memory. They
+// make the same calls below in the same order, each on one stream. A call's kernel leaves what it
+// has summed up in the memory of the others, and waits on the device for what they leave here. So
+// all processes must make the call for any of them to end.
+struct BatchPeers {
+  static constexpr int kMost = 16;
+  static constexpr int64_t kMostChannels = 1024;  // so that all waiting blocks run at once
+
+  // The bytes of each process's memory for batches of up to `channels` channels.
+  static int64_t Bytes(int count, int64_t channels) { return 2 * count * channels * 32; }
+
+  int rank = 0, count = 0;
+  int64_t channels = 0;  // what the memory has room for
+  // By process, as this device reaches it. Aligned to 16 bytes; all zeros before the first call.
+  void* memory[kMost] = {};
+  uint32_t turn = 0;  // the call's number with this memory, from 1 on
+};
+
+// ChannelMoments of all processes' rows, and BatchNormScale with them, in two launches.
+// `batch.rows` are this process's rows; batch.mean, batch.deviation and batch.shared_rows are not
+// read. Writes `mean` [C] and `rows` (one value), of all processes, as well. They are the same in
+// all processes, bit by bit.
+absl::Status CudaSharedMoments(const ConstTensorView& x, const BatchNormBatch& batch,
+                               const BatchPeers& peers, float* mean, double* rows,
+                               const ExecutionContext& context);
+// BatchNormGradSums, in two launches: args.sum_dy and args.sum_dy_x receive the sums over this
+// process's rows, which are the gradients of its beta and gamma. `all_dy` and `all_dy_x` [C]
+// receive those of all processes.
+absl::Status CudaSharedGradSums(const BatchNormGradArgs& args, const BatchPeers& peers,
+                                float* all_dy, float* all_dy_x, const ExecutionContext& context);
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_BACKENDS_CUDA_CUDA_BATCH_NORM_H_
