@@ -12,6 +12,7 @@
 #include "network.h"
 #include "plugins.h"
 #include "pooling.h"
+#include "shared_norm.h"
 #include "sparse_tensor.h"
 #include "traced_network.h"
 #include "tune.h"
@@ -30,6 +31,7 @@ NB_MODULE(_voxconv, module) {
   DefineKernelMap(module);
   DefineConvolution(module);
   DefinePooling(module);
+  DefineSharedNorm(module);
   DefineInput(module);
   DefineNetwork(module);
   DefineTracedNetwork(module);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes against one process with all samples: on the CPU, and both on one GPU where there is one.
-Gloo serves both; NCCL wants a GPU for each process."""
+"""Two processes against one process with all samples: on the CPU, both on one GPU where there is one, and
+each on a GPU of its own where there are two. Gloo serves the first two; NCCL wants a GPU for each process."""
 
 import os
 import pathlib
@@ -79,8 +79,8 @@ def normalised(rank, device):
 def exchanged(rank, device):
     """What two processes get of each other's vectors, in two rounds of the same and of other lengths."""
     exchange = exchange_of(distributed.group.WORLD, torch.zeros(1, device=device).device)
-    symmetric = device == "cuda" and os.environ["VOXCONV_SYMMETRIC_MEMORY"] == "1"
-    assert (exchange._memory is not None) == symmetric
+    symmetric = device != "cpu" and os.environ["VOXCONV_SYMMETRIC_MEMORY"] == "1"
+    assert (exchange.peers(6) is not None) == symmetric
     rounds = []
     for length in (5, 5, 8):
         a = torch.arange(float(length), device=device) + 100 * rank
@@ -89,10 +89,13 @@ def exchanged(rank, device):
     return rounds
 
 
-def work(rank, folder, device):
+def work(rank, folder, device, backend):
+    if backend == "nccl":
+        device = f"cuda:{rank}"
+        torch.cuda.set_device(rank)
     rows = sum(len(sample(index, "cpu")) for index in range(2))
     distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=LIMIT
+        backend, init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=LIMIT
     )
     torch.save(trained(rank, rows, device), f"{folder}/{rank}.pth")
     torch.save(normalised(rank, device), f"{folder}/norm{rank}.pth")
@@ -101,8 +104,8 @@ def work(rank, folder, device):
     distributed.destroy_process_group()
 
 
-def run_both(folder, device):
-    running = multiprocessing.spawn(work, (folder, device), nprocs=2, join=False)
+def run_both(folder, device, backend):
+    running = multiprocessing.spawn(work, (folder, device, backend), nprocs=2, join=False)
     end = time.monotonic() + LIMIT.total_seconds()
     try:
         while not running.join(timeout=1):  # raises what a process raised
@@ -116,18 +119,25 @@ def close(got, want, name):
     assert torch.linalg.norm(got - want) <= 1e-4 * torch.linalg.norm(want) + 1e-6, name
 
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 HAS_DEVICE = voxconv.has_cuda and torch.cuda.is_available()
-HAS_SYMMETRIC = HAS_DEVICE and hasattr(torch.ops.symm_mem, "one_shot_all_reduce")
-DEVICES = [("cpu", "0")] + [("cuda", "0")] * HAS_DEVICE + [("cuda", "1")] * HAS_SYMMETRIC
+HAS_SYMMETRIC = HAS_DEVICE and TORCH >= (2, 6)
+HAS_TWO = HAS_DEVICE and torch.cuda.device_count() > 1
+PLACES = [("cpu", "gloo")] + [("cuda", "gloo")] * HAS_DEVICE + [("cuda", "nccl")] * HAS_TWO
+CASES = [
+    (device, backend, symmetric)
+    for device, backend in PLACES
+    for symmetric in ["0"] + ["1"] * (device == "cuda" and HAS_SYMMETRIC)
+]
 
 
-@pytest.mark.parametrize("device, symmetric", DEVICES)
+@pytest.mark.parametrize("device, backend, symmetric", CASES)
 def test_two_processes_compute_what_one_does_with_the_double_batch(
-    tmp_path, monkeypatch, device, symmetric
+    tmp_path, monkeypatch, device, backend, symmetric
 ):
     monkeypatch.setenv("VOXCONV_SYMMETRIC_MEMORY", symmetric)
     monkeypatch.setenv("TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1")  # both on one GPU
-    run_both(str(tmp_path), device)
+    run_both(str(tmp_path), device, backend)
     x = both(device)
     made = network().to(device)
     for _ in range(2):
@@ -136,7 +146,7 @@ def test_two_processes_compute_what_one_does_with_the_double_batch(
     expected = {name: value.grad for name, value in made.named_parameters()}
     expected |= dict(made.named_buffers())
     for rank in range(2):
-        values = torch.load(tmp_path / f"{rank}.pth", weights_only=True)
+        values = torch.load(tmp_path / f"{rank}.pth", map_location=device, weights_only=True)
         assert values.keys() == expected.keys()
         for name, value in expected.items():
             if value.dtype.is_floating_point:
@@ -144,7 +154,9 @@ def test_two_processes_compute_what_one_does_with_the_double_batch(
             else:
                 assert values[name] == value
     for rank in range(2):
-        rounds = torch.load(tmp_path / f"exchanged{rank}.pth", weights_only=True)
+        rounds = torch.load(
+            tmp_path / f"exchanged{rank}.pth", map_location=device, weights_only=True
+        )
         for length, rows, total in zip((5, 5, 8), rounds[::2], rounds[1::2]):
             a = torch.arange(float(length), device=device)
             for other in range(2):
@@ -153,7 +165,7 @@ def test_two_processes_compute_what_one_does_with_the_double_batch(
             assert torch.equal(total, torch.cat([2 * a + 100, 4 * a + 200]))
     alone = normalised(0, device)
     for rank in range(2):
-        values = torch.load(tmp_path / f"norm{rank}.pth", weights_only=True)
+        values = torch.load(tmp_path / f"norm{rank}.pth", map_location=device, weights_only=True)
         assert len(values["y"]) == (50, 0)[rank]
         for name in ["running_mean", "running_var"] + (["y", "grad", "weight"] if rank == 0 else []):
             close(values[name], alone[name], name)

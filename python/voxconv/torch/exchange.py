@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 from torch import distributed
+from voxconv import _voxconv
 
 
 class Exchange:
     """Exchanges short float32 vectors of the processes of a group, each on its GPU.
 
-    A collective of NCCL costs the host about 0.2 ms, and a network has two for each batch norm. On one
-    host the vectors may therefore be written to PyTorch's symmetric memory, which one kernel of each GPU
-    reads and adds up: with VOXCONV_SYMMETRIC_MEMORY=1 in the environment of all processes, where
-    torch.distributed._symmetric_memory serves them.
+    A collective of NCCL costs the host about 0.2 ms, and a network has two for each batch norm. On one host
+    the engine's kernels may therefore write to the memory of the other GPUs themselves (peers), where
+    torch.distributed._symmetric_memory shares it. VOXCONV_SYMMETRIC_MEMORY=0 in the environment of all
+    processes leaves everything to the collectives.
 
-    All processes call the same methods in the same order, on streams that follow each other. The host
-    waits when an exchange of a new length takes its memory, and not otherwise. What is gathered is the
-    same in all processes, bit by bit.
+    All processes call the same methods in the same order, on streams that follow each other. What is
+    gathered is the same in all processes, bit by bit.
     """
 
     def __init__(self, group: Any, device: torch.device):
@@ -30,8 +30,18 @@ class Exchange:
         self.world, self.rank = distributed.get_world_size(group), distributed.get_rank(group)
         self._gathers = distributed.get_backend(group) == "nccl"  # Gloo gathers no CUDA tensors
         self._memory = _symmetric_memory(group, device)
-        self._buffers: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._peers: _Peers | None = None
         self._numbers: dict[float, torch.Tensor] = {}
+
+    def peers(self, channels: int) -> Any:
+        """What voxconv._voxconv._shared_norm exchanges sums of up to so many channels by; None where the
+        processes share no memory. The host waits when more channels than before need memory."""
+        if self._memory is None or channels > _voxconv._BatchPeers.most_channels:
+            return None
+        if self._peers is None or self._peers.channels < channels:
+            room = max(256, 1 << (channels - 1).bit_length())
+            self._peers = _Peers(self._memory, self.group, self.device, room)
+        return self._peers.handle
 
     def number(self, value: float) -> torch.Tensor:
         """float32 [1], which must not be written to. The last few are kept."""
@@ -43,12 +53,8 @@ class Exchange:
         return made
 
     def gather(self, *parts: torch.Tensor) -> torch.Tensor:
-        """The parts of each process one after the other, [processes, at least their length]."""
+        """The parts of each process one after the other, [processes, their length]."""
         length = sum(len(part) for part in parts)
-        if self._memory is not None:
-            width = -(-length // 4) * 4  # the kernel reads 16 bytes at once
-            total = self._add("gather", parts, self.world * width, self.rank * width, length)
-            return total.view(self.world, width)
         if self._gathers:
             rows = parts[0].new_empty((self.world, length))
             distributed.all_gather_into_tensor(rows, torch.cat(parts), group=self.group)
@@ -60,26 +66,30 @@ class Exchange:
 
     def sum(self, *parts: torch.Tensor) -> torch.Tensor:
         """The sum over the processes of their parts one after the other."""
-        length = sum(len(part) for part in parts)
-        if self._memory is not None:
-            return self._add("sum", parts, -(-length // 4) * 4, 0, length)[:length]
         total = torch.cat(parts)
         distributed.all_reduce(total, group=self.group)
         return total
 
-    def _add(
-        self, use: str, parts: tuple[torch.Tensor, ...], size: int, begin: int, length: int
-    ) -> torch.Tensor:
-        """The processes' memory of `size` numbers added up, where this one's parts lie from `begin` on."""
-        if (use, length) not in self._buffers:
-            memory = self._memory.empty(size, dtype=torch.float32, device=self.device)
-            memory.zero_()
-            self._memory.rendezvous(memory, self.group)
-            self._buffers[use, length] = memory, memory[begin : begin + length]
-        memory, own = self._buffers[use, length]
-        torch.cat(parts, out=own)
-        # Waits on the device for the others' parts at its begin, and for their reading at its end.
-        return torch.ops.symm_mem.one_shot_all_reduce(memory, "sum", self.group.group_name)
+
+class _Peers:
+    """Memory of all processes that each of them reaches, for so many channels."""
+
+    def __init__(self, memory: Any, group: Any, device: torch.device, channels: int):
+        world, rank = distributed.get_world_size(group), distributed.get_rank(group)
+        self.channels = channels
+        size = _voxconv._BatchPeers.bytes(world, channels) // 4
+        # Up to 2.11 at least, PyTorch writes what belongs to the memory on a stream of its own, to blocks
+        # that earlier work of the current stream may still use.
+        torch.cuda.synchronize(device)
+        self._own = memory.empty(size, dtype=torch.float32, device=device)
+        self._shared = memory.rendezvous(self._own, group)
+        self._own.zero_()
+        _all(group, device, True)  # the others' memory is zero, too
+        places = [
+            self._shared.get_buffer(process, (size,), torch.float32).data_ptr()
+            for process in range(world)
+        ]
+        self.handle = _voxconv._BatchPeers(places, rank, channels)
 
 
 # Kept by the modules that use them: an exchange must not outlive its group.
@@ -97,21 +107,22 @@ def exchange_of(group: Any, device: torch.device) -> Exchange:
 
 def _symmetric_memory(group: Any, device: torch.device) -> Any:
     """PyTorch's module, if it serves all processes of the group; else None."""
-    if os.environ.get("VOXCONV_SYMMETRIC_MEMORY") != "1":
-        return None
+    wanted = os.environ.get("VOXCONV_SYMMETRIC_MEMORY", "1") != "0"
+    world = distributed.get_world_size(group)
     try:
         from torch.distributed import _symmetric_memory as memory
 
-        known = hasattr(torch.ops.symm_mem, "one_shot_all_reduce") and hasattr(memory, "rendezvous")
+        known = hasattr(memory, "rendezvous") and hasattr(memory, "empty")
     except (ImportError, AttributeError, RuntimeError):
         known = False
+    known = known and wanted and hasattr(_voxconv, "_BatchPeers") and world <= _voxconv._BatchPeers.most
     if not _all(group, device, known) or not _on_one_host(group, device):
         return None
     try:
-        first = memory.empty(4, dtype=torch.float32, device=device)
-        memory.rendezvous(first, group)
+        torch.cuda.synchronize(device)  # _Peers says why
+        memory.rendezvous(memory.empty(4, dtype=torch.float32, device=device), group)
         works = True
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         works = False
     return memory if _all(group, device, works) else None
 

@@ -7,6 +7,7 @@ import torch
 from torch import distributed, nn
 from torch.autograd.function import once_differentiable
 
+from voxconv import _voxconv
 from voxconv.torch.exchange import Exchange, exchange_of
 from voxconv.torch.tensor import SparseTensor
 
@@ -33,10 +34,11 @@ class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
     Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged by the process group: on CUDA once forward and once backward, by NCCL, or with
-    VOXCONV_SYMMETRIC_MEMORY=1 through PyTorch's symmetric memory where the GPUs of one host reach
-    each other's; on the CPU twice each way, by Gloo. torch.nn.SyncBatchNorm does not serve the CPU, and
-    on CUDA its host waits for the device in every layer. Without a process group, and in evaluation,
+    exchanged once forward and once backward on CUDA. Where GPUs of one host reach each other's memory
+    (PyTorch 2.6 or later), the engine's kernels do it themselves, for parameters in float32 and up to 1024
+    channels. Elsewhere, and with VOXCONV_SYMMETRIC_MEMORY=0 in the environment of all processes,
+    NCCL does it. On the CPU Gloo does it twice each way. torch.nn.SyncBatchNorm does not serve the CPU,
+    and on CUDA its host waits for the device in every layer. Without a process group, and in evaluation,
     this is BatchNorm. The host waits for the device only where a first exchange takes memory.
 
     Args:
@@ -96,6 +98,14 @@ class SyncBatchNorm(BatchNorm):
         exchange = self._exchange
         if exchange is None or exchange.group is not group or exchange.device != x.device:
             exchange = self._exchange = exchange_of(group, x.device)
+        in_float = all(
+            t is not None and t.dtype == torch.float32 for t in (self.weight, self.bias, *running)
+        )
+        peers = exchange.peers(self.num_features) if in_float else None
+        if peers is not None:
+            return _PeerNorm.apply(
+                x.contiguous(), self.weight, self.bias, running, step, self.eps, peers
+            )
         return _KernelNorm.apply(
             x.contiguous(), self.weight, self.bias, running, step, self.eps, exchange, known
         )
@@ -175,6 +185,35 @@ class _KernelNorm(torch.autograd.Function):
                 grad, x, mean, invstd, weight, *sums.chunk(2), counts
             )
         return dx, grad_weight, grad_bias, None, None, None, None, None
+
+
+class _PeerNorm(torch.autograd.Function):
+    """The same by the engine's kernels, of which one sums up, exchanges and goes on: three launches forward
+    and three backward."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, running, step, eps, peers):  # type: ignore[override]
+        y = torch.empty_like(x)
+        statistics = x.new_empty(2 * x.shape[1] + 2, dtype=torch.float32)
+        given = x.detach(), weight.detach(), bias.detach()
+        _voxconv._shared_norm(peers, *given, *running, step, eps, statistics, y)
+        ctx.peers = peers
+        ctx.save_for_backward(x, weight, statistics)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[override]
+        x, weight, statistics = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        sums = statistics.new_empty(2 * x.shape[1])
+        dx = torch.empty_like(x) if needs[0] else None
+        grad = grad.to(x.dtype).contiguous()
+        _voxconv._shared_norm_grad(
+            ctx.peers, grad, x.detach(), weight.detach(), statistics, sums, dx
+        )
+        grad_bias, grad_weight = sums.chunk(2)
+        return dx, grad_weight, grad_bias, None, None, None, None
 
 
 def convert_sync_batchnorm(module: nn.Module, process_group: Any = None) -> nn.Module:
