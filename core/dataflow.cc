@@ -87,14 +87,15 @@ struct LayerTensors {
 };
 
 absl::Status CheckLayer(const LayerTensors& t, const ConvShape& shape, const KernelMap& map,
-                        bool transposed, const Device& device) {
+                        bool transposed, const Device& device, bool strided = false) {
   const int64_t num_inputs = transposed ? map.num_outputs() : map.num_inputs();
   const int64_t num_outputs = transposed ? map.num_inputs() : map.num_outputs();
-  VOXCONV_RETURN_IF_ERROR(
-      CheckTensor(t.input_name, t.input, num_inputs, shape.c_in, shape.types.input, device));
+  VOXCONV_RETURN_IF_ERROR(CheckTensor(t.input_name, t.input, num_inputs, shape.c_in,
+                                      shape.types.input, device, strided));
   VOXCONV_RETURN_IF_ERROR(CheckTensor(t.weights_name, t.weights, map.num_offsets() * shape.c_in,
                                       shape.c_out, shape.types.weights, device));
-  return CheckTensor(t.output_name, t.output, num_outputs, shape.c_out, shape.types.output, device);
+  return CheckTensor(t.output_name, t.output, num_outputs, shape.c_out, shape.types.output, device,
+                     strided);
 }
 
 }  // namespace
@@ -240,7 +241,8 @@ absl::Status Dataflow::Forward(const DataflowPlan& plan, const PreparedMap& map,
   VOXCONV_RETURN_IF_ERROR(CheckPlanned(plan, Pass::kForward));
   VOXCONV_RETURN_IF_ERROR(
       CheckLayer({"features", "weights", "output", args.input, args.weights, args.output},
-                 plan.shape(), map.map(), /*transposed=*/false, device));
+                 plan.shape(), map.map(), /*transposed=*/false, device,
+                 plan.capability().fuses_epilogue && plan.capability().strides_rows));
   VOXCONV_RETURN_IF_ERROR(CheckEpilogue(args.epilogue, args, device));
   ForwardArgs own = args;
   if (args.prepared_weights != nullptr) {

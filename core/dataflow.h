@@ -77,6 +77,9 @@ struct Capability {
   bool flushes_denormals = false;
   // The passes that the plugin does not compute itself (Has) are not supported for this shape.
   bool forward_only = false;
+  // kForward only, and only with fuses_epilogue: input and output may have elements between their
+  // rows. Those of the output are not written.
+  bool strides_rows = false;
 };
 
 // The map that a pass wants to read.
@@ -200,8 +203,9 @@ struct Epilogue {
 };
 
 // The arguments of the three passes. Nothing is owned. Tensors are in the backend's memory,
-// contiguous, and of the dtypes of the plan's shape. A pass overwrites its whole result. The result
-// must not overlap an argument, except for Epilogue::residual.
+// contiguous except where Capability::strides_rows says so, and of the dtypes of the plan's shape.
+// A pass overwrites its whole result. The result must not overlap an argument, except for
+// Epilogue::residual.
 struct ForwardArgs {
   ConstTensorView input;  // [N_in, C_in]
   ConstTensorView

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<float>> ToHost(const ConstTensorView& view,
 }
 
 absl::Status CheckTensor(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
-                         int64_t channels, DType dtype, const Device& device) {
+                         int64_t channels, DType dtype, const Device& device, bool strided) {
   const auto refuse = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", what...));
   };
@@ -82,7 +82,11 @@ absl::Status CheckTensor(absl::string_view name, const ConstTensorView& tensor, 
   if (tensor.device != device) {
     return refuse("it lies in ", ToString(tensor.device), "; the backend takes ", ToString(device));
   }
-  if (!tensor.contiguous()) {
+  if (strided && tensor.row_stride < channels && rows > 1) {
+    return refuse("row stride ", tensor.row_stride, "; it must be at least ", channels,
+                  ", the number of channels");
+  }
+  if (!strided && !tensor.contiguous()) {
     return refuse("row stride ", tensor.row_stride, "; it must be ", channels,
                   ", the number of channels");
   }

@@ -27,8 +27,8 @@ struct BasicTensorView {
 
   // Bytes of the elements, without those between rows.
   int64_t bytes() const { return rows * channels * SizeOf(dtype); }
-  // Whether no elements lie between rows. Dataflows and operators take only contiguous matrices
-  // (CheckTensor).
+  // Whether no elements lie between rows. Operators take only contiguous matrices (CheckTensor),
+  // and so do dataflows unless they say otherwise (Capability::strides_rows).
   bool contiguous() const { return row_stride == channels || rows <= 1; }
   // A pointer to the elements of an f32 matrix (checked). Valid in the device's memory.
   auto* f32() const {
@@ -46,11 +46,11 @@ struct BasicTensorView {
 using TensorView = BasicTensorView<void>;
 using ConstTensorView = BasicTensorView<const void>;
 
-// Checks that `tensor` is [rows, channels] of `dtype`, contiguous, on `device`, and that its data
-// is not null if it has elements. kInvalidArgument begins with `name`, and says what is wrong and
-// what is allowed.
+// Checks that `tensor` is [rows, channels] of `dtype`, on `device`, contiguous unless `strided`,
+// and that its data is not null if it has elements. kInvalidArgument begins with `name`, and says
+// what is wrong and what is allowed.
 absl::Status CheckTensor(absl::string_view name, const ConstTensorView& tensor, int64_t rows,
-                         int64_t channels, DType dtype, const Device& device);
+                         int64_t channels, DType dtype, const Device& device, bool strided = false);
 
 // Copies the matrix to the host, as [rows, channels] without gaps, widened to f32. Synchronises the
 // stream. A view with gaps is copied row by row.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,19 +22,22 @@ constexpr int64_t kMargin = 512;
 // NaN, zero, and large finite numbers (1.3e7, 14.6 in f16).
 constexpr uint8_t kStaleBytes[] = {0xff, 0x00, 0x4b};
 
-// A matrix with a margin before and after it.
+// A matrix with a margin before and after it, and `gap` elements that are NaN behind each row.
 class GuardedMatrix {
  public:
   // Rounded to `precision`.
   static absl::StatusOr<GuardedMatrix> Create(const std::vector<float>& values, int64_t rows,
-                                              int64_t channels, Precision precision,
+                                              int64_t channels, int64_t gap, Precision precision,
                                               const ExecutionContext& context) {
     Backend& backend = *context.backend;
+    std::vector<float> wide(rows * (channels + gap), std::numeric_limits<float>::quiet_NaN());
+    for (int64_t i = 0; i < rows * channels; ++i) wide[i + i / channels * gap] = values[i];
     VOXCONV_ASSIGN_OR_RETURN(
-        Tensor tensor, Tensor::FromHost(values, rows, channels, context, StorageOf(precision)));
+        Tensor tensor, Tensor::FromHost(wide, rows, channels + gap, context, StorageOf(precision)));
     GuardedMatrix matrix;
     matrix.view_ = tensor.view();
-    const int64_t bytes = matrix.view_.bytes();
+    matrix.view_.channels = channels;
+    const int64_t bytes = tensor.view().bytes();
     VOXCONV_ASSIGN_OR_RETURN(matrix.buffer_,
                              backend.Allocate(bytes + 2 * kMargin, *context.stream));
     VOXCONV_RETURN_IF_ERROR(backend.FillBytes(matrix.buffer_.data(), kMarginByte,
@@ -52,12 +56,15 @@ class GuardedMatrix {
   absl::Status CheckUnchanged(absl::string_view name, bool inside,
                               const ExecutionContext& context) const {
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<uint8_t> now, Bytes(context));
+    const int64_t size = SizeOf(view_.dtype), stride = view_.row_stride * size;
     for (int64_t i = 0; i < static_cast<int64_t>(now.size()); ++i) {
       const int64_t at = i - kMargin;
-      const bool is_inside = at >= 0 && at < view_.bytes();
+      const bool is_inside =
+          at >= 0 && at < view_.rows * stride && at % stride < view_.channels * size;
       if (now[i] == before_[i] || (is_inside && !inside)) continue;
-      return absl::InternalError(absl::StrCat("the dataflow wrote to byte ", at, " of its ", name,
-                                              ", which has ", view_.bytes(), " bytes"));
+      return absl::InternalError(absl::StrCat(
+          "the dataflow wrote to byte ", at, " of its ", name, ", which has ", view_.rows,
+          " rows of ", view_.channels * size, " bytes, ", stride, " bytes apart"));
     }
     return absl::OkStatus();
   }
@@ -83,18 +90,22 @@ struct Guarded {
   Workspace workspace;
   Precision precision = Precision::kF32;
 
-  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data,
+  // `gap`: elements between the rows of input and output.
+  static absl::StatusOr<Guarded> Create(const KernelMap& map, const ConvData& data, int64_t gap,
                                         Precision precision, const ExecutionContext& context) {
     Guarded guarded;
     guarded.precision = precision;
-    VOXCONV_ASSIGN_OR_RETURN(guarded.input, GuardedMatrix::Create(data.features, map.num_inputs(),
-                                                                  data.c_in, precision, context));
+    VOXCONV_ASSIGN_OR_RETURN(
+        guarded.input,
+        GuardedMatrix::Create(data.features, map.num_inputs(), data.c_in, gap, precision, context));
     VOXCONV_ASSIGN_OR_RETURN(guarded.weights,
                              GuardedMatrix::Create(data.weights, map.num_offsets() * data.c_in,
-                                                   data.c_out, precision, context));
+                                                   data.c_out, /*gap=*/0, precision, context));
+    const std::vector<float> nothing(map.num_outputs() * data.c_out,
+                                     std::numeric_limits<float>::quiet_NaN());
     VOXCONV_ASSIGN_OR_RETURN(
-        guarded.output, GuardedMatrix::Create(std::vector<float>(map.num_outputs() * data.c_out),
-                                              map.num_outputs(), data.c_out, precision, context));
+        guarded.output,
+        GuardedMatrix::Create(nothing, map.num_outputs(), data.c_out, gap, precision, context));
     return guarded;
   }
 
@@ -119,13 +130,33 @@ struct Guarded {
   }
 };
 
+// On rows with gaps, for a dataflow that takes them.
+absl::Status CheckGaps(const Dataflow& dataflow, const KernelMap& map, const Problem& problem,
+                       const ConvData& data, Precision precision, const ExecutionContext& context) {
+  ConvShape shape{data.c_in, data.c_out, map.num_offsets(), map.symmetric(),
+                  ConvTypes::Of(precision)};
+  if (!dataflow.CapabilityOf(Pass::kForward, shape).strides_rows) return absl::OkStatus();
+  for (const int64_t gap : {64, 8, 3}) {
+    VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, gap, precision, context));
+    VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> output,
+                             ToHost(guarded.output.view(), context));
+    const LayerData layer = LayerDataOf(problem, data);
+    VOXCONV_RETURN_IF_ERROR(CompareExactly(output, data.output, data.c_out, &layer));
+    VOXCONV_RETURN_IF_ERROR(guarded.input.CheckUnchanged("input", true, context));
+    VOXCONV_RETURN_IF_ERROR(guarded.output.CheckUnchanged("output", false, context));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const Problem& problem,
                           const ConvData& data, Precision precision,
                           const ExecutionContext& context) {
   Profile profile;
   ExecutionContext counted = context;
   counted.profile = &profile;
-  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, precision, context));
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded,
+                           Guarded::Create(map, data, /*gap=*/0, precision, context));
   VOXCONV_RETURN_IF_ERROR(guarded.Run(dataflow, map, counted));
   for (const uint8_t stale : kStaleBytes) {
     VOXCONV_RETURN_IF_ERROR(guarded.Fill(stale, profile.counters.peak_workspace, context));
@@ -142,6 +173,7 @@ absl::Status CheckGuarded(const Dataflow& dataflow, const KernelMap& map, const 
   VOXCONV_RETURN_IF_ERROR(guarded.input.CheckUnchanged("input", true, context));
   VOXCONV_RETURN_IF_ERROR(guarded.weights.CheckUnchanged("weights", true, context));
   VOXCONV_RETURN_IF_ERROR(guarded.output.CheckUnchanged("output", false, context));
+  VOXCONV_RETURN_IF_ERROR(CheckGaps(dataflow, map, problem, data, precision, context));
   const absl::Status same = CompareMaps(map, problem, context);
   if (same.ok()) return same;
   return absl::InternalError(absl::StrCat("the dataflow wrote to its map: ", same.message()));
@@ -157,7 +189,8 @@ absl::Status CheckAtLeast(absl::string_view counter, int64_t value, int64_t leas
 // and every output is written. Runs count alike.
 absl::Status CheckCounters(const Dataflow& dataflow, const KernelMap& map, const ConvData& data,
                            Precision precision, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded, Guarded::Create(map, data, precision, context));
+  VOXCONV_ASSIGN_OR_RETURN(Guarded guarded,
+                           Guarded::Create(map, data, /*gap=*/0, precision, context));
   Counters first;
   for (int run = 0; run < 2; ++run) {
     Profile profile;

@@ -88,14 +88,17 @@ class BruteForceDataflow final : public Dataflow {
   explicit BruteForceDataflow(Options options)
       : options_(std::move(options)),
         takes_pairs_(options_.GetEnum("take") == "pairs"),
-        fuses_epilogue_(options_.GetEnum("epilogue") == "fused") {}
+        fuses_epilogue_(options_.GetEnum("epilogue") == "fused"),
+        strides_rows_(options_.GetEnum("rows") == "strided") {}
   const Options& options() const override { return options_; }
 
  protected:
   Capability DoCapability(Pass, const ConvShape& shape) const override {
     Support support = F32Only("brute_force", shape);
     if (shape.c_in > 4096) support = Support::No("more than 4096 input channels");
-    return {.support = std::move(support), .fuses_epilogue = fuses_epilogue_};
+    return {.support = std::move(support),
+            .fuses_epilogue = fuses_epilogue_,
+            .strides_rows = strides_rows_};
   }
   MapNeed DoNeededMap(Pass, const ConvShape&) const override {
     return {.form = takes_pairs_ ? MapForm::kPairs : MapForm::kNeighbourTable};
@@ -111,7 +114,9 @@ class BruteForceDataflow final : public Dataflow {
     const KernelMap& map = prepared.map();
     VOXCONV_RETURN_IF_ERROR(map.EnsureCounts(context));
     if (Counters* counters = context.counters()) counters->true_pairs += map.num_pairs();
-    std::fill_n(args.output.f32(), args.output.rows * args.output.channels, 0.0f);
+    for (int64_t row = 0; row < args.output.rows; ++row) {
+      std::fill_n(args.output.f32() + row * args.output.row_stride, args.output.channels, 0.0f);
+    }
     if (takes_pairs_) {
       const PairList& pairs = map.pairs();
       for (int k = 0; k < map.num_offsets(); ++k) {
@@ -135,21 +140,21 @@ class BruteForceDataflow final : public Dataflow {
  private:
   static void Finish(const ForwardArgs& args) {
     const Epilogue& epilogue = args.epilogue;
-    float* y = args.output.f32();
     for (int64_t i = 0; i < args.output.rows * args.output.channels; ++i) {
-      const int64_t c = i % args.output.channels;
-      if (epilogue.scale != nullptr) y[i] *= epilogue.scale[c];
-      if (epilogue.shift != nullptr) y[i] += epilogue.shift[c];
-      if (epilogue.residual.data != nullptr) y[i] += epilogue.residual.f32()[i];
-      if (epilogue.relu) y[i] = std::max(y[i], 0.0f);
+      const int64_t row = i / args.output.channels, c = i % args.output.channels;
+      float& y = args.output.f32()[row * args.output.row_stride + c];
+      if (epilogue.scale != nullptr) y *= epilogue.scale[c];
+      if (epilogue.shift != nullptr) y += epilogue.shift[c];
+      if (epilogue.residual.data != nullptr) y += epilogue.residual.f32()[i];
+      if (epilogue.relu) y = std::max(y, 0.0f);
     }
   }
 
   static void MultiplyAdd(const ForwardArgs& args, int64_t k, int64_t p, int64_t q) {
     const int64_t c_in = args.input.channels, c_out = args.output.channels;
-    float* to = args.output.f32() + q * c_out;
+    float* to = args.output.f32() + q * args.output.row_stride;
     for (int64_t i = 0; i < c_in; ++i) {
-      const float x = args.input.f32()[p * c_in + i];
+      const float x = args.input.f32()[p * args.input.row_stride + i];
       const float* w = args.weights.f32() + (k * c_in + i) * c_out;
       for (int64_t j = 0; j < c_out; ++j) to[j] += x * w[j];
     }
@@ -158,6 +163,7 @@ class BruteForceDataflow final : public Dataflow {
   Options options_;
   bool takes_pairs_;
   bool fuses_epilogue_;
+  bool strides_rows_;
 };
 
 class BruteForceOutputCoords final : public OutputCoords {
@@ -223,6 +229,7 @@ absl::Status RegisterBruteForce(Registry& registry) {
   emit.Enum("emit", {"pairs", "neighbour_table"}, "pairs", "form of the map");
   take.Enum("take", {"pairs", "neighbour_table"}, "pairs", "form of the map");
   take.Enum("epilogue", {"after", "fused"}, "after", "who runs it: the caller, or Forward");
+  take.Enum("rows", {"contiguous", "strided"}, "contiguous", "whether rows may have gaps");
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceMapping>(registry.mappings(), emit));
   VOXCONV_RETURN_IF_ERROR(Register<BruteForceDataflow>(registry.dataflows(), take));
   return Register<BruteForceOutputCoords>(registry.output_coords(), {});

@@ -64,6 +64,11 @@ TEST(CheckTensorTest, RowsFollowEachOther) {
   wide.row_stride = 6;
   EXPECT_FALSE(wide.contiguous());
   EXPECT_EQ(Refusal(wide, 2, 4), "features: row stride 6; it must be 4, the number of channels");
+  EXPECT_TRUE(CheckTensor("x", wide, 2, 4, DType::kF32, kHost, /*strided=*/true).ok());
+  wide.row_stride = 3;
+  EXPECT_EQ(CheckTensor("x", wide, 2, 4, DType::kF32, kHost, /*strided=*/true).message(),
+            "x: row stride 3; it must be at least 4, the number of channels");
+  wide.row_stride = 6;
   wide.rows = 1;  // nothing lies behind its only row
   EXPECT_EQ(Refusal(wide, 1, 4), "");
 }
