@@ -160,7 +160,8 @@ class BlockTile {
 #pragma unroll
     for (int i = 0; i < Config::kRows / kRowStep; ++i) {
       const int32_t from = in[i * kRowStep];
-      CopyAsync16(to + i * kRowStep * kInputVectors * 16, input + int64_t{from} * args_.c_in,
+      CopyAsync16(to + i * kRowStep * kInputVectors * 16,
+                  reinterpret_cast<const char*>(input) + int64_t{from} * args_.input_row_bytes,
                   inside && from >= 0);
     }
   }

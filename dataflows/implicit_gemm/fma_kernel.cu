@@ -63,11 +63,11 @@ class FmaTile {
   __device__ void Read(int bit, int first_offset, int depth, Ahead& ahead) const {
     const int32_t in = shared_.offsets.in[bit][threadIdx.x / 4];
     const int c = depth + threadIdx.x % 4 * kLoads;
+    const int64_t stride = args_.input_row_bytes / sizeof(Element);
     const Element* input = static_cast<const Element*>(args_.input);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      ahead.inputs[i] =
-          in >= 0 && c + i < args_.c_in ? Widen(input[int64_t{in} * args_.c_in + c + i]) : 0.0f;
+      ahead.inputs[i] = in >= 0 && c + i < args_.c_in ? Widen(input[in * stride + c + i]) : 0.0f;
     }
     const int row = depth + threadIdx.x / 16;
     const int n = channel_ + threadIdx.x % 16 * kLoads;

@@ -62,8 +62,8 @@ class WeightsForm {
                                  shape_.c_out, rows_, splits_f32_, static_cast<float*>(to),
                                  context);
     }
-    return LaunchPad(from, to, shape_.num_offsets, shape_.c_in, shape_.c_out, rows_, columns_,
-                     SizeOf(shape_.types.weights), context);
+    return LaunchPad(from, shape_.c_out, to, shape_.num_offsets, shape_.c_in, shape_.c_out, rows_,
+                     columns_, SizeOf(shape_.types.weights), context);
   }
 
  private:
@@ -147,14 +147,21 @@ class CudaPlan final : public DataflowPlan {
   int input_slot_ = 0, weights_slot_ = 0, shared_slot_ = 0, partial_slot_ = 0;
 };
 
+// Elements from one row to the next. A matrix of one row may name any number.
+int64_t StrideOf(const ConstTensorView& view) {
+  return view.rows > 1 ? view.row_stride : view.channels;
+}
+
 ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const MaskSorted& prepared,
                         const ForwardArgs& forward) {
   const KernelMap& map = prepared.map();
   const MaskSortedArrays& layout = prepared.arrays();
   ImplicitGemmArgs args;
   args.input = forward.input.data;
+  args.input_row_bytes = static_cast<uint32_t>(StrideOf(forward.input) * plan.element_bytes());
   args.weights = forward.weights.data;
   args.output = forward.output.data;
+  args.ld_output = static_cast<int>(StrideOf(forward.output));
   args.ordered = layout.ordered_table.size() > 0;
   args.table = args.ordered ? layout.ordered_table.data() : map.table().table.data();
   args.masks = args.ordered ? layout.ordered_masks.data() : layout.masks.data();
@@ -177,7 +184,7 @@ ImplicitGemmArgs ArgsOf(const CudaPlan& plan, const MaskSorted& prepared,
   args.residual = epilogue.residual.data;
   args.relu = epilogue.relu;
   args.settled = forward.settled;
-  args.vector_stores = args.c_out % 8 == 0 &&
+  args.vector_stores = args.c_out % 8 == 0 && args.ld_output % 8 == 0 &&
                        Aligned({args.output, args.residual, args.scale, args.shift}, kVectorBytes);
   return args;
 }
@@ -194,7 +201,9 @@ class PaddedOperands {
   absl::Status Replace(const ExecutionContext& context, ImplicitGemmArgs& args) {
     if (!plan_.tensor_cores()) return absl::OkStatus();
     if (prepared_ != nullptr) args.weights = prepared_->data();
-    const bool input = plan_.pads_input() || !Aligned({args.input}, kVectorBytes);
+    const int64_t vector = std::min(kVectorBytes, args.c_in * plan_.element_bytes());
+    const bool input = plan_.pads_input() || !Aligned({args.input}, kVectorBytes) ||
+                       args.input_row_bytes % vector != 0;
     const bool weights = prepared_ == nullptr &&
                          (plan_.weights().copied() || !Aligned({args.weights}, kVectorBytes));
     if (!input && !weights) return absl::OkStatus();
@@ -205,9 +214,11 @@ class PaddedOperands {
       VOXCONV_ASSIGN_OR_RETURN(void* to,
                                Room(plan_.pads_input(), plan_.input_slot(),
                                     map_.num_inputs() * args.c_in * size, input_, context));
-      VOXCONV_RETURN_IF_ERROR(
-          LaunchPad(args.input, to, map_.num_inputs(), 1, shape.c_in, 1, args.c_in, size, context));
+      VOXCONV_RETURN_IF_ERROR(LaunchPad(args.input, args.input_row_bytes / size, to,
+                                        map_.num_inputs(), 1, shape.c_in, 1, args.c_in, size,
+                                        context));
       args.input = to;
+      args.input_row_bytes = static_cast<uint32_t>(args.c_in * size);
     }
     if (!weights) return absl::OkStatus();
     VOXCONV_ASSIGN_OR_RETURN(void* to, Room(plan_.weights().copied(), plan_.weights_slot(),
@@ -266,7 +277,8 @@ class ImplicitGemmCuda final : public ImplicitGemm {
   Capability DoCapability(Pass, const ConvShape& shape) const override {
     return {.support = UniformTypes(kImplicitGemmName, shape),
             .fuses_epilogue = true,
-            .isolates_weights = false};
+            .isolates_weights = false,
+            .strides_rows = true};
   }
 
   // Three products of tf32 take so long that the padding of tiles counts more than sums of parts.
@@ -329,6 +341,8 @@ class ImplicitGemmCuda final : public ImplicitGemm {
     const auto& plan = static_cast<const CudaPlan&>(base_plan);
     const auto& map = static_cast<const MaskSorted&>(prepared);
     if (map.map().num_outputs() == 0) return absl::OkStatus();
+    VOXCONV_RETURN_IF_ERROR(CheckStride("features", StrideOf(forward.input)));
+    VOXCONV_RETURN_IF_ERROR(CheckStride("output", StrideOf(forward.output)));
     ImplicitGemmArgs args = ArgsOf(plan, map, forward);
     PaddedOperands padded_operands(plan, map.map(), forward.prepared_weights, workspace);
     VOXCONV_RETURN_IF_ERROR(padded_operands.Replace(context, args));
@@ -350,6 +364,15 @@ class ImplicitGemmCuda final : public ImplicitGemm {
   }
 
  private:
+  // Kernels count the bytes of a row in 32 bits.
+  static absl::Status CheckStride(const char* name, int64_t stride) {
+    constexpr int64_t kMostElements = 1 << 28;
+    if (stride <= kMostElements) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, ": row stride ", stride, "; ",
+                                                   kImplicitGemmName, " takes at most ",
+                                                   kMostElements, " on CUDA"));
+  }
+
   // `num_offsets`: those of the largest split.
   ImplicitGemmTile TileFor(const ConvShape& shape, int splits, int num_offsets, int64_t num_outputs,
                            const ExecutionContext& context) const {

@@ -10,15 +10,15 @@ namespace {
 constexpr int kThreads = 256;
 
 template <typename Element>
-__global__ void Pad(const Element* from, Element* to, int64_t size, int64_t rows, int64_t columns,
-                    int64_t padded_rows, int64_t padded_columns) {
+__global__ void Pad(const Element* from, int64_t from_stride, Element* to, int64_t size,
+                    int64_t rows, int64_t columns, int64_t padded_rows, int64_t padded_columns) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= size) return;
   const int64_t column = i % padded_columns;
   const int64_t row = i / padded_columns % padded_rows;
   const int64_t group = i / padded_columns / padded_rows;
   const bool valid = row < rows && column < columns;
-  to[i] = valid ? from[(group * rows + row) * columns + column] : Element{0};
+  to[i] = valid ? from[(group * rows + row) * from_stride + column] : Element{0};
 }
 
 template <typename Element>
@@ -28,8 +28,10 @@ __global__ void SumPartials(const __grid_constant__ ImplicitGemmArgs args) {
   if (i >= size) return;
   float sum = args.partial[i];
   for (int part = 1; part < args.num_parts(); ++part) sum += args.partial[part * size + i];
-  static_cast<Element*>(args.output)[i] =
-      Narrow<Element>(Finish<Element>(args, i / args.c_out, static_cast<int>(i % args.c_out), sum));
+  const int64_t row = i / args.c_out;
+  const auto c = static_cast<int>(i % args.c_out);
+  static_cast<Element*>(args.output)[row * args.ld_output + c] =
+      Narrow<Element>(Finish<Element>(args, row, c, sum));
 }
 
 // Adds up, over groups of `skip_rows` positions, rows times offsets that any of them has.
@@ -54,18 +56,18 @@ __global__ void AddPaddedPairs(const __grid_constant__ ImplicitGemmArgs args, in
 
 }  // namespace
 
-absl::Status LaunchPad(const void* from, void* to, int64_t groups, int64_t rows, int64_t columns,
-                       int64_t padded_rows, int64_t padded_columns, int64_t element_bytes,
-                       const ExecutionContext& context) {
+absl::Status LaunchPad(const void* from, int64_t from_stride, void* to, int64_t groups,
+                       int64_t rows, int64_t columns, int64_t padded_rows, int64_t padded_columns,
+                       int64_t element_bytes, const ExecutionContext& context) {
   const int64_t size = groups * padded_rows * padded_columns;
   if (element_bytes == 2) {
     VOXCONV_LAUNCH(Pad<uint16_t>, GridFor(size, kThreads), kThreads, 0, context,
-                   static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), size, rows,
-                   columns, padded_rows, padded_columns);
+                   static_cast<const uint16_t*>(from), from_stride, static_cast<uint16_t*>(to),
+                   size, rows, columns, padded_rows, padded_columns);
   } else {
     VOXCONV_LAUNCH(Pad<uint32_t>, GridFor(size, kThreads), kThreads, 0, context,
-                   static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), size, rows,
-                   columns, padded_rows, padded_columns);
+                   static_cast<const uint32_t*>(from), from_stride, static_cast<uint32_t*>(to),
+                   size, rows, columns, padded_rows, padded_columns);
   }
   return absl::OkStatus();
 }

@@ -28,11 +28,13 @@ struct ImplicitGemmArgs {
 
   // The base and the row size of input and weights are multiples of 16 bytes. For the warp kernel,
   // input rows of 8 bytes are allowed too.
-  const void* input = nullptr;  // [N_in, c_in]
+  const void* input = nullptr;  // [N_in, c_in], rows input_row_bytes apart
+  uint32_t input_row_bytes = 0;
   // [K * c_in, ld_weights]. For the warpgroup kernel in tf32: [K, c_out, ld_weights], rounded. In
   // f32: [2 * K, c_out, ld_weights], rounded, and then the remainders (transpose_weights.h).
   const void* weights = nullptr;
-  void* output = nullptr;    // [N_out, c_out]
+  void* output = nullptr;  // [N_out, c_out], rows ld_output apart
+  int ld_output = 0;
   float* partial = nullptr;  // [num_parts(), N_out, c_out]; null for one part
   // The input row of an output row under offset k. It is table[row * K + k] if `ordered` is false.
   // Otherwise it is table[k * N_out + position], for the row's position in its split's order.
@@ -65,8 +67,8 @@ struct ImplicitGemmArgs {
   // ForwardArgs::settled. If set, a kernel may read the table, the masks, the row order, the
   // weights, scale and shift before it calls AwaitEarlierKernels.
   bool settled = false;
-  // Whether c_out is a multiple of 8, and the addresses of output, residual, scale and shift are
-  // multiples of 16 bytes.
+  // Whether c_out is a multiple of 8, and the addresses of output rows, residual, scale and shift
+  // are multiples of 16 bytes.
   bool vector_stores = false;
 
   constexpr int num_parts() const { return splits * k_parts; }
@@ -130,11 +132,12 @@ constexpr WarpgroupShape WarpgroupShapeOf(Precision precision, int channels) {
 
 // The Launch functions below queue their work on the context's stream and do not synchronise it.
 
-// Copies [groups, rows, columns] to [groups, padded_rows, padded_columns] and fills the rest with
-// zeros. Elements have 2 or 4 bytes. Both arrays lie in device memory.
-absl::Status LaunchPad(const void* from, void* to, int64_t groups, int64_t rows, int64_t columns,
-                       int64_t padded_rows, int64_t padded_columns, int64_t element_bytes,
-                       const ExecutionContext& context);
+// Copies [groups, rows, columns], whose rows begin `from_stride` elements apart, to [groups,
+// padded_rows, padded_columns] and fills the rest with zeros. Elements have 2 or 4 bytes. Both
+// arrays lie in device memory.
+absl::Status LaunchPad(const void* from, int64_t from_stride, void* to, int64_t groups,
+                       int64_t rows, int64_t columns, int64_t padded_rows, int64_t padded_columns,
+                       int64_t element_bytes, const ExecutionContext& context);
 
 // Runs tiles of kFma. instances.h has the other kernels.
 absl::Status LaunchImplicitGemmFma(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,

@@ -33,7 +33,7 @@ __device__ __forceinline__ void StoreOne(const ImplicitGemmArgs& args, int part,
   if (args.partial != nullptr) {
     args.partial[(part * args.num_outputs + row) * args.c_out + c] = sum;
   } else {
-    static_cast<Element*>(args.output)[row * args.c_out + c] =
+    static_cast<Element*>(args.output)[row * args.ld_output + c] =
         Narrow<Element>(Finish<Element>(args, row, c, sum));
   }
 }
@@ -49,7 +49,7 @@ __device__ __forceinline__ void StorePair(const ImplicitGemmArgs& args, int part
     if (c + 1 < args.c_out) to[1] = sum.y;
     return;
   }
-  Element* to = static_cast<Element*>(args.output) + row * args.c_out + c;
+  Element* to = static_cast<Element*>(args.output) + row * args.ld_output + c;
   const Element first = Narrow<Element>(Finish<Element>(args, row, c, sum.x));
   if (!args.vector_stores) {
     to[0] = first;
@@ -164,7 +164,8 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
   }
   constexpr int kVector = 16 / sizeof(Element);
   using Vector = Pack<Element, kVector>;
-  const int64_t offset = row * args.c_out + channel;
+  const int64_t offset = row * args.c_out + channel;  // of the residual
+  Element* const to = static_cast<Element*>(args.output) + row * args.ld_output + channel;
 #pragma unroll
   for (int v = 0; v < 8 / kVector; ++v) {
     if (args.residual != nullptr) {
@@ -179,7 +180,7 @@ __device__ __forceinline__ void StoreEight(const ImplicitGemmArgs& args, int64_t
       const float x = value[v * kVector + i];
       vector.v[i] = Narrow<Element>(args.relu ? Relu(x) : x);
     }
-    *reinterpret_cast<Vector*>(static_cast<Element*>(args.output) + offset + v * kVector) = vector;
+    *reinterpret_cast<Vector*>(to + v * kVector) = vector;
   }
 }
 
@@ -224,7 +225,8 @@ __device__ __forceinline__ void StoreHalves(const ImplicitGemmArgs& args,
       FinishPairs<Element>(args, channel + n * 8, residual, sums, tiles);
       TransposeQuad(tiles, pairs);
       if (rows[r] < 0 || first_of(n) >= args.c_out) continue;
-      *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) + int64_t{rows[r]} * args.c_out +
+      *reinterpret_cast<uint4*>(static_cast<Element*>(args.output) +
+                                int64_t{rows[r]} * args.ld_output +
                                 first_of(n)) = {pairs[0], pairs[1], pairs[2], pairs[3]};
     }
   }

@@ -159,7 +159,7 @@ class WarpTile {
   __device__ Vector LoadVector(int32_t in, int chunk) const {
     Vector vector = {};
     if (in >= 0) {
-      const char* row = RowAddress(input_, in, Config::kRowElements * Config::kSize);
+      const char* row = RowAddress(input_, in, args_.input_row_bytes);
       vector = *reinterpret_cast<const Vector*>(row + chunk * 4 * Config::kVectorBytes);
     }
     return vector;
@@ -398,13 +398,12 @@ class WarpTile {
   // between lanes instead of floats. This lane stores its vector to `row`, from `channel` on, if
   // `valid` is set.
   __device__ void StoreVector(int first, int32_t row, int channel, bool valid) {
-    const int64_t offset = int64_t{row} * args_.c_out + channel;
     uint32_t residual[4] = {};
     if (args_.residual != nullptr) {
       uint4 vector = {};
       if (valid) {
-        vector =
-            *reinterpret_cast<const uint4*>(static_cast<const Element*>(args_.residual) + offset);
+        vector = *reinterpret_cast<const uint4*>(static_cast<const Element*>(args_.residual) +
+                                                 int64_t{row} * args_.c_out + channel);
       }
       const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
       TransposeQuad(words, residual);
@@ -417,8 +416,8 @@ class WarpTile {
     for (uint32_t& elements : tiles) elements = TransposeMatrix(elements);
     TransposeQuad(tiles, words);
     if (!valid) return;
-    *reinterpret_cast<uint4*>(static_cast<Element*>(args_.output) + offset) = {words[0], words[1],
-                                                                               words[2], words[3]};
+    *reinterpret_cast<uint4*>(static_cast<Element*>(args_.output) + int64_t{row} * args_.ld_output +
+                              channel) = {words[0], words[1], words[2], words[3]};
   }
 
   // Finishes the tiles first to first + 3. A tile has 8 channels x 8 rows, and the tiles of the

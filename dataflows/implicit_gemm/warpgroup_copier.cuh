@@ -210,7 +210,7 @@ class TileCopier {
     if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
     const int c = depth + v * kVector;
     const bool inside = c < args_.c_in;
-    const uint32_t row_bytes = args_.c_in * sizeof(Element);
+    const uint32_t row_bytes = args_.input_row_bytes;
     const char* input = KeepWhole(static_cast<const Element*>(args_.input) + c);
     const uint32_t slot = ring_.Inputs(slot_.slot);
     const int32_t* entries = ring_.control.entries[bit] + row;
