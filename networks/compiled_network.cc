@@ -140,8 +140,9 @@ class Compiler {
     layer.shapes.fill(shape);
     // Gradients of parameters are kept in f32, whatever the parameters are stored as.
     layer.shapes[static_cast<int>(Pass::kWeightGrad)].types.weights = DType::kF32;
-    layer.fuses_epilogue =
-        layer.dataflow->CapabilityOf(Pass::kForward, shape).fuses_epilogue && !trains();
+    const Capability capability = layer.dataflow->CapabilityOf(Pass::kForward, shape);
+    layer.fuses_epilogue = capability.fuses_epilogue && !trains();
+    layer.strides_rows = capability.strides_rows && layer.fuses_epilogue;
     for (const Pass pass : kAllPasses) {
       if (!Runs(pass)) continue;
       VOXCONV_RETURN_IF_ERROR(
@@ -247,11 +248,14 @@ class Compiler {
   }
 
   void MakeSchedule() {
-    std::vector<bool> fuses;
-    for (const LayerSetup& layer : network_.layers) fuses.push_back(layer.fuses_epilogue);
+    std::vector<bool> fuses, strides;
+    for (const LayerSetup& layer : network_.layers) {
+      fuses.push_back(layer.fuses_epilogue);
+      strides.push_back(layer.strides_rows);
+    }
     std::vector<bool> kept(graph_.nodes().size(), false);
     for (const int id : network_.kept) kept[id] = true;
-    network_.schedule = voxconv::MakeSchedule(graph_, fuses, std::move(kept));
+    network_.schedule = voxconv::MakeSchedule(graph_, fuses, strides, std::move(kept));
     for (int id : network_.schedule.order) {
       const int moved = network_.schedule.tails[id].residual_bias;
       if (moved >= 0) moved_bias_.insert(moved);

@@ -68,6 +68,7 @@ struct LayerSetup {
   const Dataflow* dataflow = nullptr;
   PerPass<ConvShape> shapes;                    // of a convolution
   bool fuses_epilogue = false;                  // the dataflow applies the epilogue as it stores
+  bool strides_rows = false;                    // and rows of its tensors may have gaps
   const OutputCoords* output_coords = nullptr;  // of the layer that first needs a coordinate set
   LayerChoice specs;                            // canonical; empty where no plugin runs
 };

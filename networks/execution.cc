@@ -267,13 +267,19 @@ class Execution {
     Epilogue epilogue{
         .scale = parameters.scale.data(), .shift = parameters.shift.data(), .relu = tail.relu};
     if (tail.residual >= 0) epilogue.residual = features_.View(tail.residual);
+    VOXCONV_RETURN_IF_ERROR(workspace_.Grant(plan->booking(), context_));
     VOXCONV_ASSIGN_OR_RETURN(
-        Tensor output,
-        RunPlannedConvolution(*network_.layers[id].dataflow, *plan, *map, Input(id),
-                              parameters.weights.view(), workspace_, context_, epilogue,
-                              maps_.IsSettled(id), parameters.prepared_weights.get()));
-    features_.Keep(tail.result, std::move(output));
-    return absl::OkStatus();
+        const TensorView output,
+        features_.AllocateAt(tail.place, tail.result, map->map().num_outputs(), context_));
+    return network_.layers[id].dataflow->Forward(
+        *plan, *map,
+        {.input = Input(id),
+         .weights = parameters.weights.view(),
+         .output = output,
+         .epilogue = epilogue,
+         .settled = maps_.IsSettled(id),
+         .prepared_weights = parameters.prepared_weights.get()},
+        workspace_, context_);
   }
 
   absl::Status ScaleShift(int id) {

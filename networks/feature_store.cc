@@ -29,6 +29,20 @@ absl::StatusOr<TensorView> FeatureStore::Allocate(int node, int64_t rows,
   return values_[node].owned->view();
 }
 
+absl::StatusOr<TensorView> FeatureStore::AllocateAt(const Place& place, int node, int64_t rows,
+                                                    const ExecutionContext& context) {
+  if (place.whole < 0) return Allocate(node, rows, context);
+  if (!values_[place.whole].owned.has_value()) {
+    VOXCONV_RETURN_IF_ERROR(Allocate(place.whole, rows, context).status());
+  }
+  TensorView part = values_[place.whole].owned->view();
+  VOXCONV_CHECK(part.rows == rows);  // concatenated tensors lie on the same voxels
+  part.data = static_cast<char*>(part.data) + place.first * SizeOf(part.dtype);
+  part.channels = network_.graph.node(node).channels;
+  values_[node].view = part;
+  return part;
+}
+
 absl::StatusOr<TensorView> FeatureStore::TakeOrAllocate(int node, const ExecutionContext& context) {
   const std::vector<int>& dying = network_.schedule.dying_tensors[node];
   const std::vector<int>& inputs = network_.graph.node(node).inputs;

@@ -28,6 +28,10 @@ class FeatureStore {
   void Borrow(int node, const ConstTensorView& view) { values_[node].view = view; }
   // The node's tensor is `tensor` from now on.
   void Keep(int node, Tensor tensor);
+  // As Allocate. But if `place` is a part of another node's tensor, the result is that part, and
+  // has gaps between its rows. The other's tensor is made if it is not there.
+  absl::StatusOr<TensorView> AllocateAt(const Place& place, int node, int64_t rows,
+                                        const ExecutionContext& context);
   // Gives the node an uninitialised tensor, [rows, channels of the node], as the network stores
   // features.
   absl::StatusOr<TensorView> Allocate(int node, int64_t rows, const ExecutionContext& context);

@@ -9,9 +9,11 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(const NetworkGraph& graph, const std::vector<bool>& fuses, std::vector<bool> kept)
+  Scheduler(const NetworkGraph& graph, const std::vector<bool>& fuses,
+            const std::vector<bool>& strides, std::vector<bool> kept)
       : graph_(graph),
         fuses_(fuses),
+        strides_(strides),
         kept_(std::move(kept)),
         size_(static_cast<int>(graph.nodes().size())),
         consumers_(size_),
@@ -29,6 +31,7 @@ class Scheduler {
       if (schedule_.fused_into[id] >= 0) continue;
       schedule_.tails[id] = {.result = id, .relu = graph_.node(id).relu};
       if (fuses_[id]) TakeOver(id);
+      if (graph_.node(id).op == Op::kConcat && Join(id)) continue;
       if (id > 0 && !moved_[id]) schedule_.order.push_back(id);
     }
     FindLifetimes();
@@ -90,16 +93,46 @@ class Scheduler {
            OnlyConsumer(id) >= 0;
   }
 
+  // The node that stores the tensor of `id` and can store it in a part of another's; -1: none.
+  int StriderOf(int id, int concatenation) const {
+    if (kept_[id]) return -1;
+    for (int reader : consumers_[id]) {
+      if (reader != concatenation && !strides_[reader]) return -1;
+    }
+    const int maker = schedule_.fused_into[id] < 0 ? id : schedule_.fused_into[id];
+    return strides_[maker] ? maker : -1;
+  }
+
+  // Has the inputs of the concatenation `id` stored where it would copy them; false if they cannot
+  // be.
+  bool Join(int id) {
+    const int a = graph_.node(id).inputs[0], b = graph_.node(id).inputs[1];
+    const int makes_a = StriderOf(a, id), makes_b = StriderOf(b, id);
+    if (a == b || makes_a < 0 || makes_b < 0) return false;
+    schedule_.tails[makes_a].place = {.whole = id, .first = 0};
+    schedule_.tails[makes_b].place = {.whole = id, .first = graph_.node(a).channels};
+    schedule_.fused_into[id] = std::max(makes_a, makes_b);
+    return true;
+  }
+
   void FindLifetimes() {
     schedule_.dying_tensors.resize(size_);
     schedule_.dying_switches.resize(size_);
-    std::vector<int> last(size_, -1), last_unpool(size_, -1);
+    std::vector<int> last(size_, -1), last_unpool(size_, -1), whole(size_, -1);
+    for (int id : schedule_.order) {
+      const Tail& tail = schedule_.tails[id];
+      whole[tail.result] = tail.place.whole;
+    }
     for (int id : schedule_.order) {
       const Node& node = graph_.node(id);
       const Tail& tail = schedule_.tails[id];
-      last[tail.result] = id;
-      for (int input : node.inputs) last[input] = id;
-      if (tail.residual >= 0) last[tail.residual] = id;
+      const auto use = [&](int tensor) {
+        last[tensor] = id;
+        if (whole[tensor] >= 0) last[whole[tensor]] = id;
+      };
+      use(tail.result);
+      for (int input : node.inputs) use(input);
+      if (tail.residual >= 0) use(tail.residual);
       if (node.op == Op::kUnpool) last_unpool[node.counterpart] = id;
     }
     for (int id = 0; id < size_; ++id) {
@@ -110,6 +143,7 @@ class Scheduler {
 
   const NetworkGraph& graph_;
   const std::vector<bool>& fuses_;
+  const std::vector<bool>& strides_;
   std::vector<bool> kept_;
   const int size_;
   std::vector<std::vector<int>> consumers_;
@@ -120,8 +154,8 @@ class Scheduler {
 }  // namespace
 
 Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses,
-                      std::vector<bool> kept) {
-  return Scheduler(graph, fuses, std::move(kept)).Run();
+                      const std::vector<bool>& strides, std::vector<bool> kept) {
+  return Scheduler(graph, fuses, strides, std::move(kept)).Run();
 }
 
 }  // namespace voxconv

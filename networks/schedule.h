@@ -4,11 +4,18 @@
 #ifndef VOXCONV_NETWORKS_SCHEDULE_H_
 #define VOXCONV_NETWORKS_SCHEDULE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "voxconv/networks/graph.h"
 
 namespace voxconv {
+
+// Where a tensor lies, if it is a part of another's.
+struct Place {
+  int whole = -1;     // the concatenation whose tensor has it; -1: the tensor stands for itself
+  int64_t first = 0;  // of the whole's channels
+};
 
 // What a layer does to its sum before it stores it: its own bias and ReLU, and the work of the
 // layers behind it that it takes over.
@@ -19,6 +26,7 @@ struct Tail {
   // The 1x1x1 convolution that makes the residual, if this layer adds the bias of it; -1: none.
   int residual_bias = -1;
   bool relu = false;
+  Place place;  // of the result
 };
 
 struct Schedule {
@@ -36,8 +44,12 @@ struct Schedule {
 // If a 1x1x1 convolution makes that input, it is moved before the node where possible. All other
 // nodes run in the graph's order. `kept`: by node, whether its own tensor is needed after the run.
 // Such a node is taken over by none, and its tensor never dies; the output's is one of them.
+// `strides`: by node, whether its dataflow reads and writes rows with gaps. A concatenation does
+// not run if such nodes store both its inputs and are their only other readers. They store them in
+// the concatenation's tensor, which lives from the first of them on. The last of them counts as
+// what does its work.
 Schedule MakeSchedule(const NetworkGraph& graph, const std::vector<bool>& fuses,
-                      std::vector<bool> kept);
+                      const std::vector<bool>& strides, std::vector<bool> kept);
 
 }  // namespace voxconv
 

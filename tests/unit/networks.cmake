@@ -3,7 +3,7 @@ voxconv_add_test(network_models_test
   SOURCES network_models_test.cc
   LIBS voxconv_networks
   LABELS unit)
-foreach(test IN ITEMS network_maps_test networks_test)
+foreach(test IN ITEMS network_concatenations_test network_maps_test networks_test)
   voxconv_add_test(${test}
     SOURCES ${test}.cc
     LIBS voxconv_test_support voxconv_reference_network voxconv_backend_cpu

@@ -130,8 +130,6 @@ TEST_F(NetworksTest, FoldedBatchNormGivesTheSameResult) {
   EXPECT_EQ(Layer(report, "stem.conv1").profile.visits[static_cast<int>(Stage::kEpilogue)], 1);
 }
 
-const LayerChoice kFused{"brute_force", "brute_force:epilogue=fused", "brute_force"};
-
 TEST_F(NetworksTest, FusedTailsGiveTheSameResult) {
   for (bool fold : {false, true}) {
     for (const char* name : {"minkunet42", "sparseresnet21"}) {
@@ -173,7 +171,7 @@ TEST_F(NetworksTest, AnyLayersFeaturesAreKept) {
   }
   asked.push_back({"head", "stem.conv1"});
   const SparseTensor input = Input(rows, 4);
-  for (const LayerChoice& choice : {kBruteForce, kFused}) {
+  for (const LayerChoice& choice : {kBruteForce, kFused, kStrided}) {
     for (const std::vector<std::string>& layers : asked) {
       RunConfig config = Config(choice);
       config.keep_layers = layers;

@@ -24,6 +24,10 @@
 namespace voxconv {
 
 inline const LayerChoice kBruteForce{"brute_force", "brute_force", "brute_force"};
+// Also applies the epilogue; also takes rows with gaps.
+inline const LayerChoice kFused{"brute_force", "brute_force:epilogue=fused", "brute_force"};
+inline const LayerChoice kStrided{"brute_force", "brute_force:epilogue=fused,rows=strided",
+                                  "brute_force"};
 
 // A wavy surface, two samples, some of it at negative coordinates.
 inline std::vector<Coordinate> Scene(int extent, const Int3& tensor_stride = {1, 1, 1}) {
