@@ -207,7 +207,8 @@ TEST_P(SaboteursTest, AMissingAccumulationIsCaught) {
   GraphBuilder b("consumers");
   const int stem = b.Conv("stem", b.Input(3), 8, {.bias = true, .relu = true});
   const int sum = b.Add("sum", b.Conv("a", stem, 6, {}), b.Conv("b", stem, 6, {}), /*relu=*/true);
-  NetworkGraph graph = *std::move(b).Build(b.Conv("head", sum, kSegmentationClasses, {}));
+  const int head = b.Conv("head", sum, kSegmentationClasses, {});
+  NetworkGraph graph = *std::move(b).Build(head);
   InitializeParameters(graph, 3);
   const std::vector<Coordinate> rows = WavyRows(12);
   const std::vector<float> x = DistinctFeatures(rows.size() * 3);
