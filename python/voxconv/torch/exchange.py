@@ -33,15 +33,19 @@ class Exchange:
         self._peers: _Peers | None = None
         self._numbers: dict[float, torch.Tensor] = {}
 
-    def peers(self, channels: int) -> Any:
-        """What voxconv._voxconv._shared_norm exchanges sums of up to so many channels by; None where the
-        processes share no memory. The host waits when more channels than before need memory."""
+    def peers(self, channels: int) -> "_Peers | None":
+        """The memory by which voxconv._voxconv._shared_norm exchanges sums of up to so many channels; None
+        where the processes share no memory, and while a CUDA graph is recorded, since each exchange has a
+        number that a replay would not count on. Who exchanges again later, such as in a backward pass,
+        keeps what this returns. The host waits when more channels than before need memory."""
         if self._memory is None or channels > _voxconv._BatchPeers.most_channels:
+            return None
+        if torch.cuda.is_current_stream_capturing():
             return None
         if self._peers is None or self._peers.channels < channels:
             room = max(256, 1 << (channels - 1).bit_length())
             self._peers = _Peers(self._memory, self.group, self.device, room)
-        return self._peers.handle
+        return self._peers
 
     def number(self, value: float) -> torch.Tensor:
         """float32 [1], which must not be written to. The last few are kept."""

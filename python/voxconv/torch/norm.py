@@ -196,7 +196,7 @@ class _PeerNorm(torch.autograd.Function):
         y = torch.empty_like(x)
         statistics = x.new_empty(2 * x.shape[1] + 2, dtype=torch.float32)
         given = x.detach(), weight.detach(), bias.detach()
-        _voxconv._shared_norm(peers, *given, *running, step, eps, statistics, y)
+        _voxconv._shared_norm(peers.handle, *given, *running, step, eps, statistics, y)
         ctx.peers = peers
         ctx.save_for_backward(x, weight, statistics)
         return y
@@ -210,7 +210,7 @@ class _PeerNorm(torch.autograd.Function):
         dx = torch.empty_like(x) if needs[0] else None
         grad = grad.to(x.dtype).contiguous()
         _voxconv._shared_norm_grad(
-            ctx.peers, grad, x.detach(), weight.detach(), statistics, sums, dx
+            ctx.peers.handle, grad, x.detach(), weight.detach(), statistics, sums, dx
         )
         grad_bias, grad_weight = sums.chunk(2)
         return dx, grad_weight, grad_bias, None, None, None, None
