@@ -387,8 +387,9 @@ absl::Status CheckPeers(const BatchPeers& peers, int64_t channels, int64_t rows)
   if (!fits) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_norm: peers: process ", peers.rank, " of ", peers.count, ", turn ",
-                     peers.turn, ", ", channels, " of ", peers.channels, " channels; allowed are ",
-                     BatchPeers::kMost, " processes and ", BatchPeers::kMostChannels, " channels"));
+                     peers.turn, ", ", channels, " of ", peers.channels, " channels, ", rows,
+                     " rows; allowed are ", BatchPeers::kMost, " processes, ",
+                     BatchPeers::kMostChannels, " channels and ", UINT32_MAX, " rows"));
   }
   for (int process = 0; process < peers.count; ++process) {
     if (peers.memory[process] == nullptr) {

@@ -24,7 +24,13 @@ absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorV
 // The processes that share a batch, each on a GPU of one host that reaches the others' memory. They
 // make the same calls below in the same order, each on one stream. A call's kernel leaves what it
 // has summed up in the memory of the others, and waits on the device for what they leave here. So
-// all processes must make the call for any of them to end.
+// all processes must make the call for any of them to end. The caller owns the memory. It must
+// outlive the kernels of all processes.
+//
+// The functions below only queue. Their pointers and matrices are in the device's memory; columns
+// are float32 [C], and matrices [N, C] with N below 2^32, which may differ between processes and be
+// 0. Errors: those of the functions that they are named after, and kInvalidArgument for peers out
+// of range, with null memory, or with room for fewer channels.
 struct BatchPeers {
   static constexpr int kMost = 16;
   static constexpr int64_t kMostChannels = 1024;  // so that all waiting blocks run at once
@@ -39,9 +45,10 @@ struct BatchPeers {
   uint32_t turn = 0;  // the call's number with this memory, from 1 on
 };
 
-// ChannelMoments of all processes' rows, and BatchNormScale with them, in two launches.
+// ChannelMoments of all processes' rows, and BatchNormScale with them, in two launches. Moments of
+// two sets of rows become those of both by the update of Chan, Golub and LeVeque (1979).
 // `batch.rows` are this process's rows; batch.mean, batch.deviation and batch.shared_rows are not
-// read. Writes `mean` [C] and `rows` (one value), of all processes, as well. They are the same in
+// read. Writes `mean` [C] and `rows` (one float64), of all processes, as well. They are the same in
 // all processes, bit by bit.
 absl::Status CudaSharedMoments(const ConstTensorView& x, const BatchNormBatch& batch,
                                const BatchPeers& peers, float* mean, double* rows,

@@ -233,6 +233,10 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
       ThrowValueError(absl::StrCat(array.name(), ": overlaps another argument"));
     }
   }
+  return Writable(view);
+}
+
+TensorView Writable(const ConstTensorView& view) {
   return {const_cast<void*>(view.data),
           view.rows,
           view.channels,

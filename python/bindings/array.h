@@ -69,6 +69,9 @@ class InArray {
   EnginePtr engine_;
 };
 
+// The same elements, which the caller has made sure may be written.
+TensorView Writable(const ConstTensorView& view);
+
 // The array as memory that a result is written to. Errors of InArray; ValueError for an array that
 // is read-only, of another shape or dtype than `needed`'s, on another engine, or that overlaps one
 // of `inputs`.

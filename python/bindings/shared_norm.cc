@@ -36,10 +36,14 @@ class PyBatchPeers {
     }
   }
 
-  // For the next call.
-  const BatchPeers& Next() {
-    if (++peers_.turn == 0) peers_.turn = 2;  // 0 is what the memory begins with
-    return peers_;
+  // Makes the next call by `call(peers)`. A call that is refused does not count as a turn.
+  template <typename Call>
+  absl::Status Take(const Call& call) {
+    BatchPeers next = peers_;
+    if (++next.turn == 0) next.turn = 2;  // 0 is what the memory begins with
+    VOXCONV_RETURN_IF_ERROR(call(next));
+    peers_ = next;
+    return absl::OkStatus();
   }
 
  private:
@@ -67,15 +71,6 @@ ConstTensorView Matrix(const InArray& array, const InArray& x) {
                                  "; ", x.DTypeText(), " ", x.ShapeText(), " is needed"));
   }
   return view;
-}
-
-TensorView Writable(const ConstTensorView& view) {
-  return {const_cast<void*>(view.data),
-          view.rows,
-          view.channels,
-          view.dtype,
-          view.device,
-          view.row_stride};
 }
 
 // What the backward pass needs of the forward pass, in one array.
@@ -112,8 +107,9 @@ void SharedNorm(PyBatchPeers& peers, nb::handle x_object, nb::handle gamma, nb::
     VOXCONV_ASSIGN_OR_RETURN(Array<float> scale, AllocateArray<float>(2 * channels, context));
     batch.scale = scale.data();
     batch.shift = scale.data() + channels;
-    VOXCONV_RETURN_IF_ERROR(
-        CudaSharedMoments(x, batch, peers.Next(), statistics.mean, statistics.rows, context));
+    VOXCONV_RETURN_IF_ERROR(peers.Take([&](const BatchPeers& turn) {
+      return CudaSharedMoments(x, batch, turn, statistics.mean, statistics.rows, context);
+    }));
     return context.backend->tensor_ops().ScaleShift(x, batch.scale, batch.shift, /*relu=*/false, y,
                                                     context);
   });
@@ -141,8 +137,9 @@ void SharedNormGrad(PyBatchPeers& peers, nb::handle dy_object, nb::handle x_obje
   if (!dx_object.is_none()) dx = Writable(Matrix(InArray("dx", dx_object), features));
   RunOn(engine, [&](const ExecutionContext& context) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(Array<float> all, AllocateArray<float>(2 * channels, context));
-    VOXCONV_RETURN_IF_ERROR(
-        CudaSharedGradSums(args, peers.Next(), all.data(), all.data() + channels, context));
+    VOXCONV_RETURN_IF_ERROR(peers.Take([&](const BatchPeers& turn) {
+      return CudaSharedGradSums(args, turn, all.data(), all.data() + channels, context);
+    }));
     if (dx_object.is_none()) return absl::OkStatus();
     args.sum_dy = all.data();
     args.sum_dy_x = all.data() + channels;

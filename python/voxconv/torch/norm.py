@@ -39,7 +39,8 @@ class SyncBatchNorm(BatchNorm):
     channels. Elsewhere, and with VOXCONV_SYMMETRIC_MEMORY=0 in the environment of all processes,
     NCCL does it. On the CPU Gloo does it twice each way. torch.nn.SyncBatchNorm does not serve the CPU,
     and on CUDA its host waits for the device in every layer. Without a process group, and in evaluation,
-    this is BatchNorm. The host waits for the device only where a first exchange takes memory.
+    this is BatchNorm. The host waits for the device only where an exchange takes memory, and
+    in training with momentum=None.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
