@@ -16,6 +16,33 @@ import support
 VOXCONV = sys.argv.pop(1)
 TILES = [1, 2, 3, 4, 5, 6, 7]
 CELLS = len(TILES)
+SWEEPS = pathlib.Path(__file__).parents[2] / "examples" / "sweeps"
+
+# What examples/sweeps/ray_shards.py uses of Ray: tasks start at once and at the same time.
+RAY = """
+import concurrent.futures, json, os
+
+class Task:
+    def __init__(self, function, needs=None):
+        self.function, self.needs = function, needs
+
+    def options(self, **needs):
+        return Task(self.function, needs)
+
+    def remote(self, *arguments):
+        with open(os.environ["RAY_NEEDS"], "a") as file:
+            file.write(json.dumps(self.needs) + "\\n")
+        return pool.submit(self.function, *arguments)
+
+def init():
+    global pool
+    pool = concurrent.futures.ThreadPoolExecutor()
+
+remote = Task
+
+def get(tasks):
+    return [task.result() for task in tasks]
+"""
 
 
 class ShardTest(unittest.TestCase):
@@ -148,8 +175,28 @@ class ShardTest(unittest.TestCase):
         self.assertEqual(self.titles("run"), [str(tile) for tile in TILES])
         self.assertIn(f"{CELLS} finished", self.run_shard("run", "1/1"))
 
+    def test_the_example_for_ray(self):
+        (self.path / "ray.py").write_text(RAY)
+        environment = {**os.environ, "PYTHONPATH": str(self.path),
+                       "RAY_NEEDS": str(self.path / "needs"),
+                       "PATH": f"{pathlib.Path(VOXCONV).parent}:{os.environ['PATH']}"}
+        command = [sys.executable, SWEEPS / "ray_shards.py", "3", self.path / "results"]
+        for _ in range(2):  # the second run has nothing left to do
+            subprocess.run([*command, self.file, "--threads", "1", "--quick"], check=True,
+                           env=environment, stdout=subprocess.DEVNULL)
+            shards = [self.titles(f"results/shard-{index}") for index in (1, 2, 3)]
+            self.assertEqual([len(titles) for titles in shards], [3, 2, 2])
+            self.assertEqual(sorted(sum(shards, [])), [str(tile) for tile in TILES])
+            self.assertEqual(self.titles("results/all"), [str(tile) for tile in TILES])
+        # A task has the cores of a node for itself.
+        needs = support.read_lines(self.path / "needs")
+        self.assertEqual(needs, 6 * [{"num_cpus": os.cpu_count()}])
+        wrong = subprocess.run([*command, "nothing", "--quick"], env=environment,
+                               capture_output=True, text=True)
+        self.assertNotEqual(wrong.returncode, 0)
+
     def test_the_example_for_slurm(self):
-        script = pathlib.Path(__file__).parents[2] / "examples" / "sweeps" / "slurm.sh"
+        script = SWEEPS / "slurm.sh"
         for index in (1, 2):
             environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(index),
                            "RESULTS": str(self.path / "results"),
