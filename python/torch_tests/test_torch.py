@@ -314,3 +314,20 @@ def test_the_package_does_not_need_torch():
 
     code = "import sys, voxconv; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_tensors_are_copied_and_pickled():
+    x = scene(stride=2)
+    layer, norm = vt.SubMConv3d(5, 4, 3, key="a"), vt.BatchNorm(4)
+    y = norm(layer(x)).features
+    x.voxels.known["note"] = gc  # what layers note need not be copied, nor be pickled
+    other = x.with_features(2 * x.features)
+    for copied in (copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))):
+        a, b = copied((x, other))
+        assert a.voxels is b.voxels and a.voxels is not x.voxels and a.stride == x.stride
+        assert torch.equal(a.coords, x.coords) and torch.equal(a.features, x.features)
+        assert not a.voxels.known and not a.named
+        assert torch.equal(norm(layer(a)).features, y)
+        vt.cat([a, b])
+    shallow = copy.copy(x)
+    assert shallow.voxels is x.voxels and shallow.named is x.named and shallow.features is x.features

@@ -85,6 +85,11 @@ class Voxels:
         """int32 [N, 4], which must not be written to."""
         return to_torch(self.handle.coords)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have the coordinates, and make maps and notes anew."""
+        coords = self.coords().clone()
+        return _voxels, (coords, coords, self.stride)
+
 
 @ops.outside_of_graphs
 def _voxels(coords: torch.Tensor, features: torch.Tensor, stride: Any) -> Voxels:
@@ -96,7 +101,8 @@ class SparseTensor:
     """Voxels and their features, for the modules of voxconv.torch.
 
     Row i of `features` belongs to row i of `coords`. Tensors that a network makes of one input share
-    its voxels and maps.
+    its voxels and maps. Deep copies and pickles have coordinates and features; maps and their keys are
+    made anew. Tensors that are copied together share their voxels again.
     """
 
     def __init__(
@@ -132,6 +138,12 @@ class SparseTensor:
         self.voxels = _voxels(coords, features, stride)
         self.features = _check(features, self.voxels)
         self.named: dict[str, Layer] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"voxels": self.voxels, "features": self.features, "named": {}}
+
+    def __copy__(self) -> "SparseTensor":
+        return self.on(self.voxels, self.features)
 
     def with_features(self, features: torch.Tensor) -> "SparseTensor":
         """Other features [N, C] on the same voxels. Nothing is copied. ValueError for other rows, another
