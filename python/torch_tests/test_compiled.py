@@ -245,6 +245,11 @@ def test_a_network_of_voxconv_gives_its_weights():
             vt.models.MinkUNet42(**bad)
 
 
+class Doubled(vt.BatchNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
 def conv(*more):
     return vt.Sequential(vt.SubMConv3d(5, 6, 3), *more)
 
@@ -330,6 +335,8 @@ def test_what_is_overwritten_is_so_by_all_its_names(kind):
         (conv(nn.BatchNorm1d(6, affine=False)), "layer '1': affine=True"),
         (conv(vt.SyncBatchNorm(6)), "layer '1': SyncBatchNorm"),
         (conv(nn.Linear(6, 3, bias=False)), "layer '1': a Linear without bias"),
+        (conv(nn.SyncBatchNorm(6)), "layer '1': SyncBatchNorm"),
+        (conv(Doubled(6)), "layer '1': Doubled has a forward function of its own"),
         (conv(nn.GELU()), "layer '1': GELU is not supported"),
         (conv(vt.GlobalPool()), "layer '1': GlobalPool is not supported"),
         (conv(vt.MaxPool3d(convention="spconv")), "layer '1': MaxPool3d is not supported"),
@@ -340,6 +347,18 @@ def test_what_is_overwritten_is_so_by_all_its_names(kind):
 def test_what_is_not_supported_is_refused_by_name(module, message):
     with pytest.raises(NotImplementedError, match=message):
         vt.compile(module)
+
+
+@pytest.mark.parametrize("convert", [vt.convert_sync_batchnorm, nn.SyncBatchNorm.convert_sync_batchnorm])
+def test_a_layer_that_is_replaced_later_is_refused(convert):
+    compiled, x = vt.compile(conv(nn.BatchNorm1d(6))), scene()
+    compiled(x)
+    converted = convert(compiled)
+    for run in (converted, converted.eval()):
+        with pytest.raises(NotImplementedError, match="layer '1' is another .*, a SyncBatchNorm; compile"):
+            run(x)
+    with pytest.raises(NotImplementedError, match="layer '1': SyncBatchNorm"):
+        copy.deepcopy(converted)
 
 
 class Wrong(Twice):

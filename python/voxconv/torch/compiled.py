@@ -39,11 +39,17 @@ class Compiled(nn.Module):
             owner = self.module.get_submodule(path)
             self._slots.append((owner._parameters if last in owner._parameters else owner._buffers, last))
         self._norms = [self.module.get_submodule(name) for name in self._layers.norms]
+        # Of each layer: the dict of its owner, its name there, and itself.
+        self._parts = [
+            (self.module.get_submodule(path)._modules, last, self.module.get_submodule(name))
+            for name in self._layers.modules
+            for path, _, last in [name.rpartition(".")]
+        ]
         self._plans: dict[bool, dict[str, Any]] = {}  # by whether it is CUDA's
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_layers", "_network", "_versions", "_training", "_slots", "_norms", "_plans"):
+        for name in ("_layers", "_network", "_versions", "_training", "_slots", "_norms", "_parts", "_plans"):
             del state[name]
         return state
 
@@ -75,6 +81,7 @@ class Compiled(nn.Module):
                 "features: require a gradient, which a compiled network does not pass on; run its "
                 "`module`"
             )
+        self._check_parts()
         dtype = self._dtype(x)
         features = x.features if x.features.is_cuda else x.features.float()
         given = x.voxels.handle.with_features(features.detach().contiguous())
@@ -89,6 +96,14 @@ class Compiled(nn.Module):
         if self._layers.gives_rows:
             return features
         return x.on(x.voxels if y._shares_voxels(given) else Voxels(y), features)
+
+    def _check_parts(self) -> None:
+        for name, (owner, last, part) in zip(self._layers.modules, self._parts):
+            if owner[last] is not part:
+                raise NotImplementedError(
+                    f"compile: layer '{name}' is another module than before, a "
+                    f"{type(owner[last]).__name__}; compile the module anew"
+                )
 
     def _dtype(self, x: SparseTensor) -> torch.dtype:
         """Of the result, as the module's layers would give it."""
@@ -289,7 +304,8 @@ def compile(module: nn.Module, fold_batch_norm: bool = True) -> Compiled:
         fold_batch_norm: whether evaluation multiplies batch norms into the weights.
 
     Returns:
-        A module of the same result. Its parameters are the module's own, whose values it reads at each
+        A module of the same result. Layers that are replaced later, such as by convert_sync_batchnorm, are
+        refused when it is called. Its parameters are the module's own, whose values it reads at each
         call. In training (module.train()), parameters get gradients, and features must not need one. In
         evaluation the result has no gradient; the first call and calls after a change of weights copy
         them through the host, which waits for the device. A change by Parameter.data is seen after the

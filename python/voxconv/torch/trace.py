@@ -29,6 +29,7 @@ class Layers:
     records: a dict for each layer, in their order (bindings/traced_network.cc).
     arrays: the parameters and buffers in the order of the network's parameters, as pairs of a tensor's
         name in the module and whether the network has it transposed.
+    modules: names of all layers that are modules.
     norms: names of the batch norms.
     gives_rows: whether the module returns features instead of a SparseTensor.
     plugins: the mapping and dataflow of each convolution, by name.
@@ -37,6 +38,7 @@ class Layers:
     def __init__(self, module: nn.Module):
         self.records: list[dict[str, Any]] = []
         self.arrays: list[tuple[str, bool]] = []
+        self.modules: list[str] = []
         self.norms: list[str] = []
         self.plugins: dict[str, tuple[str | None, str | None]] = {}
         self.gives_rows = False
@@ -107,6 +109,7 @@ class Layers:
         if node.op == "call_module" and len(node.args) == 1:
             place, sparse = found(node.args[0])
             module = self._module.get_submodule(str(node.target))
+            self.modules.append(str(node.target))
             value = self._layer(str(node.target), module, place), sparse
             if getattr(module, "inplace", False):
                 _overwrite(values, place, value[0])
@@ -144,6 +147,10 @@ class Layers:
             raise NotImplementedError(f"layer '{name}': hooks are not supported")
         if hasattr(module, "parametrizations"):
             raise NotImplementedError(f"layer '{name}': parametrizations are not supported")
+        if not type(module).forward.__module__.startswith(("torch.", "voxconv.torch.")):
+            raise NotImplementedError(
+                f"layer '{name}': {type(module).__name__} has a forward function of its own"
+            )
         if isinstance(module, modules._Conv):
             return self._conv(name, module, x)
         if isinstance(module, SyncBatchNorm):
