@@ -8,7 +8,7 @@ from torch import distributed, nn
 from torch.autograd.function import once_differentiable
 
 from voxconv import _voxconv
-from voxconv.torch.exchange import Exchange, exchange_of
+from voxconv.torch.exchange import exchange_of
 from voxconv.torch.tensor import SparseTensor
 
 
@@ -33,14 +33,17 @@ class BatchNorm(nn.BatchNorm1d):
 class SyncBatchNorm(BatchNorm):
     """BatchNorm with the statistics of all processes' voxels, for DistributedDataParallel.
 
-    Each voxel counts the same, however many of them a process has; a process may have none. Sums are
-    exchanged once forward and once backward on CUDA. Where GPUs of one host reach each other's memory
-    (PyTorch 2.6 or later), the engine's kernels do it themselves, for parameters in float32 and up to 1024
-    channels. Elsewhere, and with VOXCONV_SYMMETRIC_MEMORY=0 in the environment of all processes,
-    NCCL does it. On the CPU Gloo does it twice each way. torch.nn.SyncBatchNorm does not serve the CPU,
-    and on CUDA its host waits for the device in every layer. Without a process group, and in evaluation,
-    this is BatchNorm. The host waits for the device only where an exchange takes memory, and
-    in training with momentum=None.
+    Each voxel counts the same, however many of them a process has; a process may have none. A batch
+    without any voxel leaves the running statistics as they are. Sums are exchanged once forward and once
+    backward on CUDA. Where GPUs of one host reach each other's memory (PyTorch 2.6 or later), the engine's
+    kernels do it themselves, for parameters and statistics in float32 and up to 1024 channels. Elsewhere
+    NCCL does it: with VOXCONV_SYMMETRIC_MEMORY=0 in the environment of all processes, while a CUDA
+    graph is recorded, and where a process sees its own GPU alone (CUDA_VISIBLE_DEVICES). Where a process
+    cannot take shared memory, all use NCCL, and that process warns. On the CPU Gloo does it twice each
+    way, and so does NCCL for float64. torch.nn.SyncBatchNorm does not serve the CPU, and on
+    CUDA its host waits for the device in every layer. Without a process group, and in evaluation with
+    running statistics, this is BatchNorm. The host waits for the device only where an exchange takes
+    memory, and in training with momentum=None. voxconv.torch.compile refuses it.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as for BatchNorm.
@@ -59,8 +62,6 @@ class SyncBatchNorm(BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self.process_group = process_group
 
-    _exchange: Exchange | None = None  # of the processes; a copy of the module finds it anew
-
     def forward(self, x: Any) -> Any:
         alone = not (distributed.is_available() and distributed.is_initialized())
         uses_batch = self.training or not self.track_running_stats
@@ -77,13 +78,14 @@ class SyncBatchNorm(BatchNorm):
         sums = x.sum(0, dtype=torch.float64)
         count = sums.new_full((1,), len(x))
         total = _Sum.apply(torch.cat([sums, count]), self.process_group)
-        count = total[-1].detach().clamp(min=1)
+        rows = total[-1].detach()
+        count = rows.clamp(min=1)
         mean = total[:-1] / count
         centred = x - mean.to(x.dtype)
         squares = centred.square().sum(0, dtype=torch.float64)
         var = _Sum.apply(squares, self.process_group) / count
         if self.training and self.track_running_stats:
-            self._update(mean.detach(), var.detach() * count / (count - 1).clamp(min=1))
+            self._update(mean.detach(), var.detach() * count / (count - 1).clamp(min=1), rows > 0)
         y = centred * torch.rsqrt(var + self.eps).to(x.dtype)
         if self.affine:
             y = y * self.weight + self.bias
@@ -96,29 +98,22 @@ class SyncBatchNorm(BatchNorm):
             step = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
             running = self.running_mean, self.running_var
         group = distributed.group.WORLD if self.process_group is None else self.process_group
-        exchange = self._exchange
-        if exchange is None or exchange.group is not group or exchange.device != x.device:
-            exchange = self._exchange = exchange_of(group, x.device)
-        in_float = all(
-            t is not None and t.dtype == torch.float32 for t in (self.weight, self.bias, *running)
-        )
+        exchange = exchange_of(group, x.device)
+        weight, bias = self.weight, self.bias
+        if not self.affine:
+            weight, bias = (exchange.filled(value, self.num_features) for value in (1.0, 0.0))
+        in_float = all(t is None or t.dtype == torch.float32 for t in (weight, bias, *running))
         peers = exchange.peers(self.num_features) if in_float else None
+        given = x.contiguous(), weight, bias, running, step, self.eps
         if peers is not None:
-            return _PeerNorm.apply(
-                x.contiguous(), self.weight, self.bias, running, step, self.eps, peers
-            )
-        return _KernelNorm.apply(
-            x.contiguous(), self.weight, self.bias, running, step, self.eps, exchange, known
-        )
+            return _PeerNorm.apply(*given, peers)
+        return _KernelNorm.apply(*given, exchange, known)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_exchange"}
-
-    def _update(self, mean: torch.Tensor, var: torch.Tensor) -> None:
+    def _update(self, mean: torch.Tensor, var: torch.Tensor, has_rows: torch.Tensor) -> None:
         self.num_batches_tracked.add_(1)
         step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), step)
-        self.running_var.lerp_(var.to(self.running_var.dtype), step)
+        for running, value in ((self.running_mean, mean), (self.running_var, var)):
+            running.lerp_(value.to(running.dtype), has_rows.to(running.dtype) * step)
 
 
 class _Sum(torch.autograd.Function):
@@ -142,6 +137,16 @@ class _Sum(torch.autograd.Function):
 _NO_ROWS = 1e-30
 
 
+def _mend_running(
+    running: Any, before: list[torch.Tensor], rows: torch.Tensor, step: float
+) -> None:
+    """The running statistics of batches of one row and of none, for which PyTorch's kernel divides by 0."""
+    mean, var = running
+    mean.copy_(torch.where(rows > 0.5, mean, before[0]))
+    kept = torch.where(rows > 0.5, before[1] * (1 - step), before[1])  # one row has no variance
+    var.copy_(torch.where(rows > 1.5, var, kept))
+
+
 class _KernelNorm(torch.autograd.Function):
     """Batch norm over all processes' rows by PyTorch's CUDA kernels, which read [N, C] twice forward and
     twice backward. `known` keeps the processes' counts for the norms of the same voxels."""
@@ -154,15 +159,21 @@ class _KernelNorm(torch.autograd.Function):
         else:
             mean = torch.zeros(channels, device=x.device)
             invstd = torch.full((channels,), eps**-0.5, device=x.device)
-        rows = exchange.gather(mean, invstd, exchange.number(float(len(x)) or _NO_ROWS))
+        rows = exchange.gather(mean, invstd, exchange.filled(float(len(x)) or _NO_ROWS))
         counts = rows[:, 2 * channels]
+        before = [None if t is None or len(x) > 1 else t.clone() for t in running]
         mean, invstd = torch.batch_norm_gather_stats_with_counts(  # its first tensor gives the dtype
             rows, rows[:, :channels], rows[:, channels : 2 * channels], *running, step, eps, counts
         )
-        if exchange not in known:
-            known[exchange] = counts.to(torch.int32)
+        if before[0] is not None:
+            _mend_running(running, before, counts.sum(), step)
+        whole = known.get(exchange.serial)
+        if whole is None:
+            whole = counts.to(torch.int32)
+            if not exchange.records():
+                known[exchange.serial] = whole
         ctx.exchange = exchange
-        ctx.save_for_backward(x, weight, mean, invstd, known[exchange])
+        ctx.save_for_backward(x, weight, mean, invstd, whole)
         return torch.batch_norm_elemt(x, weight, bias, mean, invstd, eps) if len(x) else x.clone()
 
     @staticmethod
