@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hooks of mkdocs.yml: pages that are made of docstrings and headers, and links to files that lie
+"""Hooks of mkdocs.yml: pages that are made of docstrings, headers and notebooks, and links to files that lie
 outside of docs/. The package voxconv must be importable; voxconv.torch is read, not imported."""
 
 import ast
@@ -129,7 +129,21 @@ def headers():
     return "\n".join(parts)
 
 
+def notebook(path):
+    """The cells of a notebook as text, without outputs (python/tests/run_notebooks.py makes them)."""
+    cells = re.split(r"^# %%(.*)\n", path.read_text(encoding="utf-8"), flags=re.M)[1:]
+    parts = []
+    for kind, body in zip(cells[::2], cells[1::2]):
+        if "[markdown]" in kind:
+            parts.append(re.sub(r"^# ?", "", body, flags=re.M).strip())
+        else:
+            parts.append(f"```python\n{body.strip()}\n```")
+    return "\n\n".join([*parts, f"The notebook is `{path.relative_to(ROOT)}`; Jupyter opens it with jupytext."])
+
+
 def on_files(files, config):
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.py")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook(path)))
     files.append(File.generated(config, "python_api.md", content=python_api()))
     files.append(File.generated(config, "headers.md", content=headers()))
     return files
