@@ -20,7 +20,8 @@ namespace voxconv {
 //   kSums     the sums of each column
 //   kRun      the rows of a run
 //   Row       what is loaded of one row: a pack of each operand
-//   Columns   what belongs to the columns of a pack; made from the term and the pack's number
+//   Columns   what belongs to the columns of a pack; made from the term and the number of the pack,
+//             where there are rows
 //     Load(at)               the Row of pack `at`, counted over all rows
 //     Add(run, count, sums)  adds the first `count` rows of a run to sums[kSums][kPack], f64
 
