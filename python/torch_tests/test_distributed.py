@@ -2,6 +2,7 @@
 """Two processes against one process with all samples: on the CPU, both on one GPU where there is one, and
 each on a GPU of its own where there are two. Gloo serves the first two; NCCL wants a GPU for each process."""
 
+import copy
 import gc
 import os
 import pathlib
@@ -23,6 +24,7 @@ from test_torch import scene
 from torch import distributed, multiprocessing, nn
 from voxconv import _voxconv
 from voxconv.torch import exchange as exchanges
+from voxconv.torch import ops
 from voxconv.torch.exchange import exchange_of
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -208,6 +210,17 @@ def recorded(rank, device):
             close(norm.state_dict()[name], value, name)
 
 
+def compiled(rank):
+    """torch.compile leaves the exchanges of both passes as they are."""
+    plain = network()
+    graphs = copy.deepcopy(plain)
+    x = sample(rank, "cpu")
+    for run in (plain, torch.compile(graphs, backend="aot_eager")):
+        run(x).features.square().sum().backward()
+    for (name, p), q in zip(plain.named_parameters(), graphs.parameters()):
+        close(q.grad, p.grad, name)
+
+
 def work(rank, folder, device, backend, shares):
     """`shares`: whether the two GPUs' memory is to be shared."""
     if backend == "nccl":
@@ -228,6 +241,8 @@ def work(rank, folder, device, backend, shares):
             agreed(rank, device, fails)
     if backend == "nccl":
         recorded(rank, device)
+    if device == "cpu" and ops.HAS_OPERATORS:
+        compiled(rank)
     # Only now, when DistributedDataParallel is freed: examples/train_ddp.py says why.
     distributed.destroy_process_group()
     gc.collect()

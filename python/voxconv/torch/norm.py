@@ -8,6 +8,7 @@ from torch import distributed, nn
 from torch.autograd.function import once_differentiable
 
 from voxconv import _voxconv
+from voxconv.torch import ops
 from voxconv.torch.exchange import exchange_of
 from voxconv.torch.tensor import SparseTensor
 
@@ -70,6 +71,8 @@ class SyncBatchNorm(BatchNorm):
         known = x.voxels.known if isinstance(x, SparseTensor) else {}
         return _over_rows(lambda features: self._normalise(features, known), x)
 
+    # A graph of torch.compile would have the exchange of the forward pass, and none in the backward pass.
+    @ops.outside_of_graphs
     def _normalise(self, features: torch.Tensor, known: dict[Any, Any]) -> torch.Tensor:
         self._check_input_dim(features)
         if features.is_cuda and features.dtype != torch.float64:
