@@ -175,6 +175,10 @@ def test_names_that_do_not_fit_a_network():
     raises("kernels: have no meaning", lambda: convert(kernels={}))
     raises("strides: have no meaning", lambda: convert(strides={first: 1}))
     raises("strings are needed", lambda: convert(names={first: 1}), TypeError)
+    layer = first.rpartition(".")[0]
+    for wrong in ("nowhere", layer):  # a network takes names of arrays alone
+        raises(f"names: '{wrong}': minkunet42 has no", lambda: convert(names={wrong: "other.weight"}))
+    raises("ignore: 'nothing*': the source has no", lambda: convert(ignore=["other*", "nothing*"]))
     theirs["other.weight"] = theirs["other.weight"][:, :2]
     raises("wrong shape: 'other.weight is [", lambda: convert(names={first: "other.weight"}))
 

@@ -3,6 +3,8 @@
 publish, against voxconv.torch with the converted weights."""
 
 import itertools
+import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -222,6 +224,10 @@ def test_names_must_all_meet():
     assert convert(theirs, names={"stem.0.weight": "first.0.kernel"})
     moved = {name.replace("stem.1", "norm"): array for name, array in minkowskis().items()}
     assert convert(moved, names={"stem.1": "norm"})  # of a whole layer
+    for wrong in ("nowhere", "", "stem.0.kernel"):
+        raises(f"names: '{wrong}': UNet has no such layer or array",
+               lambda: convert(minkowskis(), names={wrong: "q"}))
+    raises("ignore: 'q*'", lambda: convert(minkowskis(), ignore="q*"))
     theirs = minkowskis()
     theirs["head.linear.weight"] = random(4, 8)
     raises(
@@ -268,6 +274,13 @@ def test_files_and_modules(tmp_path):
             torch.testing.assert_close(made[key], array)
     torch.save({"epoch": 3, "model": theirs}, tmp_path / "b.pth")
     raises("'epoch', 'model' are no arrays", lambda: interop.from_minkowski(tmp_path / "b.pth"))
+
+    missing, bad = tmp_path / "none.pth", tmp_path / "bad.pth"
+    bad.write_bytes((tmp_path / "a.pth").read_bytes()[:200])
+    raises(f"{missing}: there is no such file", lambda: interop.read_weights(missing), FileNotFoundError)
+    for content in (bad.read_bytes(), b"", b"PK", pickle.dumps(pathlib.Path("x"))):
+        bad.write_bytes(content)
+        raises(f"{bad}: torch.load(weights_only=True)", lambda: interop.read_weights(bad))
 
     class Theirs(torch.nn.Module):
         def __init__(self):

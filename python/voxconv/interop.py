@@ -79,8 +79,9 @@ def from_spconv(
             convolution's and is copied. The modules of a network of the engine have their own.
         strides: the stride by name, where it decides: SpConv's kernels of 1.
         names: the source's name of each name of the result that is called otherwise there. Names of
-            arrays, or of whole layers.
-        ignore: patterns of names in the source that are left out ("*.running_count").
+            arrays; of a module with layers of voxconv.torch also those of whole layers.
+        ignore: patterns of names in the source that are left out ("*.running_count"). Each must
+            match one.
 
     Returns:
         Arrays by name. Of `into`'s names in its order: torch tensors on the CPU for a module, float32
@@ -89,8 +90,9 @@ def from_spconv(
         offsets with x slowest. Other arrays are given on as they are.
 
     Raises:
-        ValueError: names are missing or left over, a shape is not the convention's, or the arrays do
-            not tell the layer; the message names the choice.
+        ValueError: names are missing or left over, `names` or `ignore` has one that is nowhere, a
+            shape is not the convention's, or the arrays do not tell the layer; the message names the
+            choice.
         NotImplementedError: voxconv does not cover a layer of the engine.
         ImportError: a .pth file is given and PyTorch is missing.
     """
@@ -176,6 +178,9 @@ def _arrays(source: Any, ignore: Iterable[str]) -> dict[str, Any]:
             f"torch.load(path, weights_only=True)[{nested[0]!r}]"
         )
     patterns = [ignore] if isinstance(ignore, str) else list(ignore)
+    idle = [p for p in patterns if not any(fnmatch.fnmatchcase(name, p) for name in source)]
+    if idle:
+        raise ValueError(f"ignore: {_list(idle)}: the source has no such array")
     return {
         name: array
         for name, array in source.items()
@@ -194,14 +199,13 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
         NumPy arrays (bfloat16 as float32), or what a .pth file holds.
 
     Raises:
-        ValueError: another ending, or a file that is damaged.
+        ValueError: another ending, or a file that is missing or damaged.
+        FileNotFoundError: a .pth file that is missing.
         ImportError: a .pth file is given and PyTorch is missing.
     """
     path = os.fspath(path)
     if path.endswith((".pth", ".pt", ".bin")):
-        import torch
-
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return _read_pth(path)
     import numpy as np
 
     types = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2"}
@@ -215,6 +219,22 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
             array = (array.astype(np.uint32) << 16).view(np.float32)
         arrays[name] = array
     return arrays
+
+
+def _read_pth(path: str) -> Any:
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # of pickle, zipfile and others, often of many lines
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path}: torch.load(weights_only=True) does not read it: {reason}"
+        ) from error
 
 
 def _floats(array: Any) -> Any:
@@ -335,6 +355,7 @@ def _into_network(convention, arrays, network, names):
         for name, array in arrays.items()
         if not name.endswith("num_batches_tracked")
     }
+    _check_known(names, set(network.parameter_shapes), network.name)
     fit = network._convert(convention, floats, names)
     _check_fit(network.name, fit["missing"], fit["surplus"], fit["wrong"])
     return fit["arrays"]
@@ -352,8 +373,14 @@ def _into_module(convention, arrays, module, strides, names):
         if name not in layers:
             raise ValueError(f"strides['{name}']: into= has no such layer")
         layers[name].stride = stride
+    state = module.state_dict()
+    known = set(state)
+    for name in state:
+        while name := name.rpartition(".")[0]:
+            known.add(name)
+    _check_known(names, known, type(module).__name__)
     result, used, missing, wrong = {}, set(), [], []
-    for name, target in module.state_dict().items():
+    for name, target in state.items():
         layer, _, leaf = name.rpartition(".")
         found = _find(convention, arrays, names, layer, leaf, layer in layers)
         if found is None:
@@ -431,6 +458,12 @@ def _checked_names(names: Mapping[str, str] | None) -> dict[str, str]:
         if not isinstance(ours, str) or not isinstance(theirs, str):
             raise TypeError(f"names: {ours!r}: {theirs!r}; strings are needed")
     return dict(names or {})
+
+
+def _check_known(names: dict[str, str], known: set[str], target: str) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"names: {_list(unknown)}: {target} has no such layer or array")
 
 
 def _check_fit(target: str, missing: list, surplus: list, wrong: list) -> None:
