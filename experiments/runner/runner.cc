@@ -78,6 +78,8 @@ class Runner {
   absl::StatusOr<ab::Work> MakeWork(const ab::Request& request, const Cell& cell);
   std::string TimeLeft(int64_t done, int64_t total) const;
   absl::Status SayChannels(const Cell& cell);
+  bool IsStoppedByCaller() const { return options_.stop && options_.stop(); }
+  bool IsStopped() const { return interrupt_.interrupted() || IsStoppedByCaller(); }
 
   const Definition& definition_;
   const RunnerOptions& options_;
@@ -288,7 +290,7 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
   paired.rounds = options_.of_rounds;
   paired.warmup = options_.warmup;
   paired.quick = options_.quick;
-  paired.stop = [this] { return interrupt_.interrupted(); };
+  paired.stop = [this] { return IsStopped(); };
   if (options_.progress) {
     paired.progress = [this](int64_t done, int64_t total) {
       options_.progress(label_, done, total);
@@ -322,7 +324,7 @@ absl::Status Runner::Compare(const Cell& cell, Json& line, std::string& summary)
   paired.progress = nullptr;
   VOXCONV_ASSIGN_OR_RETURN(result["captured"],
                            ab::CompareCaptured(paired, work, comparison, context_, surroundings_));
-  if (interrupt_.interrupted()) return absl::CancelledError("interrupted");
+  if (IsStopped()) return absl::CancelledError("interrupted");
   line["result"] = std::move(result);
   const measure::Ratio ratio = comparison.wall.ratio.value_or(measure::Ratio{});
   summary = absl::StrFormat("%.3f ms against %.3f ms: %.2f (%.2f..%.2f), %s",
@@ -380,7 +382,7 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
   Tally tally;
   const auto total = static_cast<int64_t>(cells.size());
   for (int64_t i = 0; i < total; ++i) {
-    if (interrupt_.interrupted()) {
+    if (IsStopped()) {
       tally.interrupted = true;
       break;
     }
@@ -408,7 +410,8 @@ absl::StatusOr<Tally> Runner::Run(const std::vector<Cell>& cells) {
     // Ctrl-C ends the profiler, too, which leaves counters out.
     const bool cut_short = status.ok() && !options_.ncu.empty() && interrupt_.interrupted();
     // A plugin may return kCancelled, too.
-    if ((absl::IsCancelled(status) && interrupt_.interrupted()) || cut_short) {
+    if ((!status.ok() && IsStoppedByCaller()) ||
+        (absl::IsCancelled(status) && interrupt_.interrupted()) || cut_short) {
       tally.interrupted = true;
       break;
     }

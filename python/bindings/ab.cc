@@ -183,7 +183,7 @@ nb::list Ab(const std::string& a, const std::string& b, nb::handle input,
   arguments.paired.stop = [&interrupted] {
     const nb::gil_scoped_acquire acquired;
     interrupted = interrupted || PyErr_CheckSignals() != 0;
-    return interrupted;
+    return interrupted || IsEnding();
   };
   const VoxelizedCloud cloud = ToCloud(input, voxel_size, order, arguments.input_name);
   if (!nb::isinstance<PySparseTensor>(input)) arguments.order = std::string(ToString(cloud.order));
@@ -193,6 +193,7 @@ nb::list Ab(const std::string& a, const std::string& b, nb::handle input,
     return Compare(arguments, cloud, *plugins);
   }();
   if (interrupted) throw nb::python_error();  // Ctrl-C
+  ThrowIfEnding();
   return Records(arguments, ValueOf(std::move(result)));
 }
 

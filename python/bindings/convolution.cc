@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernel_map.h"
+#include "voxconv/core/backend_support.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/status_macros.h"
 
@@ -58,13 +60,14 @@ ConstTensorView SideMatrix(const InArray& array, Engine& engine, int64_t rows, c
 }
 
 // Runs a pass that overwrites `result` [rows, channels], which is `out` or a new array. `work`
-// is given the dataflow, the view, the workspace and the context.
+// is given the dataflow, what it has made of the map, the view, the workspace and the context.
 template <typename Work>
 nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
                    const std::vector<int64_t>& shape, DType dtype, nb::handle out, nb::handle like,
                    const std::vector<ConstTensorView>& inputs, const Work& work) {
   Engine& engine = *map.engine();
   const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
+  const std::string kept_name = NameToKeep(dataflow);
   nb::object target;
   TensorView given;
   if (!out.is_none()) {
@@ -84,7 +87,8 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
       VOXCONV_ASSIGN_OR_RETURN(result, Tensor::Create(rows, shape.back(), dtype, context));
       view = result.view();
     }
-    VOXCONV_RETURN_IF_ERROR(work(*plugin, view, engine.workspace(), context));
+    VOXCONV_RETURN_IF_ERROR(
+        work(*plugin, map.KeptFor(kept_name), view, engine.workspace(), context));
     return result;
   });
   if (target.is_valid()) return target;
@@ -141,12 +145,12 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
   const Precision precision = PrecisionFor(precision_text, x.dtype);
   return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out,
                  features.object(), inputs,
-                 [&](const Dataflow& plugin, const TensorView& y, Workspace& workspace,
-                     const ExecutionContext& context) -> absl::Status {
+                 [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& y,
+                     Workspace& workspace, const ExecutionContext& context) -> absl::Status {
                    Tensor own;
                    VOXCONV_ASSIGN_OR_RETURN(const Epilogue epilogue, bias.AsEpilogue(context, own));
                    return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace,
-                                             context, epilogue, map.KeptFor(dataflow));
+                                             context, epilogue, kept);
                  });
 }
 
@@ -162,13 +166,13 @@ nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle w
                                  dy.channels, " channels"));
   }
   const Precision precision = PrecisionFor(precision_text, dy.dtype);
-  return RunPass(map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out,
-                 grad.object(), {dy, w},
-                 [&](const Dataflow& plugin, const TensorView& dx, Workspace& workspace,
-                     const ExecutionContext& context) {
-                   return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace,
-                                       context, map.KeptFor(dataflow));
-                 });
+  return RunPass(
+      map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out, grad.object(),
+      {dy, w},
+      [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& dx,
+          Workspace& workspace, const ExecutionContext& context) {
+        return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace, context, kept);
+      });
 }
 
 nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::handle grad_object,
@@ -183,13 +187,33 @@ nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::han
                                  " is needed, as of the features"));
   }
   const Precision precision = PrecisionFor(precision_text, x.dtype);
-  return RunPass(map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
-                 features.object(), {x, dy},
-                 [&](const Dataflow& plugin, const TensorView& dw, Workspace& workspace,
-                     const ExecutionContext& context) {
-                   return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace,
-                                        context, map.KeptFor(dataflow));
-                 });
+  return RunPass(
+      map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
+      features.object(), {x, dy},
+      [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& dw,
+          Workspace& workspace, const ExecutionContext& context) {
+        return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace, context, kept);
+      });
+}
+
+// Refuses a map that was made for other voxels than those of x.
+void CheckVoxels(const PyKernelMap& map, const PySparseTensor& x) {
+  if (x.set()->size() != map.map().num_inputs() ||
+      x.set()->tensor_stride() != map.geometry().input_tensor_stride()) {
+    ThrowValueError(absl::StrCat("map: made for ", map.map().num_inputs(), " voxels of stride ",
+                                 ToString(map.geometry().input_tensor_stride()), "; x has ",
+                                 x.set()->size(), " of stride ",
+                                 ToString(x.set()->tensor_stride())));
+  }
+  if (x.set() == map.inputs()) return;
+  const int64_t differs =
+      RunOn(*x.engine(), [&](const ExecutionContext& context) -> absl::StatusOr<int64_t> {
+        VOXCONV_ASSIGN_OR_RETURN(const auto theirs, CopyToHost(map.inputs()->rows(), context));
+        VOXCONV_ASSIGN_OR_RETURN(const auto ours, CopyToHost(x.set()->rows(), context));
+        return std::mismatch(ours.begin(), ours.end(), theirs.begin()).first - ours.begin();
+      });
+  if (differs == x.set()->size()) return;
+  ThrowValueError(absl::StrCat("map: made for other voxels than x has: row ", differs, " differs"));
 }
 
 PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle kernel,
@@ -210,23 +234,18 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
   if (!Fit(*map.engine(), *x.engine())) {
     ThrowValueError("map: lies on another device or stream than x");
   }
-  if (x.set()->size() != map.map().num_inputs() ||
-      x.set()->tensor_stride() != map.geometry().input_tensor_stride()) {
-    ThrowValueError(absl::StrCat("map: made for ", map.map().num_inputs(), " voxels of stride ",
-                                 ToString(map.geometry().input_tensor_stride()), "; x has ",
-                                 x.set()->size(), " of stride ",
-                                 ToString(x.set()->tensor_stride())));
-  }
+  CheckVoxels(map, x);
   const ConstTensorView w = WeightMatrix(weights, map, x.matrix().channels, x.matrix().dtype);
   const Bias bias(bias_object, w.channels, x.matrix().dtype, *x.engine());
   const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
   Engine& engine = *map.engine();
   const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
+  const std::string kept_name = NameToKeep(dataflow);
   Tensor y = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
     Tensor own;
     VOXCONV_ASSIGN_OR_RETURN(const Epilogue epilogue, bias.AsEpilogue(context, own));
     return RunConvolution(*plugin, map.map(), x.matrix(), w, precision, engine.workspace(), context,
-                          epilogue, map.KeptFor(dataflow));
+                          epilogue, map.KeptFor(kept_name));
   });
   return {map.engine(), map.outputs(), std::move(y), x.features()};
 }
@@ -259,7 +278,7 @@ Args:
         slowest, z fastest.
     kernel, stride, dilation, padding, kind, rule, outputs: the layer, as for KernelMap.
     bias: [C_out], float32 or of x's dtype.
-    map: a KernelMap of x's voxels; then nothing is searched, and the layer is the map's.
+    map: a KernelMap of x's voxels, row by row; then nothing is searched, and the layer is the map's.
     mapping, dataflow, output_coords: specs of plugins (voxconv.list_plugins).
     precision: what products are computed in: the dtype's own, or "tf32" for float32 on CUDA.
 
@@ -272,7 +291,9 @@ Raises:
     NotImplementedError: a plugin gives its reason.
     MemoryError: the memory does not suffice.
 
-Without `map`, the host may wait for a CUDA device, as KernelMap does. With it, it does not.
+Without `map`, the host may wait for a CUDA device, as KernelMap does. With a map whose voxels x shares
+(it was made of x, or x is its in_tensor), the host does not wait. The voxels of another map are compared
+with x's, for which it waits.
 
 >>> import numpy as np, voxconv
 >>> x = voxconv.load("scene:sphere?n=1000", channels=4)

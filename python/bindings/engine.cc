@@ -28,6 +28,7 @@ struct State {
   std::shared_ptr<const Registry> plugins;
   // Of `plugins`, by spec and backend.
   std::map<std::pair<std::string, BackendKind>, std::shared_ptr<const Dataflow>> dataflows;
+  int64_t replacements = 0;
   int threads = 0;
 };
 
@@ -215,15 +216,23 @@ std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& e
   return made;
 }
 
-void AddPlugins(const std::function<absl::Status(Registry&)>& add) {
+void AddPlugins(const std::function<absl::Status(Registry&)>& add, bool replaces) {
   Registry registry = *Plugins();
   ThrowIfError(add(registry));
+  if (replaces) ++Process().replacements;
   Process().dataflows.clear();
   Process().plugins = std::make_shared<const Registry>(std::move(registry));
 }
 
+int64_t Replacements() { return Process().replacements; }
+
+std::string NameToKeep(const std::string& spec) {
+  return Replacements() == 0 ? spec : absl::StrCat(spec, "#", Replacements());
+}
+
 void Shutdown() {
   State& state = Process();
+  ForgetExceptions();
   state.dataflows.clear();
   state.plugins = nullptr;
   state.cpu = nullptr;

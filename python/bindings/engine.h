@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "plugin_exception.h"
 #include "status.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/dataflow.h"
@@ -140,13 +141,21 @@ std::shared_ptr<const Registry> Plugins();
 // The dataflow of this spec on the engine's kind of backend. Kept for later calls, until plugins
 // are added. Needs the GIL.
 std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine);
-// Calls `add` with a copy of the registry, which replaces it if `add` succeeds.
-void AddPlugins(const std::function<absl::Status(Registry&)>& add);
+// Calls `add` with a copy of the registry, which replaces it if `add` succeeds. `replaces`: a name
+// of the registry has another plugin then.
+void AddPlugins(const std::function<absl::Status(Registry&)>& add, bool replaces = false);
+// How often a plugin has replaced one of its name: what was made by name may be older. Needs the
+// GIL.
+int64_t Replacements();
+// The spec, told from those of dataflows that were replaced: what a dataflow makes is kept by this
+// name. Needs the GIL.
+std::string NameToKeep(const std::string& spec);
 // Frees plugins and engines that nothing else holds. For the interpreter's end.
 void Shutdown();
 
 // Runs `work(context)`, which returns absl::StatusOr<T> or absl::Status, without the GIL, and holds
-// the engine meanwhile. Returns the value or throws the exception.
+// the engine meanwhile. Returns the value or throws the exception, which a plugin that ends the
+// call has raised (ThrowIfEnding) or that the status becomes.
 template <typename Work>
 auto RunOn(Engine& engine, const Work& work) {
   using Result = std::invoke_result_t<Work, const ExecutionContext&>;
@@ -159,6 +168,7 @@ auto RunOn(Engine& engine, const Work& work) {
       return absl::ResourceExhaustedError("out of memory");
     }
   }();
+  ThrowIfEnding();
   if constexpr (std::is_same_v<Result, absl::Status>) {
     ThrowIfError(result);
   } else {

@@ -90,11 +90,16 @@ nb::list Experiment(const std::string& name, nb::handle out, bool quick, nb::han
   paired.warmup = options.warmup;
   paired.quick = quick;
   ThrowIfError(measure::CheckOptions(paired));
+  options.stop = [] {
+    const nb::gil_scoped_acquire acquired;
+    return IsEnding();
+  };
   const std::shared_ptr<const Registry> plugins = Plugins();
   auto ran = [&] {
     const nb::gil_scoped_release released;
     return RunJob(job, *plugins);
   }();
+  ThrowIfEnding();
   const experiment::Tally tally = ValueOf(std::move(ran));
   if (tally.interrupted) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);

@@ -34,8 +34,9 @@ class PyKernelMap {
   const KernelMap& map() const { return **map_; }
   // Keeps the arrays of the map.
   const HeldPtr<KernelMap>& held() const { return map_; }
-  // What the dataflow of this spec has made of the map. Copies of this object share it.
-  KeptPasses KeptFor(absl::string_view spec) const { return {(*prepared_)->get(), spec}; }
+  // What the dataflow of this name has made of the map (NameToKeep). Copies of this object share
+  // it.
+  KeptPasses KeptFor(absl::string_view name) const { return {(*prepared_)->get(), name}; }
 
  private:
   ConvGeometry geometry_;

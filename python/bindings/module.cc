@@ -50,6 +50,8 @@ NB_MODULE(_voxconv, module) {
       nb::arg("threads").none(), nb::sig("def set_num_threads(threads: int) -> None"),
       "Sets the number of threads of the CPU; 0: all cores. Raises ValueError outside 0 .. 1024.");
   module.def("num_threads", &NumThreads, "The number of threads of the CPU.");
+  module.def("_replacements", &Replacements,
+             "How often a Python class has replaced an earlier plugin of its name.");
   module.def(
       "_synchronisations",
       [](int device) {

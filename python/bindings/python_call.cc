@@ -87,12 +87,6 @@ PyObjectPtr Share(nb::object object) {
           }};
 }
 
-absl::Status StatusOf(const std::string& who, nb::python_error& error) {
-  const auto type = nb::cast<std::string>(error.type().attr("__name__"));
-  const auto text = nb::cast<std::string>(nb::str(error.value()));
-  return absl::InternalError(absl::StrCat(who, ": ", type, ": ", text));
-}
-
 OnStream::OnStream(const ExecutionContext& context) : before_(current_stream) {
   if (!context.backend->asynchronous()) return;
   stream_ = StreamAddress(context);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "array.h"
 #include "engine.h"
+#include "plugin_exception.h"
 
 namespace voxconv::python {
 
@@ -21,17 +22,15 @@ namespace voxconv::python {
 using PyObjectPtr = std::shared_ptr<const nb::object>;
 PyObjectPtr Share(nb::object object);
 
-// The exception as kInternal, in one line that begins with `who`. Needs the GIL.
-absl::Status StatusOf(const std::string& who, nb::python_error& error);
-
-// What `call` returns; an exception of Python becomes kInternal. Takes the GIL.
+// What `call` returns; an exception of Python becomes a status (StatusOf). Takes the GIL.
 template <typename Call>
 std::invoke_result_t<Call> InPython(const std::string& who, const Call& call) {
+  const bool is_worker = PyGILState_GetThisThreadState() == nullptr;
   const nb::gil_scoped_acquire acquired;
   try {
     return call();
   } catch (nb::python_error& error) {
-    return StatusOf(who, error);
+    return StatusOf(who, error, is_worker);
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat(who, ": ", error.what()));
   }

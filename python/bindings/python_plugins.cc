@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "arguments.h"
 #include "plugins.h"
 #include "python_call.h"
 #include "python_class.h"
@@ -55,7 +57,11 @@ class PythonMapping final : public Mapping {
         InPython(Who("supports"), [&]() -> absl::StatusOr<std::string> {
           if (!nb::hasattr(*instance_, "supports")) return "";
           const nb::object answer = instance_->attr("supports")(geometry.ToString());
-          return answer.is_none() ? "" : nb::cast<std::string>(nb::str(answer));
+          if (answer.is_none()) return "";
+          std::string reason;
+          if (nb::isinstance<nb::str>(answer) && nb::try_cast(answer, reason)) return reason;
+          ThrowTypeError(absl::StrCat("returned ", TypeText(answer),
+                                      "; None, or the reason as a str, is needed"));
         });
     if (!reason.ok()) return Support::Failed(std::string(reason.status().message()));
     return reason->empty() ? Support::Yes() : Support::No(*reason);
@@ -194,10 +200,19 @@ class PythonDataflow final : public Dataflow {
     return InPythonOn(context, who, [&]() -> absl::Status {
       const Loan loan;
       const ConvShape& shape = plan.shape();
-      instance_->attr("forward")(
-          MapArrays(map.map(), loan, context), loan.Lend(args.input, {args.input.rows, shape.c_in}),
-          loan.Lend(args.weights, {shape.num_offsets, shape.c_in, shape.c_out}),
-          loan.LendWritable(args.output, {args.output.rows, shape.c_out}));
+      std::string returned;
+      {
+        const nb::object answer = instance_->attr("forward")(
+            MapArrays(map.map(), loan, context),
+            loan.Lend(args.input, {args.input.rows, shape.c_in}),
+            loan.Lend(args.weights, {shape.num_offsets, shape.c_in, shape.c_out}),
+            loan.LendWritable(args.output, {args.output.rows, shape.c_out}));
+        if (!answer.is_none()) returned = TypeText(answer);
+      }
+      if (!returned.empty()) {
+        return absl::InternalError(
+            absl::StrCat(who, ": returned ", returned, "; it must fill y and return nothing"));
+      }
       return loan.Check(who);
     });
   }
@@ -238,7 +253,34 @@ class PythonDataflow final : public Dataflow {
 
 // ---- registration
 
-// Registers the class for its backends. `make` makes the plugin of an instance and its options.
+// Classes that are plugins, by family and name: "MODULE.QUALNAME".
+std::map<std::pair<std::string, std::string>, std::string>& RegisteredClasses() {
+  static auto* classes = new std::map<std::pair<std::string, std::string>, std::string>;
+  return *classes;
+}
+
+std::string PathOf(nb::handle type) {
+  return absl::StrCat(TextOf(type, "__module__", ""), ".", TextOf(type, "__qualname__", ""));
+}
+
+// The family without the plugin `name`.
+template <typename Plugin>
+absl::StatusOr<PluginFamily<Plugin>> Without(const PluginFamily<Plugin>& family,
+                                             const std::string& name) {
+  PluginFamily<Plugin> rest(family.family());
+  for (const auto& [other, entry] : family.entries()) {
+    if (other == name) continue;
+    VOXCONV_RETURN_IF_ERROR(rest.Describe(entry.description));
+    for (const auto& [backend, factory] : entry.factories) {
+      VOXCONV_RETURN_IF_ERROR(rest.Implement(other, backend, factory));
+    }
+  }
+  return rest;
+}
+
+// Registers the class for its backends. `make` makes the plugin of an instance and its options. A
+// class replaces an earlier one of the same module and qualified name, as a cell of a notebook that
+// runs again makes it; instances of the earlier one stay what they are.
 template <typename Plugin, typename MakePlugin>
 void Register(PluginFamily<Plugin>& (Registry::*family)(), PluginDescription description,
               nb::handle type, const MakePlugin& make) {
@@ -253,13 +295,23 @@ void Register(PluginFamily<Plugin>& (Registry::*family)(), PluginDescription des
                              }));
     return make(name, std::move(instance), std::move(options));
   };
-  AddPlugins([&](Registry& registry) -> absl::Status {
-    VOXCONV_RETURN_IF_ERROR((registry.*family)().Describe(std::move(description)));
+  const std::string path = PathOf(type);
+  const std::pair<std::string, std::string> place((Registry().*family)().family(), name);
+  const auto earlier = RegisteredClasses().find(place);
+  const bool replaces = earlier != RegisteredClasses().end() && earlier->second == path;
+  const auto add = [&](Registry& registry) -> absl::Status {
+    PluginFamily<Plugin>& plugins = (registry.*family)();
+    if (replaces) {
+      VOXCONV_ASSIGN_OR_RETURN(plugins, Without(plugins, name));
+    }
+    VOXCONV_RETURN_IF_ERROR(plugins.Describe(std::move(description)));
     for (const BackendKind backend : backends) {
-      VOXCONV_RETURN_IF_ERROR((registry.*family)().Implement(name, backend, create));
+      VOXCONV_RETURN_IF_ERROR(plugins.Implement(name, backend, create));
     }
     return absl::OkStatus();
-  });
+  };
+  AddPlugins(add, replaces);
+  RegisteredClasses()[place] = path;
 }
 
 nb::object RegisterMapping(nb::object type) {
@@ -321,11 +373,15 @@ has loaded, else objects with __dlpack__. They are views that end with the call:
 one gets an error. The plugin's work belongs on the stream plugin_stream(), which is PyTorch's and
 CuPy's current stream meanwhile. What is returned is copied: from CUDA on the device, from NumPy
 to it; an offset_ptr on CUDA is copied to the host, which waits for the device. Every map is
-checked. An exception becomes a RuntimeError with its text. The class serves any number of threads,
-one call at a time.
+checked. The class serves any number of threads, one call at a time.
+
+An exception becomes a RuntimeError with its text, raised from it; NotImplementedError and MemoryError
+become the same. KeyboardInterrupt and SystemExit end the call, verify, ab, tune and experiment too. A
+class replaces an earlier one of the same module and qualified name, as when a notebook's cell runs
+again; what was made of the earlier one stays.
 
 Raises:
-    ValueError: the name is taken or no such word, or an option cannot be.
+    ValueError: another plugin has the name, it is no such word, or an option cannot be.
     TypeError: it is no class, a method is missing, or an attribute is of another type.)";
 
 constexpr char kDataflowHelp[] =
@@ -335,9 +391,9 @@ It has:
     name: a lower_snake_case word, unique among dataflows.
     form: "pairs" (the default) or "neighbour_table".
     forward(map, x, w, y): fills y, [N_out, C_out], with the sum of x[p] w[k] over the pairs
-        (p, q, k) of each row q. x is [N_in, C_in], w is [K, C_in, C_out]. map is (in_rows,
-        out_rows, offset_ptr) or the table, as register_mapping describes them; offset_ptr is
-        NumPy's. y's values before are undefined.
+        (p, q, k) of each row q, and returns nothing. x is [N_in, C_in], w is [K, C_in, C_out]. map
+        is (in_rows, out_rows, offset_ptr) or the table, as register_mapping describes them;
+        offset_ptr is NumPy's. y's values before are undefined.
     dtypes: optional; ("f32",) unless given, or some of "f32", "f16" and "bf16", which the CPU has
         not. x, w and y have the same one; sums are kept in float32.
     deterministic: optional; False if equal calls may give different bits.
@@ -351,11 +407,12 @@ The arrays are views that end with the call: a class that keeps one gets an erro
 are NumPy's. On CUDA they are PyTorch's or CuPy's, as the process has loaded, else objects with
 __dlpack__; nothing is copied. The work belongs on the stream plugin_stream(), which is PyTorch's
 and CuPy's current stream meanwhile. Gradients are computed by forward on the transposed map, and
-by the backend. A frame with such a dataflow cannot be recorded. An exception becomes a
-RuntimeError with its text.
+by the backend. A frame with such a dataflow cannot be recorded. Exceptions, and classes that are
+registered again, are as for register_mapping.
 
 Raises:
-    ValueError: the name is taken or no such word, another form, or an option that cannot be.
+    ValueError: another plugin has the name, it is no such word, another form, or an option that
+        cannot be.
     TypeError: it is no class, forward is missing, or an attribute is of another type.)";
 
 }  // namespace

@@ -111,7 +111,7 @@ nb::list Tune(nb::handle network, nb::handle x_object, nb::handle mapping, nb::h
   race.stop = [&interrupted] {
     const nb::gil_scoped_acquire acquired;
     interrupted = interrupted || PyErr_CheckSignals() != 0;
-    return interrupted;
+    return interrupted || IsEnding();
   };
   const measure::Defaults defaults = ValueOf(measure::LoadDefaults());
   const std::shared_ptr<const Registry> plugins = Plugins();
@@ -138,6 +138,7 @@ nb::list Tune(nb::handle network, nb::handle x_object, nb::handle mapping, nb::h
     }
   }
   if (interrupted) throw nb::python_error();  // Ctrl-C
+  ThrowIfEnding();
   return RecordsOf(graph, ValueOf(std::move(result)));
 }
 

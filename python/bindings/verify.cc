@@ -53,6 +53,7 @@ nb::list Verify(const std::string& mapping, const std::string& dataflow, const s
     const nb::gil_scoped_release released;
     return verify::MakeCases(environment, selection);
   }();
+  ThrowIfEnding();
   if (cases.empty()) ThrowValueError("no case matches mapping, dataflow and filter");
   nb::list records;
   for (const verify::Case& test : cases) {
@@ -61,6 +62,7 @@ nb::list Verify(const std::string& mapping, const std::string& dataflow, const s
       return verify::RunCase(test);
     }();
     if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C
+    ThrowIfEnding();
     nb::dict record;
     record["case"] = test.id;
     record["verdict"] = ToText(outcome.verdict);
@@ -94,7 +96,7 @@ Raises:
     ValueError: a plugin is unknown, or no case matches.
     NotImplementedError: the build has no CUDA.
 
-Ctrl-C ends it between two cases. Waits for the device.
+Ctrl-C ends it between two cases, or in a plugin in Python. Waits for the device.
 
 >>> import voxconv
 >>> records = voxconv.verify(mapping="hash:", filter="map/hash/submanifold")

@@ -87,6 +87,20 @@ def test_bias_and_a_map_that_is_kept():
     assert voxconv.conv(x.with_features(2 * features), w, map=m).features.shape == (len(x), 7)
 
 
+def test_a_map_serves_equal_voxels_alone():
+    coords, features = reference.scene()
+    w = reference.weights(27, 5, 7)
+    m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)
+    equal = voxconv.SparseTensor(coords.copy(), features)
+    np.testing.assert_array_equal(
+        voxconv.conv(equal, w, map=m).features, voxconv.conv(equal, w).features)
+    other = coords.copy()
+    other[7] = [0, 99, 99, 99]
+    for rows, row in ((other, 7), (coords[::-1].copy(), 0)):
+        with pytest.raises(ValueError, match=f"map: made for other voxels than x has: row {row}"):
+            voxconv.conv(voxconv.SparseTensor(rows, features), w, map=m)
+
+
 def test_empty_tensors_pass():
     x = voxconv.SparseTensor(np.zeros((0, 4), np.int32), np.zeros((0, 3), np.float32))
     y = voxconv.conv(x, np.ones((27, 3, 2), np.float32), kernel=3)
