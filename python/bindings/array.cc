@@ -225,6 +225,9 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
       !nb::try_cast(array.object(), writable, /*convert=*/false)) {
     ThrowValueError(absl::StrCat(array.name(), ": is read-only"));
   }
+  if (absl::StartsWith(PackageOf(array.object()), "jax")) {
+    ThrowValueError(absl::StrCat(array.name(), ": arrays of JAX are immutable"));
+  }
   const char* begin = static_cast<const char*>(view.data);
   for (const ConstTensorView& input : inputs) {
     const char* other = static_cast<const char*>(input.data);
@@ -234,6 +237,18 @@ TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DT
     }
   }
   return Writable(view);
+}
+
+void CountWrite(nb::handle array) {
+  const nb::object torch = LoadedModule("torch");
+  if (torch.is_none() || !nb::isinstance(array, torch.attr("Tensor"))) return;
+  if (nb::cast<bool>(array.attr("is_inference")())) return;  // has no counter
+  const nb::object graph = torch.attr("autograd").attr("graph");
+  if (nb::hasattr(graph, "increment_version")) {
+    graph.attr("increment_version")(array);
+  } else {  // before PyTorch 2.1: a write of nothing
+    array[nb::slice(nb::int_(0), nb::int_(0), nb::none())].attr("zero_")();
+  }
 }
 
 TensorView Writable(const ConstTensorView& view) {

@@ -73,10 +73,14 @@ class InArray {
 TensorView Writable(const ConstTensorView& view);
 
 // The array as memory that a result is written to. Errors of InArray; ValueError for an array that
-// is read-only, of another shape or dtype than `needed`'s, on another engine, or that overlaps one
-// of `inputs`.
+// is read-only or of JAX, whose arrays are immutable, of another shape or dtype than `needed`'s, on
+// another engine, or that overlaps one of `inputs`.
 TensorView OutMatrix(const InArray& array, const std::vector<int64_t>& shape, DType dtype,
                      Engine& engine, const std::vector<ConstTensorView>& inputs);
+
+// Tells autograd that an array is written to, if it is PyTorch's: a backward pass that needs its
+// values before is an error then.
+void CountWrite(nb::handle array);
 
 // Refuses other arrays than int32 [N, 4].
 void CheckCoordinates(const InArray& array);

@@ -74,6 +74,7 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
     const InArray array("out", out);
     given = OutMatrix(array, shape, dtype, engine, inputs);
     target = array.object();
+    CountWrite(target);
   } else if (std::optional<NewArray> fresh = NewArray::Create(engine, shape, dtype, like)) {
     given = fresh->matrix;
     target = std::move(fresh->object);
@@ -317,7 +318,8 @@ Args:
     weights: w, [K, C_in, C_out], of the same dtype and device.
     bias: [C_out] on the same device, float32 or of the features' dtype, added to each y[q].
     dataflow, precision: as for conv.
-    out: an array [N_out, C_out] that receives y. It must not overlap an argument.
+    out: an array [N_out, C_out] that receives y. It must not overlap an argument. Autograd of PyTorch
+        learns that it is written to. Arrays of JAX are immutable, and are refused.
 
 Returns:
     y, [N_out, C_out]: `out`, or a new array that the caller owns. Does not wait for the device,

@@ -4,6 +4,7 @@
 import importlib.util
 
 import numpy as np
+import pytest
 import reference
 import voxconv
 
@@ -44,3 +45,11 @@ if importlib.util.find_spec("jax"):
         np.testing.assert_array_equal(
             np.asarray(dw), voxconv.weight_grad(m, features, np.ones(y.shape, np.float32)))
         assert dx.shape == x.shape
+
+    def test_arrays_of_jax_are_not_written_to():
+        coords, features = reference.scene(n=50, channels=4)
+        m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)
+        w, out = jnp.asarray(reference.weights(27, 4, 8)), jnp.zeros((len(coords), 8))
+        with pytest.raises(ValueError, match="out: arrays of JAX are immutable"):
+            voxconv.convolve(m, jnp.asarray(features), w, out=out)
+        assert not out.any()
