@@ -338,15 +338,16 @@ class PeakMemory {
     peak_.parameters = std::max(peak_.parameters, step.parameters + step.optimizer);
     peak_.activations = std::max(peak_.activations, step.activations);
     peak_.maps = std::max(peak_.maps, step.maps);
+    peak_.peak = std::max(peak_.peak, step.peak);
   }
-  void Print(const Backend& backend) const {
+  void Print() const {
     if (peak_.parameters == 0) return;  // no step was left to do
     const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
     std::cout << absl::StrFormat(
         "memory of a step: activations and their gradients %.1f MiB at most, maps %.1f MiB, "
         "parameters and optimizer %.1f MiB; in all %.1f MiB, all of the backend %.1f MiB at most\n",
         mib(peak_.activations), mib(peak_.maps), mib(peak_.parameters),
-        mib(peak_.activations + peak_.maps + peak_.parameters), mib(backend.PeakBytes()));
+        mib(peak_.activations + peak_.maps + peak_.parameters), mib(peak_.peak));
   }
 
  private:
@@ -421,7 +422,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(
       const NetworkGraph trained,
       RunTraining(graph, config, *train, test.get(), session->registry(), backend, observer));
-  memory.Print(backend);
+  memory.Print();
   VOXCONV_ASSIGN_OR_RETURN(
       const Confusion confusion,
       Evaluate(trained, config.training.run, config.test, *test, session->registry(), backend));

@@ -334,7 +334,8 @@ TrainingMemory Trainer::memory() const {
           .optimizer = optimizer_.bytes(),
           .activations = peak_activations_,
           .recomputed = recomputed_,
-          .maps = map_bytes_};
+          .maps = map_bytes_,
+          .peak = backend_.PeakBytes()};
 }
 
 }  // namespace voxconv

@@ -73,6 +73,9 @@ struct TrainingMemory {
   int64_t activations = 0;  // with their gradients: the most at once in the last step
   int recomputed = 0;       // layers that ran forward a second time in the last step
   int64_t maps = 0;         // kernel maps and indices at the end of the last step
+  // All that the backend has held at once since it was made (Backend::PeakBytes): the above,
+  // workspaces, inputs, and what else uses the backend.
+  int64_t peak = 0;
 };
 
 class RecordedStep;

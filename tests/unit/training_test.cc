@@ -287,6 +287,7 @@ TEST(TrainingTest, ReportsMemoryAndKeepsItFromStepToStep) {
   EXPECT_GT(first.maps, 0);
   EXPECT_GT(first.parameters, 2 * trainer->graph().num_parameters() * 4 - 1);
   EXPECT_GT(first.optimizer, 0);
+  EXPECT_GE(first.peak, first.activations + first.parameters + first.optimizer);
 }
 
 // What does not fit is computed again, with the same bits.

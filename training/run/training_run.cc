@@ -118,6 +118,7 @@ Json ToJson(const StepReport& report) {
       {"activation_bytes", report.memory.activations},
       {"map_bytes", report.memory.maps},
       {"parameter_bytes", report.memory.parameters + report.memory.optimizer},
+      {"peak_bytes", report.memory.peak},
       {"ms", report.milliseconds}};
 }
 
