@@ -36,41 +36,52 @@ void LoseTile(const GradCall& call, Values& values) {
   }
 }
 
-// The matrix [C_in, C_out] of each offset lies there as [C_out, C_in].
-void TransposeMatrices(const GradCall& call, Values& values) {
-  const int64_t c_out = call.result.channels, c_in = call.result.rows / call.num_offsets;
+// The matrices [C_in, C_out] of all offsets lie there as [C_out, C_in].
+Values TransposedMatrices(const Values& values, int64_t offsets, int64_t c_out) {
+  const int64_t c_in = static_cast<int64_t>(values.size()) / (offsets * c_out);
   Values transposed(values.size());
-  for (int64_t k = 0; k < call.num_offsets; ++k) {
+  for (int64_t k = 0; k < offsets; ++k) {
     for (int64_t i = 0; i < c_in; ++i) {
       for (int64_t o = 0; o < c_out; ++o) {
         transposed[(k * c_out + o) * c_in + i] = values[(k * c_in + i) * c_out + o];
       }
     }
   }
-  values = std::move(transposed);
+  return transposed;
 }
 
 // Offset k has what is offset K-1-k's: the map was transposed, and the offsets were not negated.
-void NegateOffsets(const GradCall& call, Values& values) {
-  const auto matrix = static_cast<int64_t>(values.size()) / call.num_offsets;
+Values NegatedOffsets(const Values& values, int64_t offsets, int64_t /*c_out*/) {
+  const auto matrix = static_cast<int64_t>(values.size()) / offsets;
   Values negated;
-  for (int64_t k = call.num_offsets - 1; k >= 0; --k) {
+  for (int64_t k = offsets - 1; k >= 0; --k) {
     negated.insert(negated.end(), values.begin() + k * matrix, values.begin() + (k + 1) * matrix);
   }
-  values = std::move(negated);
+  return negated;
 }
 
-// The same of the weights that an input gradient reads.
-absl::Status InputGradOfNegatedOffsets(GradCall call) {
-  if (call.what != What::kInputGrad) return call.RunRight();
-  VOXCONV_ASSIGN_OR_RETURN(Values values, ToHost(call.weights, call.context));
-  NegateOffsets(call, values);
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor weights,
-                           Tensor::FromHost(values, call.weights.rows, call.weights.channels,
-                                            call.context, call.weights.dtype));
-  call.weights = weights.view();
-  VOXCONV_RETURN_IF_ERROR(call.RunRight());
-  return call.context.stream->Synchronize();
+using Reorder = Values (*)(const Values& values, int64_t offsets, int64_t c_out);
+
+// A weight gradient in a wrong order.
+GradFault WeightGradIn(Reorder reorder) {
+  return Changes(What::kWeightGrad, [reorder](const GradCall& call, Values& values) {
+    values = reorder(values, call.num_offsets, call.result.channels);
+  });
+}
+
+// An input gradient that reads its weights in a wrong order.
+GradFault InputGradOf(Reorder reorder) {
+  return [reorder](GradCall call) -> absl::Status {
+    if (call.what != What::kInputGrad) return call.RunRight();
+    VOXCONV_ASSIGN_OR_RETURN(Values values, ToHost(call.weights, call.context));
+    values = reorder(values, call.num_offsets, call.weights.channels);
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor weights,
+                             Tensor::FromHost(values, call.weights.rows, call.weights.channels,
+                                              call.context, call.weights.dtype));
+    call.weights = weights.view();
+    VOXCONV_RETURN_IF_ERROR(call.RunRight());
+    return call.context.stream->Synchronize();
+  };
 }
 
 // A sum over pairs that is split leaves out its last part: here the last offset's.
@@ -88,14 +99,16 @@ void ScaleFirst(const GradCall&, Values& values) {
 }  // namespace
 
 std::vector<NamedFault<GradFault>> GradFaults() {
-  const std::vector<Precision> f32 = {Precision::kF32};
+  const std::vector<Precision> all = {Precision::kF32, Precision::kTf32, Precision::kF16,
+                                      Precision::kBF16};
   return {
-      {"input_grad_loses_a_tile", Changes(What::kInputGrad, LoseTile), f32},
-      {"input_grad_of_negated_offsets", InputGradOfNegatedOffsets, f32},
-      {"weight_grad_loses_a_tile", Changes(What::kWeightGrad, LoseTile), f32},
-      {"weight_grad_is_transposed", Changes(What::kWeightGrad, TransposeMatrices), f32},
-      {"weight_grad_of_negated_offsets", Changes(What::kWeightGrad, NegateOffsets), f32},
-      {"weight_grad_loses_an_offset", Changes(What::kWeightGrad, LoseLastOffset), f32},
+      {"input_grad_loses_a_tile", Changes(What::kInputGrad, LoseTile), all},
+      {"input_grad_of_transposed_weights", InputGradOf(TransposedMatrices), all},
+      {"input_grad_of_negated_offsets", InputGradOf(NegatedOffsets), all},
+      {"weight_grad_loses_a_tile", Changes(What::kWeightGrad, LoseTile), all},
+      {"weight_grad_is_transposed", WeightGradIn(TransposedMatrices), all},
+      {"weight_grad_of_negated_offsets", WeightGradIn(NegatedOffsets), all},
+      {"weight_grad_loses_an_offset", Changes(What::kWeightGrad, LoseLastOffset), all},
   };
 }
 

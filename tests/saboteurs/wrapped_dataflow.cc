@@ -62,10 +62,7 @@ class WrappedDataflow final : public Dataflow {
   Capability DoCapability(Pass pass, const ConvShape& shape) const override {
     Capability capability = right_->CapabilityOf(pass, ShapeOfRight(shape));
     if (!emulates_) return capability;
-    if (capability.support.ok) {
-      capability.support = pass == Pass::kForward ? UniformTypes("wrapped", shape)
-                                                  : F32Only("a wrapped gradient", shape);
-    }
+    if (capability.support.ok) capability.support = UniformTypes("wrapped", shape);
     // What is emulated is summed in f32 and rounded once.
     capability.fuses_epilogue = false;
     capability.rounds_partial_sums = false;
@@ -113,9 +110,12 @@ class WrappedDataflow final : public Dataflow {
                            const InputGradArgs& args, const Workspace& workspace,
                            const ExecutionContext& context) const override {
     const auto right = [&](const GradCall& call) {
-      return right_->InputGrad(RightOf(plan), map,
-                               {args.output_grad, call.weights, args.input_grad}, workspace,
-                               context);
+      const auto run = [&](const ConstTensorView& dy, const ConstTensorView& w,
+                           const TensorView& dx) {
+        return right_->InputGrad(RightOf(plan), map, {dy, w, dx}, workspace, context);
+      };
+      return Emulate(PrecisionOf(plan), args.output_grad, call.weights, args.input_grad, run,
+                     context);
     };
     return grad_fault_({.what = GradCall::What::kInputGrad,
                         .weights = args.weights,
@@ -128,7 +128,12 @@ class WrappedDataflow final : public Dataflow {
                             const WeightGradArgs& args, const Workspace& workspace,
                             const ExecutionContext& context) const override {
     const auto right = [&](const GradCall&) {
-      return right_->WeightGrad(RightOf(plan), map, args, workspace, context);
+      const auto run = [&](const ConstTensorView& x, const ConstTensorView& dy,
+                           const TensorView& dw) {
+        return right_->WeightGrad(RightOf(plan), map, {x, dy, dw}, workspace, context);
+      };
+      return Emulate(PrecisionOf(plan), args.input, args.output_grad, args.weights_grad, run,
+                     context);
     };
     return Faulty(GradCall::What::kWeightGrad, map, args.weights_grad, right, context);
   }
@@ -168,24 +173,36 @@ class WrappedDataflow final : public Dataflow {
     return shape;
   }
 
+  static Precision PrecisionOf(const DataflowPlan& plan) { return plan.shape().types.precision; }
+
+  // run(a, b, result) computes products of elements of `a` and `b`. Where `right` computes in f32
+  // alone, it is given f32 of what the precision holds, and its result is rounded once.
+  template <typename Call>
+  absl::Status Emulate(Precision precision, const ConstTensorView& a, const ConstTensorView& b,
+                       const TensorView& result, const Call& run,
+                       const ExecutionContext& context) const {
+    if (!emulates_ || precision == Precision::kF32) return run(a, b, result);
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor first, Operand(a, precision, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor second, Operand(b, precision, context));
+    VOXCONV_ASSIGN_OR_RETURN(const Tensor in_f32,
+                             Tensor::Create(result.rows, result.channels, DType::kF32, context));
+    VOXCONV_RETURN_IF_ERROR(run(first.view(), second.view(), in_f32.view()));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> sums, in_f32.ToHost(context));
+    return Overwrite(result, sums, context);
+  }
+
   absl::Status Run(const DataflowPlan& plan, const PreparedMap& map, Precision precision,
-                   ForwardArgs args, const Workspace& workspace,
+                   const ForwardArgs& args, const Workspace& workspace,
                    const ExecutionContext& context) const {
-    if (!emulates_ || precision == Precision::kF32) {
-      return right_->Forward(plan, map, args, workspace, context);
-    }
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor input, Operand(args.input, precision, context));
-    VOXCONV_ASSIGN_OR_RETURN(const Tensor weights, Operand(args.weights, precision, context));
-    VOXCONV_ASSIGN_OR_RETURN(
-        const Tensor output,
-        Tensor::Create(args.output.rows, args.output.channels, DType::kF32, context));
-    const TensorView to = args.output;
-    args.input = input.view();
-    args.weights = weights.view();
-    args.output = output.view();
-    VOXCONV_RETURN_IF_ERROR(right_->Forward(plan, map, args, workspace, context));
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> sums, output.ToHost(context));
-    return Overwrite(to, sums, context);
+    const auto run = [&](const ConstTensorView& input, const ConstTensorView& weights,
+                         const TensorView& output) {
+      ForwardArgs changed = args;
+      changed.input = input;
+      changed.weights = weights;
+      changed.output = output;
+      return right_->Forward(plan, map, changed, workspace, context);
+    };
+    return Emulate(precision, args.input, args.weights, args.output, run, context);
   }
 
   // With a map that no plan was made for.

@@ -54,8 +54,8 @@ using GradFault = std::function<absl::Status(GradCall)>;
 
 // Registers the dataflow `name`: the one of `right` that `inner` names, with `fault` around it. On
 // the CPU it supports every precision: it rounds the operands, runs `inner` in f32 and rounds the
-// result. Gradients are those of `inner`, and on the CPU in f32 alone. `right` must outlive the
-// registry. Poolings are those of `inner`, if it pools itself.
+// result, and gradients likewise. `right` must outlive the registry. Poolings are those of `inner`,
+// if it pools itself.
 absl::Status RegisterWrapped(const std::string& name, const Registry& right,
                              const std::string& inner, const DataflowFault& fault,
                              Registry& registry);
