@@ -218,14 +218,16 @@ TEST_F(CudaTensorOpsTest, TransposeWeights) {
 }
 
 // Factors are small whole numbers, so that sums are exact in every precision and order.
-class CudaWeightGradientTest : public CudaTensorOpsTest {
+struct WeightGradientCase {
+  int64_t inputs, outputs;
+  int offsets;
+  int64_t c_in, c_out;
+};
+
+class CudaWeightGradientTest : public CudaTensorOpsTest,
+                               public testing::WithParamInterface<WeightGradientCase> {
  protected:
-  struct Case {
-    int64_t inputs, outputs;
-    int offsets;
-    int64_t c_in, c_out;
-  };
-  void Expect(const Case& c) {
+  void Expect(const WeightGradientCase& c) {
     const KernelMap cpu_map = MakeMap(c.inputs, c.outputs, c.offsets, cpu_);
     const KernelMap map = MakeMap(c.inputs, c.outputs, c.offsets, cuda_);
     const int64_t rows = c.offsets * c.c_in;
@@ -253,44 +255,43 @@ class CudaWeightGradientTest : public CudaTensorOpsTest {
   }
 };
 
-TEST_F(CudaWeightGradientTest, IsTheReferences) {
-  constexpr Case kCases[] = {
-      {0, 5, 3, 4, 4},
-      {5, 0, 3, 4, 4},
-      {3, 2, 27, 7, 5},  // most offsets have no pair
-      {500, 240, 4, 1, 1},
-      {500, 240, 4, 33, 20},
-      {2000, 1000, 27, 16, 32},
-      {120'000, 60'000, 4, 64, 64},  // more pairs than are gathered at once
-      {9, 5, 27, 400, 400},          // more f32 sums than are kept at once
-      {9, 5, 1, 2100, 2100},         // the same for one offset
-      // Tiles of every width, whose ranges of pairs cross offsets.
-      {20'000, 20'000, 27, 32, 32},
-      {20'000, 20'000, 27, 32, 128},
-      {20'000, 20'000, 9, 64, 32},
-      {20'000, 20'000, 9, 64, 128},
-      {20'000, 20'000, 9, 128, 32},
-      {20'000, 20'000, 9, 96, 64},
-      {20'000, 20'000, 27, 128, 128},
-      {20'000, 20'000, 9, 136, 200},
-      {20'000, 20'000, 27, 96, 96},
-      {20'000, 20'000, 9, 128, 256},
-      {20'000, 20'000, 27, 256, 256},
-      {20'000, 20'000, 9, 384, 72},
-      {70, 50, 27, 96, 136},      // ranges of fewer pairs than a step
-      {3000, 2000, 343, 32, 64},  // offsets in two launches
-      {20'000, 20'000, 9, 129, 34},
-  };
-  for (const Case& c : kCases) Expect(c);
-}
+// A test each, so that processes can share them.
+TEST_P(CudaWeightGradientTest, IsTheReferences) { Expect(GetParam()); }
 
-// Small enough for racecheck: every kernel, and ranges that cross offsets.
-TEST_F(CudaWeightGradientTest, OfFewRows) {
-  for (const Case& c : {Case{900, 700, 9, 32, 64}, Case{900, 700, 9, 96, 72},
-                        Case{900, 700, 9, 128, 128}, Case{900, 700, 9, 72, 256}}) {
-    Expect(c);
-  }
-}
+constexpr WeightGradientCase kWeightGradientCases[] = {
+    {0, 5, 3, 4, 4},
+    {5, 0, 3, 4, 4},
+    {3, 2, 27, 7, 5},  // most offsets have no pair
+    {500, 240, 4, 1, 1},
+    {500, 240, 4, 33, 20},
+    {2000, 1000, 27, 16, 32},
+    {120'000, 60'000, 4, 64, 64},  // more pairs than are gathered at once
+    {9, 5, 27, 400, 400},          // more f32 sums than are kept at once
+    {9, 5, 1, 2100, 2100},         // the same for one offset
+    // Tiles of every width, whose ranges of pairs cross offsets.
+    {20'000, 20'000, 27, 32, 32},
+    {20'000, 20'000, 27, 32, 128},
+    {20'000, 20'000, 9, 64, 32},
+    {20'000, 20'000, 9, 64, 128},
+    {20'000, 20'000, 9, 128, 32},
+    {20'000, 20'000, 9, 96, 64},
+    {20'000, 20'000, 27, 128, 128},
+    {20'000, 20'000, 9, 136, 200},
+    {20'000, 20'000, 27, 96, 96},
+    {20'000, 20'000, 9, 128, 256},
+    {20'000, 20'000, 27, 256, 256},
+    {20'000, 20'000, 9, 384, 72},
+    {70, 50, 27, 96, 136},      // ranges of fewer pairs than a step
+    {3000, 2000, 343, 32, 64},  // offsets in two launches
+    {20'000, 20'000, 9, 129, 34},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, CudaWeightGradientTest, testing::ValuesIn(kWeightGradientCases));
+
+// Every kernel, and ranges that cross offsets.
+constexpr WeightGradientCase kFewRows[] = {
+    {900, 700, 9, 32, 64}, {900, 700, 9, 96, 72}, {900, 700, 9, 128, 128}, {900, 700, 9, 72, 256}};
+INSTANTIATE_TEST_SUITE_P(FewRows, CudaWeightGradientTest, testing::ValuesIn(kFewRows));
 
 TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
   ForAll([&](int64_t rows, int64_t channels, DType dtype) {

@@ -2,9 +2,11 @@
 // Training steps that are recorded and replayed, beside steps that are queued each time.
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer_cuda_test_util.h"
@@ -114,16 +116,27 @@ class RecordedStepCudaTest : public TrainerCudaFixture {
 const LayerChoice kFast{"hash", "implicit_gemm", "fused"};
 const LayerChoice kColumns{"perfect_hash", "hash2col", "sort_unique"};
 
-TEST_F(RecordedStepCudaTest, ReplaysAreTheSameBitsAsSteps) {
-  for (const Precision precision : {Precision::kF32, Precision::kF16, Precision::kBF16}) {
-    for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
-      SCOPED_TRACE(::testing::Message() << ToString(precision) << " " << ToString(optimizer));
-      const TrainingConfig config = Config(kFast, precision, optimizer);
-      const NetworkGraph graph = DroppingGraph(false);
-      ExpectReplaysAreSteps(Make(graph, config), Make(graph, config));
-    }
-  }
+// A test each, so that processes can share them.
+class RecordedStepsCudaTest
+    : public RecordedStepCudaTest,
+      public ::testing::WithParamInterface<std::tuple<Precision, OptimizerKind>> {};
+
+TEST_P(RecordedStepsCudaTest, ReplaysAreTheSameBitsAsSteps) {
+  const auto& [precision, optimizer] = GetParam();
+  const TrainingConfig config = Config(kFast, precision, optimizer);
+  const NetworkGraph graph = DroppingGraph(false);
+  ExpectReplaysAreSteps(Make(graph, config), Make(graph, config));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, RecordedStepsCudaTest,
+                         ::testing::Combine(::testing::Values(Precision::kF32, Precision::kTf32,
+                                                              Precision::kF16, Precision::kBF16),
+                                            ::testing::Values(OptimizerKind::kSgd,
+                                                              OptimizerKind::kAdamW)),
+                         [](const auto& info) {
+                           return absl::StrCat(ToString(std::get<Precision>(info.param)), "_",
+                                               ToString(std::get<OptimizerKind>(info.param)));
+                         });
 
 TEST_F(RecordedStepCudaTest, PoolingByColumnsIsRecorded) {
   for (const Precision precision : {Precision::kF32, Precision::kF16}) {
