@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings of MinkUNet42 beside the same training on the fp64 oracle, for 200 steps.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -141,6 +142,27 @@ class TrainingCourseTest : public ::testing::Test {
             *SparseTensor::Create(scene_->rows, {1, 1, 1}, scene_->features, kChannels, context)};
   }
 
+  // After each of the first steps the parameters are the oracle's, norm-wise, and so are the losses
+  // before. The bound is that of one step after every step: rounding alone has moved the parameters
+  // by 1.1e-7 after 20 steps. Where an input of a ReLU is so near to 0 that the two trainings take
+  // different sides, it was 8.4e-5 (another seed), so a smaller bound would not hold on all
+  // machines.
+  static void ExpectFirstSteps(Training& training, const std::string& name) {
+    double worst = 0;
+    for (int step = 0; step < kFirstSteps; ++step) {
+      const double loss = training.Step().loss.loss;
+      EXPECT_NEAR(loss, oracle_->loss(step), 1e-4 * oracle_->loss(step)) << "step " << step;
+      const std::vector<double> values = Joined(scene_->graph, training.parameters());
+      const double error =
+          reference::RelativeError(std::vector<float>(values.begin(), values.end()),
+                                   Joined(scene_->graph, oracle_->after(step)));
+      EXPECT_LE(error, 1e-4) << "step " << step;
+      worst = std::max(worst, error);
+    }
+    std::printf("%s: parameters at most %.1e from the oracle's in %d steps, norm-wise\n",
+                name.c_str(), worst, kFirstSteps);
+  }
+
   // The last of all steps has the oracle's loss, within `bound` of it.
   static void ExpectFinalLoss(Training& training, const std::string& name, double bound,
                               int done = 0) {
@@ -162,21 +184,9 @@ class TrainingCourseTest : public ::testing::Test {
 Scene* TrainingCourseTest::scene_ = nullptr;
 Oracle* TrainingCourseTest::oracle_ = nullptr;
 
-// Of the parameters after each of the first steps, norm-wise, and a bound that grows with the
-// steps.
 TEST_F(TrainingCourseTest, F32StaysWithTheOracle) {
   Training training = Begin({"hash", "implicit_gemm", "fused"}, Precision::kF32, testing::Cpu());
-  double worst = 0;
-  for (int step = 0; step < kFirstSteps; ++step) {
-    const double loss = training.Step().loss.loss;
-    EXPECT_NEAR(loss, oracle_->loss(step), 1e-3 * oracle_->loss(step)) << "step " << step;
-    const std::vector<double> values = Joined(scene_->graph, training.parameters());
-    const double error = reference::RelativeError(std::vector<float>(values.begin(), values.end()),
-                                                  Joined(scene_->graph, oracle_->after(step)));
-    EXPECT_LE(error, 1e-4 * (step + 1)) << "step " << step;
-    worst = std::max(worst, error / (step + 1));
-  }
-  std::printf("f32: parameters at most %.1e a step from the oracle's, norm-wise\n", worst);
+  ExpectFirstSteps(training, "cpu, f32, implicit_gemm");
   ExpectFinalLoss(training, "cpu, f32, implicit_gemm", 0.02, kFirstSteps);
 }
 
@@ -200,10 +210,11 @@ TEST_F(TrainingCourseTest, GradientsFromTheSameParametersAreTheOracles) {
   EXPECT_GE(close, kFirstSteps * 3 / 4);
 }
 
-TEST_F(TrainingCourseTest, F32OfOtherPluginsEndsWhereTheOracleDoes) {
+TEST_F(TrainingCourseTest, F32OfOtherPluginsStaysWithTheOracle) {
   Training training =
       Begin({"perfect_hash", "hash2col", "sort_unique"}, Precision::kF32, testing::Cpu());
-  ExpectFinalLoss(training, "cpu, f32, hash2col", 0.02);
+  ExpectFirstSteps(training, "cpu, f32, hash2col");
+  ExpectFinalLoss(training, "cpu, f32, hash2col", 0.02, kFirstSteps);
 }
 
 TEST_F(TrainingCourseTest, EveryPrecisionOnCudaEndsWhereTheOracleDoes) {
@@ -212,9 +223,11 @@ TEST_F(TrainingCourseTest, EveryPrecisionOnCudaEndsWhereTheOracleDoes) {
   const LayerChoice choice{"hash", "implicit_gemm", "fused"};
   for (const Precision precision :
        {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    const bool is_f32 = precision == Precision::kF32;
+    const std::string name = "cuda, " + std::string(ToString(precision));
     Training training = Begin(choice, precision, **cuda);
-    ExpectFinalLoss(training, "cuda, " + std::string(ToString(precision)),
-                    precision == Precision::kF32 ? 0.02 : 0.03);
+    if (is_f32) ExpectFirstSteps(training, name);
+    ExpectFinalLoss(training, name, is_f32 ? 0.02 : 0.03, is_f32 ? kFirstSteps : 0);
   }
 }
 
