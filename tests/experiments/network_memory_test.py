@@ -59,7 +59,7 @@ class NetworkMemoryTest(unittest.TestCase):
     def run_script(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "lines.jsonl"
-            result = support.run(sys.executable, SCRIPT, "--voxconv", VOXCONV, "--threads", 1, "--out",
+            result = support.run(sys.executable, SCRIPT, "--voxconv", VOXCONV, "--threads", 1, "--jobs", 2, "--out",
                                  out, *arguments, TORUS)
             lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
         return result, lines
@@ -68,9 +68,14 @@ class NetworkMemoryTest(unittest.TestCase):
         network = ["--networks", "hcnn_segmenter"]
         result, lines = self.run_script("--resolutions", "16,32", "--dense-most", 32, *network)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(len(lines), 2 * 3)
-        psh, octree, dense = lines[3:]
-        self.assertEqual([line["kind"] for line in lines[3:]], list(script.KINDS))
+        self.assertEqual(len(lines), 2 * 4)
+        psh, lookup, octree, dense = lines[4:]
+        self.assertEqual([line["kind"] for line in lines[4:]], list(script.KINDS))
+        self.assertEqual(lookup["activations"], psh["activations"])
+        self.assertLess(lookup["maps"], psh["maps"])
+        self.assertLess(lookup["peak"], psh["peak"])
+        for line in lines:
+            self.assertGreaterEqual(line["peak"], line["activations"] + line["parameters"])
         self.assertEqual(octree["rows"] % 8, 0)
         self.assertEqual(dense["rows"], 32 ** 3)
         self.assertLess(psh["activations"], octree["activations"])
@@ -85,7 +90,7 @@ class NetworkMemoryTest(unittest.TestCase):
     def test_classifiers(self):
         result, lines = self.run_script("--resolutions", 16, "--networks", "hcnn_classifier")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual([line["counted"] for line in lines], [False] * 3)
+        self.assertEqual([line["counted"] for line in lines], [False] * 4)
 
     def test_refuses_by_name(self):
         for arguments, words in ((["--resolutions", 8], "--resolutions 8: at least 16 is needed"),
