@@ -394,7 +394,7 @@ def test_bad_inputs_are_refused():
     with pytest.raises(ValueError, match="0 voxels"):
         compiled(empty)
     module.stem[1].eval()
-    with pytest.raises(NotImplementedError, match="some batch norms are in training"):
+    with pytest.raises(NotImplementedError, match="some batch norms or dropouts are in training"):
         compiled(x)
     module.train()
     two = vt.Sequential(

@@ -6,13 +6,19 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
-from voxconv._voxconv import Network, _default_plugins, _TrainedNetwork
+from voxconv._voxconv import Network, _default_plugins, _replacements, _TrainedNetwork
 
 from voxconv.torch import ops
 from voxconv.torch.tensor import SparseTensor, Voxels
 from voxconv.torch.trace import Layers
+from voxconv.torch.watch import Watch
 
 _PRECISIONS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+
+# What a copy makes anew.
+_MADE = (
+    "_layers", "_network", "_versions", "_training", "_slots", "_norms", "_watch", "_modes", "_plans"
+)
 
 
 class Compiled(nn.Module):
@@ -39,17 +45,13 @@ class Compiled(nn.Module):
             owner = self.module.get_submodule(path)
             self._slots.append((owner._parameters if last in owner._parameters else owner._buffers, last))
         self._norms = [self.module.get_submodule(name) for name in self._layers.norms]
-        # Of each layer: the dict of its owner, its name there, and itself.
-        self._parts = [
-            (self.module.get_submodule(path)._modules, last, self.module.get_submodule(name))
-            for name in self._layers.modules
-            for path, _, last in [name.rpartition(".")]
-        ]
+        self._watch = Watch(self.module, self._layers.modules)
+        self._modes = {self.module.training}  # in which the forward function was followed
         self._plans: dict[bool, dict[str, Any]] = {}  # by whether it is CUDA's
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_layers", "_network", "_versions", "_training", "_slots", "_norms", "_parts", "_plans"):
+        for name in _MADE:
             del state[name]
         return state
 
@@ -81,11 +83,11 @@ class Compiled(nn.Module):
                 "features: require a gradient, which a compiled network does not pass on; run its "
                 "`module`"
             )
-        self._check_parts()
+        self._check_module()
         dtype = self._dtype(x)
         features = x.features if x.features.is_cuda else x.features.float()
         given = x.voxels.handle.with_features(features.detach().contiguous())
-        if self._trains():
+        if self.module.training:
             y, features = self._train(given, dtype)
         else:
             self._upload()
@@ -97,13 +99,20 @@ class Compiled(nn.Module):
             return features
         return x.on(x.voxels if y._shares_voxels(given) else Voxels(y), features)
 
-    def _check_parts(self) -> None:
-        for name, (owner, last, part) in zip(self._layers.modules, self._parts):
-            if owner[last] is not part:
+    def _check_module(self) -> None:
+        self._watch.check()
+        if self._watch.modes_differ():
+            raise NotImplementedError(
+                "compile: some batch norms or dropouts are in training and others in evaluation; run the "
+                "`module`"
+            )
+        if self.module.training not in self._modes:
+            if not Layers(self.module).same_as(self._layers):
                 raise NotImplementedError(
-                    f"compile: layer '{name}' is another module than before, a "
-                    f"{type(owner[last]).__name__}; compile the module anew"
+                    f"{type(self.module).__name__}: its forward function runs other layers in training "
+                    "than in evaluation; compile it for each"
                 )
+            self._modes.add(self.module.training)
 
     def _dtype(self, x: SparseTensor) -> torch.dtype:
         """Of the result, as the module's layers would give it."""
@@ -120,14 +129,6 @@ class Compiled(nn.Module):
         if weights.device != x.device:
             raise ValueError(f"features: on {x.device}; the weights are on {weights.device}")
         return dtype
-
-    def _trains(self) -> bool:
-        training = self.module.training
-        if any(norm.training != training for norm in self._norms):
-            raise NotImplementedError(
-                "compile: some batch norms are in training and others in evaluation; run the `module`"
-            )
-        return training
 
     def _settings(self, dtype: torch.dtype) -> dict[str, Any]:
         cuda = self._first().is_cuda
@@ -163,8 +164,11 @@ class Compiled(nn.Module):
     def _upload(self) -> None:
         """Gives the engine the weights, if they are others than before."""
         arrays = self._arrays()
-        versions = [(array._version, array.data_ptr()) for array in arrays]
-        if versions == self._versions:
+        try:
+            versions = [(array._version, array.data_ptr()) for array in arrays]
+        except RuntimeError:  # arrays of inference_mode have no version
+            versions = None
+        if versions is not None and versions == self._versions:
             return
         names = list(self._network.parameter_shapes)
         values = {}
@@ -184,6 +188,8 @@ class Compiled(nn.Module):
         if training is None or not training.serves(given):
             plan = self._plan(arrays[0].is_cuda)
             made = _Training(self._network, self._layers, given, plan, precision, arrays)
+            if training is not None:
+                made.steps = training.steps  # which the next dropouts follow from
             training = self._training[precision] = made
         results: list[Any] = []
         momentum = momenta.pop() if momenta else 0.0
@@ -215,6 +221,7 @@ class _Training:
             ]
         self.network = _TrainedNetwork(network, given, records, precision)
         self.steps = 0
+        self.replacements = _replacements()
         self.places: list[int] = self.network.places()
         self.transposed = [transposed for _, transposed in layers.arrays]
         self.values = [
@@ -225,7 +232,7 @@ class _Training:
         self.trained = sorted((i for i, p in enumerate(self.places) if p >= 0), key=self.places.__getitem__)
 
     def serves(self, given: Any) -> bool:
-        return self.network.serves(given)
+        return self.replacements == _replacements() and self.network.serves(given)
 
     def read(self, arrays: list[torch.Tensor]) -> None:
         """The module's values become the engine's."""
@@ -309,12 +316,15 @@ def compile(module: nn.Module, fold_batch_norm: bool = True) -> Compiled:
         call. In training (module.train()), parameters get gradients, and features must not need one. In
         evaluation the result has no gradient; the first call and calls after a change of weights copy
         them through the host, which waits for the device. A change by Parameter.data is seen after the
-        next eval() or train() of the result. autocast chooses the precision. The
+        next eval() or train() of the result; weights made under inference_mode are copied at each call. autocast chooses the precision. The
         plugins are the layers'; where a layer names none, those of defaults.json for the device. Kernel
         maps are made anew in each call, for which the host waits on CUDA where it must learn a size.
 
     Raises:
         NotImplementedError: a layer or function is not supported; the message names it.
         ValueError: layers do not fit together.
+        TypeError: it is no module.
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module: {type(module).__name__}; a torch.nn.Module is needed")
     return Compiled(module, fold_batch_norm)

@@ -40,7 +40,25 @@ def _check_tensor(module: nn.Module, x: Any) -> SparseTensor:
     raise TypeError(f"{type(module).__name__}: {type(x).__name__}; a SparseTensor is needed")
 
 
-class _Conv(nn.Module):
+# What decides a layer's maps and passes.
+SETTINGS = (
+    "kernel_size", "stride", "padding", "dilation", "rule", "key", "mapping", "dataflow", "mode",
+    "convention",
+)
+
+
+class Counted(nn.Module):
+    """Counts changes of settings, over all layers, so that compiled networks see them for little."""
+
+    changes = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SETTINGS and name in self.__dict__:
+            Counted.changes += 1
+        super().__setattr__(name, value)
+
+
+class _Conv(Counted):
     """Weights [K, C_in, C_out], offsets in voxconv's order: x slowest, z fastest."""
 
     def __init__(self, in_channels, out_channels, kernel_size, bias, key, mapping, dataflow):
@@ -80,12 +98,16 @@ class _Conv(nn.Module):
         if self.key is None:
             return layer
         known = x.named.setdefault(self.key, layer)
-        if known.kernel_map is not layer.kernel_map:
-            raise ValueError(
-                f"key: '{self.key}' names the map {known.kernel_map.geometry} of other voxels or "
-                f"another geometry; this layer has {layer.kernel_map.geometry}"
-            )
-        return known
+        if known.kernel_map is layer.kernel_map:
+            return known
+        if known.replacements != layer.replacements:  # of plugins that were replaced
+            x.named[self.key] = layer
+            return layer
+        raise ValueError(
+            f"key: '{self.key}' names the map {known.kernel_map.geometry} of other voxels, another "
+            f"geometry or another mapping; this layer has {layer.kernel_map.geometry} with the mapping "
+            f"'{self.mapping}'"
+        )
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
@@ -263,7 +285,7 @@ class SparseInverseConv3d(_Conv):
         return layer.inverse()
 
 
-class _Pool(nn.Module):
+class _Pool(Counted):
     mode = ""
 
     def __init__(

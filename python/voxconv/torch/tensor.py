@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import voxconv
 
-from voxconv._voxconv import _default_plugins
+from voxconv._voxconv import _default_plugins, _replacements
 
 from voxconv.torch import ops
 
@@ -17,6 +17,7 @@ class _Map:
 
     def __init__(self, kernel_map: voxconv.KernelMap, outputs: "Voxels | None" = None):
         self.kernel_map, self.outputs = kernel_map, outputs
+        self.replacements = _replacements()  # a plugin that is replaced later makes another map
         self.token = ops.token(kernel_map) if ops.HAS_OPERATORS else None
         self._inverse: _Map | None = None
 
@@ -32,6 +33,7 @@ class Layer:
     def __init__(self, made: _Map, inputs: "Voxels", outputs: "Voxels"):
         self._map, self.inputs, self.outputs = made, inputs, outputs
         self.kernel_map, self.token = made.kernel_map, made.token
+        self.replacements = made.replacements
 
     def inverse(self) -> "Layer":
         """The map from the outputs back to the inputs. Made once."""
@@ -58,7 +60,7 @@ class Voxels:
         """The map of a layer on these voxels. Geometry and errors are those of voxconv.KernelMap."""
         place = (mapping, *sorted(geometry.items()))
         made = self._made.get(place)
-        if made is None:
+        if made is None or made.replacements != _replacements():
             kernel_map = voxconv.KernelMap(
                 self.handle, mapping=mapping, **self._defaults, **geometry
             )
@@ -72,7 +74,7 @@ class Voxels:
     def find(self, place: tuple[Any, ...]) -> Layer | None:
         """The layer that was noted for `place`."""
         made = self._found.get(place)
-        if made is None:
+        if made is None or made.replacements != _replacements():
             return None
         return Layer(made, self, self if made.outputs is None else made.outputs)
 

@@ -9,6 +9,7 @@ from torch import fx, nn
 
 from voxconv.torch import modules
 from voxconv.torch.norm import SyncBatchNorm
+from voxconv.torch.watch import refuse_hooks
 
 _LEAVES = (modules._Conv, modules._Pool, modules.GlobalPool, nn.BatchNorm1d)
 _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
@@ -45,10 +46,17 @@ class Layers:
         self._module = module
         self._names: set[str] = set()
         self._keys: dict[str, int] = {}
+        refuse_hooks(module)
         self._trace()
         if not self.plugins:
             raise NotImplementedError(f"{type(module).__name__}: runs no convolution")
         _join_relus(self)
+
+    def same_as(self, other: "Layers") -> bool:
+        """Whether both are the same layers with the same settings."""
+        private = ("_module", "_names", "_keys")
+        mine, theirs = vars(self), vars(other)
+        return all(mine[key] == theirs[key] for key in mine if key not in private)
 
     def _trace(self) -> None:
         try:
@@ -106,8 +114,8 @@ class Layers:
             )
 
         name = f"fx.{node.name}"  # no submodule's name
-        if node.op == "call_module" and len(node.args) == 1:
-            place, sparse = found(node.args[0])
+        if node.op == "call_module" and len(node.args) + len(node.kwargs) == 1:
+            place, sparse = found([*node.args, *node.kwargs.values()][0])
             module = self._module.get_submodule(str(node.target))
             self.modules.append(str(node.target))
             value = self._layer(str(node.target), module, place), sparse
@@ -117,7 +125,7 @@ class Layers:
         if node.op == "call_function" and node.target is getattr and node.args[1] == "features":
             return found(node.args[0])[0], False
         if node.op == "call_method" and node.target == "with_features":
-            return found(node.args[1])[0], True
+            return found([*node.args[1:], *node.kwargs.values()][0])[0], True
         if node.op == "call_function" and node.target in _ADDS and not _extra(node, 2):
             (a, sparse), (b, _) = found(node.args[0]), found(node.args[1])
             return self._add("add", name, [a, b]), sparse
@@ -129,8 +137,9 @@ class Layers:
             return value
         if node.op == "call_function" and node.target in (torch.cat, torch.concat):
             dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
-            if dim in (1, -1):
-                return self._concat(node, [found(part)[0] for part in node.args[0]]), False
+            parts = node.args[0] if node.args else node.kwargs["tensors"]
+            if dim in (1, -1) and "out" not in node.kwargs:
+                return self._concat(node, [found(part)[0] for part in parts]), False
         raise NotImplementedError(
             f"'{target}': is not supported; allowed are layers of voxconv.torch, BatchNorm1d, ReLU, "
             "Linear, Dropout, sums, and concatenations of channels"
@@ -143,8 +152,6 @@ class Layers:
         return place
 
     def _layer(self, name: str, module: nn.Module, x: int) -> int:
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-            raise NotImplementedError(f"layer '{name}': hooks are not supported")
         if hasattr(module, "parametrizations"):
             raise NotImplementedError(f"layer '{name}': parametrizations are not supported")
         if not type(module).forward.__module__.startswith(("torch.", "voxconv.torch.")):
