@@ -142,25 +142,46 @@ class TrainingCourseTest : public ::testing::Test {
             *SparseTensor::Create(scene_->rows, {1, 1, 1}, scene_->features, kChannels, context)};
   }
 
-  // After each of the first steps the parameters are the oracle's, norm-wise, and so are the losses
-  // before. The bound is that of one step after every step: rounding alone has moved the parameters
-  // by 1.1e-7 after 20 steps. Where an input of a ReLU is so near to 0 that the two trainings take
-  // different sides, it was 8.4e-5 (another seed), so a smaller bound would not hold on all
-  // machines.
-  static void ExpectFirstSteps(Training& training, const std::string& name) {
+  // After each of the first steps the parameters are the oracle's, norm-wise, and the losses before
+  // are within `loss_bound`. Where `grows`, the bound of 1e-4 is one a step: once an input of a
+  // ReLU has been so near to 0 that the two trainings took different sides, they go apart with each
+  // step.
+  static void ExpectFirstSteps(Training& training, const std::string& name, bool grows,
+                               double loss_bound) {
     double worst = 0;
     for (int step = 0; step < kFirstSteps; ++step) {
       const double loss = training.Step().loss.loss;
-      EXPECT_NEAR(loss, oracle_->loss(step), 1e-4 * oracle_->loss(step)) << "step " << step;
+      EXPECT_NEAR(loss, oracle_->loss(step), loss_bound * oracle_->loss(step)) << "step " << step;
       const std::vector<double> values = Joined(scene_->graph, training.parameters());
       const double error =
           reference::RelativeError(std::vector<float>(values.begin(), values.end()),
                                    Joined(scene_->graph, oracle_->after(step)));
-      EXPECT_LE(error, 1e-4) << "step " << step;
+      EXPECT_LE(error, grows ? 1e-4 * (step + 1) : 1e-4) << "step " << step;
       worst = std::max(worst, error);
     }
     std::printf("%s: parameters at most %.1e from the oracle's in %d steps, norm-wise\n",
                 name.c_str(), worst, kFirstSteps);
+  }
+
+  // Each step is the oracle's from the same parameters. Where the input of a ReLU is within
+  // rounding of 0, the two may take different sides, and then a gradient differs by what goes
+  // through that element. So the bound holds for most steps, and a wide one for all.
+  static void ExpectGradients(Training training, const std::string& name) {
+    std::vector<double> errors;
+    for (int step = 0; step < kFirstSteps; ++step) {
+      const ReferenceGradients here = oracle_->Compute(training.parameters());
+      const double loss = training.Step().loss.loss;
+      EXPECT_NEAR(loss, here.loss, 1e-6 * here.loss) << "step " << step;
+      const std::vector<double> gradients = Joined(scene_->graph, GradientsOf(*training.trainer));
+      errors.push_back(
+          reference::RelativeError(std::vector<float>(gradients.begin(), gradients.end()),
+                                   Joined(scene_->graph, here.parameters)));
+      EXPECT_LE(errors.back(), 0.2) << "step " << step;
+    }
+    std::sort(errors.begin(), errors.end());
+    EXPECT_LE(errors[kFirstSteps * 3 / 4 - 1], 1e-4);
+    std::printf("%s: gradients from the same parameters: median %.1e, worst %.1e\n", name.c_str(),
+                errors[kFirstSteps / 2], errors.back());
   }
 
   // The last of all steps has the oracle's loss, within `bound` of it.
@@ -184,39 +205,33 @@ class TrainingCourseTest : public ::testing::Test {
 Scene* TrainingCourseTest::scene_ = nullptr;
 Oracle* TrainingCourseTest::oracle_ = nullptr;
 
+// On the CPU no ReLU takes the other side, and rounding moves the parameters by 1.1e-7 in 20 steps.
+// So the bound of one step holds after each.
 TEST_F(TrainingCourseTest, F32StaysWithTheOracle) {
   Training training = Begin({"hash", "implicit_gemm", "fused"}, Precision::kF32, testing::Cpu());
-  ExpectFirstSteps(training, "cpu, f32, implicit_gemm");
+  ExpectFirstSteps(training, "cpu, f32, implicit_gemm", /*grows=*/false, 1e-4);
   ExpectFinalLoss(training, "cpu, f32, implicit_gemm", 0.02, kFirstSteps);
 }
 
-// Each step is the oracle's from the same parameters. Where the input of a ReLU is within rounding
-// of 0, the two may take different sides, and then a gradient differs by what goes through that
-// element. So the bound holds for most steps, and a wide one for all.
 TEST_F(TrainingCourseTest, GradientsFromTheSameParametersAreTheOracles) {
-  Training training = Begin({"hash", "implicit_gemm", "fused"}, Precision::kF32, testing::Cpu());
-  int close = 0;
-  for (int step = 0; step < kFirstSteps; ++step) {
-    const ReferenceGradients here = oracle_->Compute(training.parameters());
-    const double loss = training.Step().loss.loss;
-    EXPECT_NEAR(loss, here.loss, 1e-6 * here.loss) << "step " << step;
-    const std::vector<double> gradients = Joined(scene_->graph, GradientsOf(*training.trainer));
-    const double error =
-        reference::RelativeError(std::vector<float>(gradients.begin(), gradients.end()),
-                                 Joined(scene_->graph, here.parameters));
-    EXPECT_LE(error, 0.2) << "step " << step;
-    if (error <= 1e-4) ++close;
-  }
-  EXPECT_GE(close, kFirstSteps * 3 / 4);
+  ExpectGradients(Begin({"hash", "implicit_gemm", "fused"}, Precision::kF32, testing::Cpu()),
+                  "cpu");
+}
+
+TEST_F(TrainingCourseTest, GradientsOnCudaFromTheSameParametersAreTheOracles) {
+  const auto cuda = MakeBackend({.kind = BackendKind::kCuda});
+  if (!cuda.ok()) GTEST_SKIP() << "no CUDA device on this machine: " << cuda.status().message();
+  ExpectGradients(Begin({"hash", "implicit_gemm", "fused"}, Precision::kF32, **cuda), "cuda");
 }
 
 TEST_F(TrainingCourseTest, F32OfOtherPluginsStaysWithTheOracle) {
   Training training =
       Begin({"perfect_hash", "hash2col", "sort_unique"}, Precision::kF32, testing::Cpu());
-  ExpectFirstSteps(training, "cpu, f32, hash2col");
+  ExpectFirstSteps(training, "cpu, f32, hash2col", /*grows=*/false, 1e-4);
   ExpectFinalLoss(training, "cpu, f32, hash2col", 0.02, kFirstSteps);
 }
 
+// In f32 on an H200 the parameters are 1.0e-4 from the oracle's after 9 steps and 4.3e-4 after 20.
 TEST_F(TrainingCourseTest, EveryPrecisionOnCudaEndsWhereTheOracleDoes) {
   const auto cuda = MakeBackend({.kind = BackendKind::kCuda});
   if (!cuda.ok()) GTEST_SKIP() << "no CUDA device on this machine: " << cuda.status().message();
@@ -226,7 +241,7 @@ TEST_F(TrainingCourseTest, EveryPrecisionOnCudaEndsWhereTheOracleDoes) {
     const bool is_f32 = precision == Precision::kF32;
     const std::string name = "cuda, " + std::string(ToString(precision));
     Training training = Begin(choice, precision, **cuda);
-    if (is_f32) ExpectFirstSteps(training, name);
+    if (is_f32) ExpectFirstSteps(training, name, /*grows=*/true, 5e-3);
     ExpectFinalLoss(training, name, is_f32 ? 0.02 : 0.03, is_f32 ? kFirstSteps : 0);
   }
 }

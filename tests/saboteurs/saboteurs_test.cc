@@ -252,9 +252,12 @@ TEST_P(AccumulationSaboteursTest, IsCaught) {
     ASSERT_EQ(trainer.status(), absl::OkStatus());
     const double error = WorstGradient(**trainer, input, labels, expected);
     if (lost < 0) {
-      EXPECT_LE(error, precision == Precision::kF32 ? 1e-4 : 0.05);
+      // gather_gemm_scatter rounds partial sums to bf16: 0.16. All others are at most 0.05.
+      EXPECT_LE(error, precision == Precision::kF32    ? 1e-4
+                       : precision == Precision::kBF16 ? 0.25
+                                                       : 0.01);
     } else {
-      EXPECT_GT(error, 0.2) << "the gradient of consumer " << lost << " is missing";
+      EXPECT_GT(error, 0.5) << "the gradient of consumer " << lost << " is missing";
     }
   }
 }
