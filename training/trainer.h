@@ -107,10 +107,16 @@ class Trainer {
                                   double rate);
 
   // Step in two halves, between which the caller may prepare the next batch while the device
-  // computes. Queue does not wait for the step. On CUDA the host waits once in it, for the sizes of
-  // coordinate sets, and not at all where kept maps serve the input. Finish waits for the step and
-  // gives its result. Labels are copied; the input must live until Finish. Errors are those of
-  // Step. kFailedPrecondition where one half is called twice in a row.
+  // computes. Queue does not wait for the step. Finish waits for the step and gives its result.
+  // Labels are copied; the input must live until Finish. Errors are those of Step.
+  // kFailedPrecondition where one half is called twice in a row.
+  //
+  // On CUDA a step has one wait of the host, that of Finish, where its input was announced or kept
+  // maps serve it, and where it is recorded. Otherwise Queue waits too, for the sizes of coordinate
+  // sets. Where maps are made anew, Queue may wait once more: weight gradients are queued with the
+  // numbers of pairs, which the device counts as soon as it has made a map. That wait comes only if
+  // the host has queued the whole forward pass before the device has made the maps, as when other
+  // programs keep the device busy.
   absl::Status Queue(const SparseTensorView& input, absl::Span<const int32_t> labels, double rate);
   absl::StatusOr<StepResult> Finish();
 

@@ -197,10 +197,10 @@ TEST_F(SynchronisationsCudaTest, NoneWithKeptMapsOrInAReplay) {
   for (int i = 0; i < 2; ++i) expect_none(Watch([&] { EXPECT_TRUE(frame->Replay().ok()); }));
 }
 
-// A step makes its maps anew. The host waits for the sizes of the coordinate sets. The pairs that
-// the backward pass needs were counted before the layers ran, so that a second wait comes only
-// where other programs keep the device busy. `perhaps` is the copy of the labels, before anything
-// is queued.
+// A step that was not announced makes its coordinate sets and maps anew. The host waits for the
+// sizes of the sets, and in Finish for the result. The pairs that the backward pass needs are
+// counted as soon as maps are made, so that one wait more comes only where other programs keep the
+// device busy (Trainer::Queue). `perhaps` is the copy of the labels, before anything is queued.
 TEST_F(SynchronisationsCudaTest, OneATrainingStep) {
   const std::unique_ptr<Trainer> trainer = MakeTrainer();
   for (const size_t divisor : {1, 1, 3, 2, 1}) {
