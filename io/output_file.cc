@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -16,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "voxconv/core/status_macros.h"
@@ -159,6 +162,7 @@ absl::StatusOr<StagedFile> StagedFile::Create(const std::string& path) {
   VOXCONV_RETURN_IF_ERROR(staged.LookAtTarget());
   VOXCONV_ASSIGN_OR_RETURN(staged.temporary_,
                            MakeNewFile(staged.folder_.get(), kTemporaryPrefix, "", path));
+  (void)flock(staged.temporary_.file.get(), LOCK_EX | LOCK_NB);  // RemoveAbandonedFiles
   return staged;
 }
 
@@ -270,6 +274,24 @@ absl::StatusOr<std::string> WriteNewFile(const std::string& folder, absl::string
   if (error == 0) return path;
   unlinkat(at.get(), made.name.c_str(), 0);
   return CannotWrite(path, error);
+}
+
+void RemoveAbandonedFiles(const std::string& folder) {
+  constexpr size_t kDigits = 16;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    absl::string_view digits = name;
+    if (!absl::ConsumePrefix(&digits, kTemporaryPrefix) || digits.size() != kDigits ||
+        !std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit)) {
+      continue;
+    }
+    std::error_code ignored;
+    if (!fs::is_regular_file(at->symlink_status(ignored))) continue;
+    const Descriptor file(open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.get() < 0 || flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    unlink(at->path().c_str());
+  }
 }
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& path, int most_seconds) {

@@ -15,7 +15,8 @@ namespace voxconv {
 // folder, under a random name that no file has. They are flushed to the disk. Then the temporary
 // file is renamed to the target. So a target is the old file or the new one, whenever the program
 // ends, and nothing is truncated or removed that these functions did not make. A temporary file is
-// called ".voxconv-" and 16 hex digits; only a program that is killed leaves one.
+// called ".voxconv-" and 16 hex digits, and is locked (flock) until it is renamed. Only a program
+// that is killed leaves one.
 //
 // A symbolic link stays a link: the file that it names is replaced, or made if it is missing. The
 // permissions of a replaced file are kept. Another hard link to it keeps the old bytes.
@@ -41,6 +42,10 @@ absl::Status CheckWriteFile(const std::string& path);
 // its path.
 absl::StatusOr<std::string> WriteNewFile(const std::string& folder, absl::string_view prefix,
                                          absl::string_view suffix, absl::string_view bytes);
+
+// Removes temporary files from a folder that programs left which were killed: those that no program
+// has locked. One that cannot be removed stays, as all do on a file system without locks.
+void RemoveAbandonedFiles(const std::string& folder);
 
 // Keeps other programs that ask for it from changing files in one folder, from Take until it is
 // destroyed. Who reads a file, changes it and writes it holds this lock meanwhile. The folder
