@@ -364,6 +364,7 @@ class EmptySet final : public Dataset {
   int64_t classes() const override { return 1; }
   const std::vector<std::string>& class_names() const override { return names_; }
   std::string NameOf(int64_t) const override { return "cloud 0"; }
+  absl::StatusOr<std::string> ContentHash() const override { return "0"; }
   absl::StatusOr<LabelledCloud> Load(int64_t) const override {
     return LabelledCloud{.cloud = {}, .labels = {0}};
   }

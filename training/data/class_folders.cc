@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/read_point_cloud.h"
+#include "voxconv/training/data/content_hash.h"
 #include "voxconv/training/data/meshes.h"
 
 namespace voxconv {
@@ -78,9 +79,12 @@ struct File {
 
 class ClassFolders final : public Dataset {
  public:
-  ClassFolders(std::vector<File> files, std::vector<std::string> class_names,
+  ClassFolders(std::string folder, std::vector<File> files, std::vector<std::string> class_names,
                DatasetOptions options)
-      : files_(std::move(files)), class_names_(std::move(class_names)), options_(options) {}
+      : folder_(std::move(folder)),
+        files_(std::move(files)),
+        class_names_(std::move(class_names)),
+        options_(options) {}
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   LabelKind label_kind() const override { return LabelKind::kCloud; }
@@ -88,6 +92,11 @@ class ClassFolders final : public Dataset {
   const std::vector<std::string>& class_names() const override { return class_names_; }
   bool draws_points() const override { return true; }
   std::string NameOf(int64_t index) const override { return files_[index].path; }
+  absl::StatusOr<std::string> ContentHash() const override {
+    std::vector<std::string> paths;
+    for (const File& file : files_) paths.push_back(file.path);
+    return HashNamesAndSizes(folder_, paths);
+  }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     LabelledCloud cloud{.cloud = {}, .labels = {files_[index].label}};
     VOXCONV_ASSIGN_OR_RETURN(
@@ -97,6 +106,7 @@ class ClassFolders final : public Dataset {
   }
 
  private:
+  std::string folder_;
   std::vector<File> files_;
   std::vector<std::string> class_names_;
   DatasetOptions options_;
@@ -128,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenClassFolders(const std::string& fol
         "and a folder with CLASS/",
         split, "/* or ", split, "/CLASS/*"));
   }
-  return std::make_unique<ClassFolders>(std::move(files), std::move(classes), options);
+  return std::make_unique<ClassFolders>(folder, std::move(files), std::move(classes), options);
 }
 
 }  // namespace voxconv

@@ -29,6 +29,10 @@ class Dataset {
   virtual bool draws_points() const { return false; }
   // Names a cloud in messages.
   virtual std::string NameOf(int64_t index) const = 0;
+  // A hash of what the clouds are read from, as 16 hex digits: of the bytes of .npz files, in their
+  // order; of a folder's files the paths within it, and the sizes. O(bytes of .npz files). Errors
+  // of HashFile.
+  virtual absl::StatusOr<std::string> ContentHash() const = 0;
   // Cloud `index` of [0, size()). Labels are classes or ignored(). Errors name the cloud.
   virtual absl::StatusOr<LabelledCloud> Load(int64_t index) const = 0;
 };

@@ -31,6 +31,7 @@ struct LabelledVoxels {
   std::vector<float> features;          // [N, channels]
   int64_t channels = 0;
   int32_t samples = 0;          // clouds
+  std::vector<int64_t> clouds;  // of a batch: the index of each in its data set
   std::vector<int32_t> labels;  // one for each voxel, or one for each cloud
 };
 

@@ -26,8 +26,9 @@ BatchLoader::BatchLoader(const Dataset& dataset, const LoaderConfig& config, int
       epoch_(epoch),
       batches_(CountBatches(dataset, config)),
       order_(dataset.size()),
-      next_(std::min(first, batches_)),
-      queued_(next_) {
+      next_(first),
+      queued_(first) {
+  VOXCONV_CHECK(first >= 0 && first <= batches_);
   std::iota(order_.begin(), order_.end(), 0);
   if (config.shuffle) {  // Fisher and Yates
     Random random(SeedOf(config.seed, epoch, -1));
@@ -80,6 +81,7 @@ absl::StatusOr<LabelledVoxels> BatchLoader::Load(int64_t batch) const {
           absl::StrCat(dataset_.NameOf(index), ": 0 points; at least 1 is needed"));
     }
     AppendSample(*sample, result);
+    result.clouds.push_back(index);
   }
   return result;
 }

@@ -31,7 +31,8 @@ struct LoaderConfig {
 // and the epoch alone, not on the workers. Not thread-safe.
 class BatchLoader {
  public:
-  // Begins at batch `first` of the epoch. `dataset` must outlive the loader.
+  // Begins at batch `first` of the epoch, at most CountBatches (checked). `dataset` must outlive
+  // the loader.
   BatchLoader(const Dataset& dataset, const LoaderConfig& config, int64_t epoch, int64_t first = 0);
   // Waits for the workers.
   ~BatchLoader();

@@ -9,6 +9,7 @@
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/io/sample_mesh.h"
+#include "voxconv/training/data/content_hash.h"
 #include "voxconv/training/data/meshes.h"
 #include "voxconv/training/data/model_arrays.h"
 
@@ -63,6 +64,7 @@ class MeshModels final : public Dataset {
   std::string NameOf(int64_t index) const override {
     return absl::StrCat(path_, ": ", split_, " mesh ", index);
   }
+  absl::StatusOr<std::string> ContentHash() const override { return HashFiles({path_}); }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     Mesh mesh;
     const auto* vertices = arrays_.vertices.data();

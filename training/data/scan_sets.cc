@@ -13,6 +13,7 @@
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/io/read_point_cloud.h"
+#include "voxconv/training/data/content_hash.h"
 #include "voxconv/training/data/model_arrays.h"
 
 namespace voxconv {
@@ -39,6 +40,7 @@ class Frames final : public Dataset {
   int64_t classes() const override { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const override { return class_names_; }
   std::string NameOf(int64_t index) const override { return files_[index]; }
+  absl::StatusOr<std::string> ContentHash() const override { return HashFiles(files_); }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     absl::StatusOr<LabelledCloud> cloud = Read(files_[index]);
     if (!cloud.ok()) return StatusAt(files_[index], cloud.status());
@@ -76,18 +78,22 @@ class Frames final : public Dataset {
 
 class SemanticKitti final : public Dataset {
  public:
-  explicit SemanticKitti(std::vector<std::string> scans) : scans_(std::move(scans)) {}
+  SemanticKitti(std::string folder, std::vector<std::string> scans)
+      : folder_(std::move(folder)), scans_(std::move(scans)) {}
 
   int64_t size() const override { return static_cast<int64_t>(scans_.size()); }
   LabelKind label_kind() const override { return LabelKind::kPoint; }
   int64_t classes() const override { return static_cast<int64_t>(SemanticKittiNames().size()); }
   const std::vector<std::string>& class_names() const override { return SemanticKittiNames(); }
   std::string NameOf(int64_t index) const override { return scans_[index]; }
-
+  absl::StatusOr<std::string> ContentHash() const override {
+    std::vector<std::string> files = scans_;
+    for (const std::string& scan : scans_) files.push_back(LabelsOf(scan));
+    return HashNamesAndSizes(folder_, files);
+  }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     const fs::path scan = scans_[index];
-    const std::string labels =
-        (scan.parent_path().parent_path() / "labels" / scan.stem()).string() + ".label";
+    const std::string labels = LabelsOf(scan);
     LabelledCloud cloud;
     VOXCONV_ASSIGN_OR_RETURN(cloud.cloud, ReadPointCloud(scan.string(), {}));
     if (cloud.cloud.dropped > 0) {
@@ -110,6 +116,11 @@ class SemanticKitti final : public Dataset {
   }
 
  private:
+  static std::string LabelsOf(const fs::path& scan) {
+    return (scan.parent_path().parent_path() / "labels" / scan.stem()).string() + ".label";
+  }
+
+  std::string folder_;
   std::vector<std::string> scans_;
 };
 
@@ -173,7 +184,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenSemanticKitti(const std::string& fo
         absl::StrCat(folder, ": no scans in sequences/", sequences.front(), "/velodyne/*.bin"));
   }
   std::sort(scans.begin(), scans.end());
-  return std::make_unique<SemanticKitti>(std::move(scans));
+  return std::make_unique<SemanticKitti>(folder, std::move(scans));
 }
 
 }  // namespace voxconv

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/io/npy.h"
+#include "voxconv/training/data/content_hash.h"
 #include "voxconv/training/data/model_arrays.h"
 
 namespace voxconv {
@@ -35,6 +36,7 @@ class VoxelModels final : public Dataset {
   std::string NameOf(int64_t index) const override {
     return absl::StrCat(path_, ": ", split_, " model ", models_[index]);
   }
+  absl::StatusOr<std::string> ContentHash() const override { return HashFiles({path_}); }
   absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
     const int64_t model = models_[index];
     LabelledCloud cloud{.cloud = {}, .labels = {labels_[model]}};
