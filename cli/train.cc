@@ -214,7 +214,7 @@ absl::StatusOr<NetworkGraph> BuildGraph(const po::variables_map& values, int64_t
   return graph;
 }
 
-absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values, BackendKind backend) {
+absl::StatusOr<LayerChoice> ParseLayerChoice(const po::variables_map& values, BackendKind backend) {
   VOXCONV_ASSIGN_OR_RETURN(const measure::Defaults defaults, measure::LoadDefaults());
   VOXCONV_ASSIGN_OR_RETURN(LayerChoice choice, defaults.LayersOn(backend));
   if (values.count("mapping") != 0) choice.mapping = values["mapping"].as<std::string>();
@@ -222,6 +222,11 @@ absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values, Backen
   if (values.count("output-coords") != 0) {
     choice.output_coords = values["output-coords"].as<std::string>();
   }
+  return choice;
+}
+
+absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values,
+                                         const LayerChoice& choice) {
   RunConfig run{.planner = std::make_shared<FixedPlanner>(choice)};
   VOXCONV_ASSIGN_OR_RETURN(run.precision, ParsePrecision(values["dtype"].as<std::string>()));
   return run;
@@ -250,11 +255,16 @@ absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
   return config;
 }
 
-// What decides a run, in the order of the names. Where and how fast it runs does not.
-std::string SettingsOf(const po::variables_map& values) {
-  std::vector<std::string> settings;
-  for (const char* name : {"network", "data", "test-data", "dtype", "mapping", "dataflow",
-                           "output-coords", "optimizer", "decay", "loss", "order"}) {
+// What decides a run, with the plugins and the backend, whose sums have an order of their own. How
+// many threads it has does not.
+std::string SettingsOf(const po::variables_map& values, const LayerChoice& choice,
+                       BackendKind backend) {
+  std::vector<std::string> settings = {absl::StrCat("backend=", ToString(backend)),
+                                       absl::StrCat("mapping=", choice.mapping),
+                                       absl::StrCat("dataflow=", choice.dataflow),
+                                       absl::StrCat("output-coords=", choice.output_coords)};
+  for (const char* name :
+       {"network", "data", "test-data", "dtype", "optimizer", "decay", "loss", "order"}) {
     if (values.count(name) == 0) continue;
     settings.push_back(absl::StrCat(name, "=", values[name].as<std::string>()));
   }
@@ -298,7 +308,8 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
       .shift = values["shift"].as<double>(),
       .jitter = values["jitter"].as<double>(),
       .drop_points = values["drop-points"].as<double>()};
-  VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, backend));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, ParseLayerChoice(values, backend));
+  VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, choice));
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
                            ParseOptimizer(values, config.training.run.precision));
   VOXCONV_ASSIGN_OR_RETURN(config.training.loss.kind,
@@ -311,7 +322,7 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
                  .warm_up = values["warm-up"].as<int64_t>(),
                  .decay = decay == "cosine" ? Decay::kCosine : Decay::kNone};
   config.checkpoint_steps = values["checkpoint-steps"].as<int64_t>();
-  config.settings = SettingsOf(values);
+  config.settings = SettingsOf(values, choice, backend);
   return config;
 }
 
@@ -369,6 +380,10 @@ class EpochPrinter {
       std::cout << absl::StrFormat(", test accuracy %.2f %%, mean IoU %.2f %%",
                                    100 * report.test.Accuracy(),
                                    100 * report.test.MeanIntersectionOverUnion());
+    }
+    if (report.skipped_steps > 0) {
+      std::cout << absl::StrFormat("; %d steps skipped, whose gradients were not finite",
+                                   report.skipped_steps);
     }
     std::cout << absl::StrFormat("; %.0f s, about %.0f s left\n", seconds, left) << std::flush;
   }
@@ -448,7 +463,9 @@ absl::Status RunEval(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(CheckHcnnOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   VOXCONV_ASSIGN_OR_RETURN(const LoaderConfig loader, ParseLoader(values));
-  VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, session->backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice,
+                           ParseLayerChoice(values, session->backend().kind()));
+  VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, choice));
   VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                            OpenDataset(data, values["split"].as<std::string>(), read));

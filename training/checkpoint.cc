@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/training/checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -15,7 +17,8 @@
 namespace voxconv {
 namespace {
 
-constexpr char kFormat[] = "voxconv training 1";
+constexpr char kFormat[] = "voxconv training 2";
+constexpr char kFormatWithoutData[] = "voxconv training 1";
 constexpr char kOptimizer[] = "optimizer.";
 constexpr char kFirst[] = "optimizer.first.";
 constexpr char kSecond[] = "optimizer.second.";
@@ -36,6 +39,11 @@ Json ToJson(const TrainingProgress& progress) {
   return {{"epoch", progress.epoch},
           {"step", progress.step},
           {"step_in_epoch", progress.step_in_epoch},
+          {"loss", progress.sums.loss},
+          {"weight", progress.sums.weight},
+          {"rows", progress.sums.rows},
+          {"skipped_steps", progress.sums.skipped_steps},
+          {"stuck_steps", progress.stuck_steps},
           {"settings", progress.settings}};
 }
 
@@ -54,6 +62,11 @@ absl::Status FromJson(const Json& json, StepState& state, TrainingProgress& prog
     progress.epoch = done.at("epoch").get<int64_t>();
     progress.step = done.at("step").get<int64_t>();
     progress.step_in_epoch = done.at("step_in_epoch").get<int64_t>();
+    progress.sums = {.loss = done.at("loss").get<double>(),
+                     .weight = done.at("weight").get<double>(),
+                     .rows = done.at("rows").get<int64_t>(),
+                     .skipped_steps = done.at("skipped_steps").get<int64_t>()};
+    progress.stuck_steps = done.at("stuck_steps").get<int64_t>();
     progress.settings = done.at("settings").get<std::string>();
   } catch (const Json::exception&) {
     return WrongState();
@@ -102,6 +115,14 @@ absl::StatusOr<ParameterStore::Values> ParametersOf(const Safetensors& content,
   return values;
 }
 
+absl::Status CheckFinite(const Parameter& parameter, const std::vector<float>& values) {
+  const auto at =
+      std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (at == values.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("array '", parameter.name, "': ", *at, " at ",
+                                                 at - values.begin(), "; values must be finite"));
+}
+
 absl::StatusOr<ParameterStore::Values> OptimizerValues(const Safetensors& content,
                                                        absl::string_view prefix,
                                                        const NetworkGraph& graph) {
@@ -128,6 +149,11 @@ absl::StatusOr<Checkpoint> Load(const Safetensors& content, const NetworkGraph& 
   const std::string* format = content.FindMetadata("format");
   const std::string* optimizer = content.FindMetadata("optimizer");
   const std::string* training = content.FindMetadata("training");
+  if (format != nullptr && *format == kFormatWithoutData) {
+    return absl::InvalidArgumentError(
+        "a checkpoint of an earlier version, which does not tell its data set; a training cannot "
+        "go on from it, and its weights can be read");
+  }
   if (format == nullptr || *format != kFormat || optimizer == nullptr || training == nullptr) {
     return absl::InvalidArgumentError("no checkpoint of a training; it may hold weights alone");
   }
@@ -181,6 +207,8 @@ absl::Status LoadParameters(const std::string& path, NetworkGraph& graph) {
   const absl::StatusOr<ParameterStore::Values> values = ParametersOf(content, graph);
   if (!values.ok()) return StatusAt(path, values.status());
   for (size_t i = 0; i < values->size(); ++i) {
+    const absl::Status finite = CheckFinite(graph.parameters()[i], (*values)[i]);
+    if (!finite.ok()) return StatusAt(path, finite);
     VOXCONV_RETURN_IF_ERROR(graph.SetParameter(graph.parameters()[i].name, (*values)[i]));
   }
   return absl::OkStatus();

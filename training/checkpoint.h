@@ -13,11 +13,22 @@
 
 namespace voxconv {
 
+// What the steps of an epoch add up to.
+struct EpochSums {
+  double loss = 0;    // of each step, times LossResult::weight
+  double weight = 0;  // LossResult::weight
+  int64_t rows = 0;   // that count
+  int64_t skipped_steps = 0;
+  friend bool operator==(const EpochSums&, const EpochSums&) = default;
+};
+
 // How far a training has come.
 struct TrainingProgress {
   int64_t epoch = 0;          // epochs that are done
   int64_t step = 0;           // steps that are done, in all
   int64_t step_in_epoch = 0;  // steps that are done of the next epoch
+  EpochSums sums;             // of these
+  int64_t stuck_steps = 0;    // the last steps, which were skipped and lowered no loss scale
   std::string settings;       // what else must agree when the training goes on, as one line
   friend bool operator==(const TrainingProgress&, const TrainingProgress&) = default;
 };
@@ -35,15 +46,16 @@ absl::Status SaveCheckpoint(const std::string& path, const NetworkGraph& graph,
 
 // Reads a file of SaveCheckpoint for a trainer of `graph` whose optimiser is of the kind `kind`.
 // kInvalidArgument for a checkpoint of another network or another optimiser; the message names the
-// first parameter that is missing, is not the network's, or has another shape, and both shapes.
-// Errors of ReadSafetensors.
+// first parameter that is missing, is not the network's, or has another shape, and both shapes. The
+// same for a checkpoint of an earlier version, which does not tell its data set. Errors of
+// ReadSafetensors.
 absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path, const NetworkGraph& graph,
                                           OptimizerKind kind);
 
 // Reads the parameters alone into `graph`, from a checkpoint or any safetensors file that has an
 // array of the right shape for every parameter of the network. Arrays with other names are ignored
-// if their names begin with "optimizer."; other arrays are refused by name. Errors of
-// LoadCheckpoint.
+// if their names begin with "optimizer."; other arrays are refused by name, and so are values that
+// are not finite. Errors of LoadCheckpoint.
 absl::Status LoadParameters(const std::string& path, NetworkGraph& graph);
 
 }  // namespace voxconv

@@ -43,10 +43,10 @@ class TrainCommandTest : public ::testing::Test {
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
 
   // Balls and crosses of 40 models each way.
-  void WriteModels() const {
+  void WriteModels(int64_t models = 40) const {
     std::vector<int32_t> cells, labels;
     std::vector<int64_t> offsets{0};
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < models; ++i) {
       for (int32_t x = -3; x <= 3; ++x) {
         for (int32_t y = -3; y <= 3; ++y) {
           const bool in = i % 2 == 0 ? x * x + y * y <= 9 : x == 0 || y == 0;
@@ -61,9 +61,9 @@ class TrainCommandTest : public ::testing::Test {
       arrays.emplace_back(absl::StrCat("coords_", split),
                           MakeNpyArray({offsets.back(), 3}, absl::MakeConstSpan(cells)));
       arrays.emplace_back(absl::StrCat("offsets_", split),
-                          MakeNpyArray({41}, absl::MakeConstSpan(offsets)));
+                          MakeNpyArray({models + 1}, absl::MakeConstSpan(offsets)));
       arrays.emplace_back(absl::StrCat("labels_", split),
-                          MakeNpyArray({40}, absl::MakeConstSpan(labels)));
+                          MakeNpyArray({models}, absl::MakeConstSpan(labels)));
     }
     ASSERT_TRUE(WriteNpz(Path("models.npz"), arrays).ok());
   }
@@ -130,14 +130,17 @@ class TrainCommandTest : public ::testing::Test {
   // A run's steps, without their times.
   std::vector<std::string> Steps(const std::string& run) const {
     std::vector<std::string> steps;
-    std::ifstream file(Path(run + "/steps.jsonl"));
-    for (std::string line; std::getline(file, line);) {
+    for (const absl::string_view line : absl::StrSplit(Bytes(run + "/steps.jsonl"), '\n')) {
       absl::StatusOr<Json> json = ParseJson(line);
       if (!json.ok()) continue;
       json->erase("ms");
       steps.push_back(json->dump());
     }
     return steps;
+  }
+  std::string Bytes(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   // Kills the command with SIGKILL once its run has `steps` lines. False if it ended before.
@@ -184,12 +187,17 @@ TEST_F(TrainCommandTest, AKilledRunGoesOnToTheSameBits) {
     const Outcome rest = Voxconv(train + Path("killed"));
     ASSERT_EQ(rest.exit_code, 0) << rest.output;
     EXPECT_EQ(Steps("killed"), expected);
+    EXPECT_EQ(Bytes("killed/epochs.jsonl"), Bytes("whole/epochs.jsonl"));
   }
   const Outcome tested =
       Voxconv(Common("eval") + " --weights " + Path("whole") + "/checkpoint.safetensors");
   EXPECT_EQ(tested.exit_code, 0) << tested.output;
   EXPECT_THAT(tested.output, HasSubstr("accuracy 100.00 %"));
   ExpectRefused(train + Path("whole") + " --seed 2", "a run with the settings");
+  ExpectRefused(train + Path("whole") + " --dataflow gather_gemm_scatter",
+                "this one has 'dataflow=gather_gemm_scatter'");
+  WriteModels(/*models=*/36);
+  ExpectRefused(train + Path("whole"), "this one has 'train-clouds=36 train-content=");
 }
 
 // A limit on the size of files stands for a disk that is full: a write fails, and the program goes
@@ -201,17 +209,12 @@ TEST_F(TrainCommandTest, AFullDiskKeepsTheLastCheckpoint) {
       "--epochs 4 --checkpoint-steps 4 --optimizer adamw --rate 0.01 --out ");
   ASSERT_EQ(Voxconv(train + Path("whole")).exit_code, 0);
   ASSERT_TRUE(KillAfter(train + Path("run"), "run", 6));
-  const std::string path = Path("run/checkpoint.safetensors");
-  const auto bytes = [&] {
-    std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const std::string before = bytes();
+  const std::string before = Bytes("run/checkpoint.safetensors");
   ASSERT_GT(before.size(), size_t{100} << 10);  // more than the lines of steps
   const Outcome full = Run("trap '' XFSZ; ulimit -f 100; ", train + Path("run"), "2>&1 >/dev/null");
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_THAT(full.output, HasSubstr("checkpoint.safetensors: cannot be written: File too large"));
-  EXPECT_EQ(bytes(), before);
+  EXPECT_EQ(Bytes("run/checkpoint.safetensors"), before);
   int files = 0;
   for (const auto& entry : fs::directory_iterator(Path("run"))) files += entry.exists() ? 1 : 0;
   EXPECT_EQ(files, 3);  // the checkpoint and the lines of steps and epochs: nothing half-written

@@ -20,7 +20,7 @@ EPOCHS = [
      "test_classes": CLASSES, "test_confusion": [[2, 1, 1], [0, 0, 0], [2, 0, 2]]},
     {"step": 4, "epoch": 2, "loss": 0.75, "test_rows": 8, "test_accuracy": 0.75, "test_miou": None,
      "test_classes": CLASSES, "test_confusion": [[3, 0, 1], [0, 0, 0], [1, 0, 3]]}]
-STEPS = [{"step": i + 1, "epoch": i // 2, "loss": 2.0 / (i + 1), "rate": 0.1, "ms": 1.0}
+STEPS = [{"step": i + 1, "epoch": 1 + i // 2, "loss": 2.0 / (i + 1), "rate": 0.1, "ms": 1.0}
          for i in range(4)]
 
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "voxconv/io/json_file.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/io/output_file.h"
+#include "voxconv/io/safetensors.h"
 #include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/training/checkpoint.h"
@@ -25,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::BuiltinRegistry;
+using ::testing::ContainsRegex;
 using testing::Cpu;
 using ::testing::HasSubstr;
 
@@ -35,10 +38,10 @@ std::string FreshFolder(const std::string& name) {
 }
 
 // Lines and plates: a set that a small network learns.
-std::unique_ptr<Dataset> ShapesSet() {
+std::unique_ptr<Dataset> ShapesSet(int64_t models = 24) {
   std::vector<int32_t> cells, labels;
   std::vector<int64_t> offsets{0};
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < models; ++i) {
     const int32_t at = i % 5;
     for (int32_t x = 0; x < 6; ++x) {
       for (int32_t y = 0; y < (i % 2 == 0 ? 1 : 6); ++y) {
@@ -53,14 +56,32 @@ std::unique_ptr<Dataset> ShapesSet() {
     arrays.emplace_back(std::string("coords_") + split,
                         MakeNpyArray({offsets.back(), 3}, absl::MakeConstSpan(cells)));
     arrays.emplace_back(std::string("offsets_") + split,
-                        MakeNpyArray({25}, absl::MakeConstSpan(offsets)));
+                        MakeNpyArray({models + 1}, absl::MakeConstSpan(offsets)));
     arrays.emplace_back(std::string("labels_") + split,
-                        MakeNpyArray({24}, absl::MakeConstSpan(labels)));
+                        MakeNpyArray({models}, absl::MakeConstSpan(labels)));
   }
   const std::string path = ::testing::TempDir() + "/shapes.npz";
   EXPECT_TRUE(WriteNpz(path, arrays).ok());
   return *OpenDataset(path, "train");
 }
+
+// A set whose classes have other names.
+class Renamed final : public Dataset {
+ public:
+  Renamed(const Dataset& set, std::vector<std::string> names)
+      : set_(set), names_(std::move(names)) {}
+  int64_t size() const override { return set_.size(); }
+  LabelKind label_kind() const override { return set_.label_kind(); }
+  int64_t classes() const override { return set_.classes(); }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::string NameOf(int64_t index) const override { return set_.NameOf(index); }
+  absl::StatusOr<std::string> ContentHash() const override { return set_.ContentHash(); }
+  absl::StatusOr<LabelledCloud> Load(int64_t index) const override { return set_.Load(index); }
+
+ private:
+  const Dataset& set_;
+  std::vector<std::string> names_;
+};
 
 NetworkGraph Classifier(int64_t classes = 2, double width = 0.25) {
   NetworkGraph graph =
@@ -103,6 +124,20 @@ std::vector<std::string> Lines(const std::string& path) {
   return lines;
 }
 
+// What the steps of one epoch add up to, from their lines. Each row weighs 1.
+EpochSums SumsOfEpoch(const std::string& folder, int64_t epoch) {
+  EpochSums sums;
+  for (const std::string& line : Lines(folder + "/steps.jsonl")) {
+    const Json step = *ParseJson(line);
+    if (step["epoch"] != epoch) continue;
+    const auto rows = step["rows"].get<int64_t>();
+    sums.rows += rows;
+    sums.weight += static_cast<double>(rows);
+    sums.loss += step["loss"].get<double>() * static_cast<double>(rows);
+  }
+  return sums;
+}
+
 TEST(TrainingRunTest, LearnsAndWritesWhatHappened) {
   const std::unique_ptr<Dataset> set = ShapesSet();
   const std::string folder = FreshFolder("learns");
@@ -140,6 +175,7 @@ TEST(TrainingRunTest, GoesOnToTheSameBitsFromAnyCheckpoint) {
     killed.push_back(FreshFolder("killed" + std::to_string(report.step)));
     fs::copy(whole, killed.back());
     std::ofstream(killed.back() + "/steps.jsonl", std::ios::app) << "{\"step\":";
+    std::ofstream(killed.back() + "/.voxconv-0123456789abcdef") << "half a checkpoint";
   }};
   const auto expected = Train(config, *set, observer);
   ASSERT_TRUE(expected.ok()) << expected.status();
@@ -151,11 +187,37 @@ TEST(TrainingRunTest, GoesOnToTheSameBitsFromAnyCheckpoint) {
     const auto trained = Train(again, *set);
     ASSERT_TRUE(trained.ok()) << trained.status();
     EXPECT_EQ(Lines(folder + "/steps.jsonl"), Lines(whole + "/steps.jsonl"));
-    EXPECT_EQ(Lines(folder + "/epochs.jsonl").size(), 3u);
+    EXPECT_EQ(Lines(folder + "/epochs.jsonl"), Lines(whole + "/epochs.jsonl"));
+    EXPECT_FALSE(fs::exists(folder + "/.voxconv-0123456789abcdef"));
     for (size_t i = 0; i < trained->parameters().size(); ++i) {
       EXPECT_EQ(trained->parameters()[i].values, expected->parameters()[i].values);
     }
   }
+}
+
+// Killed between the checkpoint of an epoch's last step and the test after it.
+TEST(TrainingRunTest, GoesOnFromTheLastStepOfAnEpoch) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string whole = FreshFolder("whole_epochs"), killed = FreshFolder("killed_at_end");
+  TrainingRunConfig config = Config(whole, 2);
+  ASSERT_TRUE(Train(config, *set).ok());
+  config.folder = killed;
+  config.checkpoint_steps = 5;
+  ASSERT_TRUE(Train(config, *set).ok());
+  const NetworkGraph graph = Classifier();
+  Checkpoint checkpoint =
+      *LoadCheckpoint(killed + "/checkpoint.safetensors", graph, OptimizerKind::kAdamW);
+  const EpochSums last = SumsOfEpoch(killed, 2);
+  checkpoint.progress.epoch = 1;
+  checkpoint.progress.step_in_epoch = 5;
+  checkpoint.progress.sums = last;
+  ASSERT_TRUE(SaveCheckpoint(killed + "/checkpoint.safetensors", graph, checkpoint).ok());
+  ASSERT_TRUE(Train(config, *set).ok());
+  EXPECT_EQ(Lines(killed + "/epochs.jsonl"), Lines(whole + "/epochs.jsonl"));
+  checkpoint.progress.step_in_epoch = 6;
+  ASSERT_TRUE(SaveCheckpoint(killed + "/checkpoint.safetensors", graph, checkpoint).ok());
+  EXPECT_THAT(std::string(Train(config, *set).status().message()),
+              HasSubstr("6 steps of an epoch are done; this run has 5 an epoch"));
 }
 
 TEST(TrainingRunTest, RefusesWhatDoesNotFitByName) {
@@ -185,6 +247,63 @@ TEST(TrainingRunTest, RefusesWhatDoesNotFitByName) {
   config = Config(FreshFolder("rate"), 1);
   config.rate.rate = -1;
   EXPECT_THAT(message(config, Classifier()), HasSubstr("rate: -1"));
+}
+
+TEST(TrainingRunTest, AnotherDataSetIsRefused) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const TrainingRunConfig config = Config(FreshFolder("other_data"), 1);
+  ASSERT_TRUE(Train(config, *set).ok());
+  const std::unique_ptr<Dataset> other = ShapesSet(20);  // in the same file
+  const auto trained = Train(config, *other);
+  EXPECT_EQ(trained.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(trained.status().message()),
+              ContainsRegex("settings 'train-clouds=24 train-content=[0-9a-f]* test-clouds=24 .*'; "
+                            "this one has 'train-clouds=20 train-content="));
+  const Renamed renamed(*other, {"class 0", "class one"});
+  EXPECT_THAT(
+      std::string(RunTraining(Classifier(), config, *other, &renamed, BuiltinRegistry(), Cpu(), {})
+                      .status()
+                      .message()),
+      HasSubstr("class 1 is 'class 1' in the training data and 'class one' in the test"));
+}
+
+// Checkpoints of the first version do not tell their data set. Their weights can be read.
+TEST(TrainingRunTest, ACheckpointOfAnEarlierVersionIsRefused) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string folder = FreshFolder("earlier");
+  const std::string path = folder + "/checkpoint.safetensors";
+  ASSERT_TRUE(Train(Config(folder, 1), *set).ok());
+  Safetensors content = *ReadSafetensors(path);
+  for (auto& [key, value] : content.metadata) {
+    if (key == "format") value = "voxconv training 1";
+  }
+  ASSERT_TRUE(WriteFileBytes(path, *SerializeSafetensors(content)).ok());
+  EXPECT_THAT(std::string(Train(Config(folder, 1), *set).status().message()),
+              HasSubstr("a checkpoint of an earlier version, which does not tell its data set"));
+  NetworkGraph graph = Classifier();
+  EXPECT_TRUE(LoadParameters(path, graph).ok());
+  content.tensors[0] =
+      MakeSafeTensor(content.tensors[0].name, content.tensors[0].shape,
+                     std::vector<float>(27 * 4, std::numeric_limits<float>::quiet_NaN()));
+  ASSERT_TRUE(WriteFileBytes(path, *SerializeSafetensors(content)).ok());
+  EXPECT_THAT(std::string(LoadParameters(path, graph).message()),
+              HasSubstr("nan at 0; values must be finite"));
+}
+
+TEST(TrainingRunTest, LogitsThatAreNotFiniteAreNamed) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  NetworkGraph graph = Classifier();
+  const Parameter& last = graph.parameters().back();
+  std::vector<float> values = last.values;
+  values.assign(values.size(), std::numeric_limits<float>::quiet_NaN());
+  ASSERT_TRUE(graph.SetParameter(last.name, values).ok());
+  const TrainingRunConfig config = Config("", 1);
+  EXPECT_THAT(
+      std::string(Evaluate(graph, config.training.run, config.test, *set, BuiltinRegistry(), Cpu())
+                      .status()
+                      .message()),
+      HasSubstr("shapes.npz: train model 0: its logits are not finite; so are those of 5 "
+                "of 5 clouds of its batch"));
 }
 
 TEST(TrainingRunTest, TwoRunsInOneFolderAreRefused) {
@@ -230,6 +349,14 @@ TEST(TrainingRunTest, ALossThatIsNotFiniteEndsTheRunAndKeepsTheCheckpoint) {
   EXPECT_THAT(std::string(trained.status().message()), HasSubstr("layer '"));
   EXPECT_TRUE(
       LoadCheckpoint(folder + "/checkpoint.safetensors", Classifier(), OptimizerKind::kSgd).ok());
+}
+
+TEST(ConfusionTest, FindsRowsThatAreNotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const NonFiniteRows rows = FindNonFiniteRows({nan, 0, 1, 2, 3, nan, 1 / 0.0f, 0}, {-1, 0, 1, 1},
+                                               /*classes=*/2, /*ignored=*/-1);
+  EXPECT_EQ(rows.count, 2);
+  EXPECT_EQ(rows.first, 2);
 }
 
 TEST(ConfusionTest, CountsAccuracyAndIntersectionOverUnion) {

@@ -10,9 +10,23 @@
 
 namespace voxconv {
 
+NonFiniteRows FindNonFiniteRows(absl::Span<const float> logits, absl::Span<const int32_t> labels,
+                                int64_t classes, int32_t ignored) {
+  NonFiniteRows rows;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const auto values = logits.subspan(row * classes, classes);
+    const bool finite =
+        std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+    if (finite || labels[row] == ignored) continue;
+    if (rows.count++ == 0) rows.first = static_cast<int64_t>(row);
+  }
+  return rows;
+}
+
 void Confusion::Add(absl::Span<const float> logits, absl::Span<const int32_t> labels,
                     int32_t ignored) {
   VOXCONV_CHECK(logits.size() == labels.size() * classes_);
+  VOXCONV_CHECK(FindNonFiniteRows(logits, labels, classes_, ignored).count == 0);
   for (size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] == ignored) continue;
     const auto values = logits.subspan(row * classes_, classes_);

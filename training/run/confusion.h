@@ -10,12 +10,21 @@
 
 namespace voxconv {
 
+// Rows with a logit that is not finite. Rows with the label `ignored` do not count.
+struct NonFiniteRows {
+  int64_t count = 0;
+  int64_t first = 0;  // if there is one
+};
+NonFiniteRows FindNonFiniteRows(absl::Span<const float> logits, absl::Span<const int32_t> labels,
+                                int64_t classes, int32_t ignored);
+
 class Confusion {
  public:
   explicit Confusion(int64_t classes) : classes_(classes), counts_(classes * classes, 0) {}
 
   // Counts the rows of `logits`, [labels.size(), classes]. The prediction is the largest logit, the
-  // first of equals. Rows with the label `ignored` do not count.
+  // first of equals. Rows with the label `ignored` do not count. In the others all logits are
+  // finite (checked).
   void Add(absl::Span<const float> logits, absl::Span<const int32_t> labels, int32_t ignored);
 
   int64_t classes() const { return classes_; }

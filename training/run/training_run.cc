@@ -47,6 +47,44 @@ absl::Status CheckFits(const NetworkGraph& graph, const Dataset& dataset) {
                                                  " classes; the data set has ", dataset.classes()));
 }
 
+// A class must have one number in both sets.
+absl::Status CheckSameClasses(const Dataset& train, const Dataset& test) {
+  const std::vector<std::string>&names = train.class_names(), &others = test.class_names();
+  for (size_t c = 0; c < std::min(names.size(), others.size()); ++c) {
+    if (names[c] == others[c]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("class ", c, " is '", names[c],
+                                                   "' in the training data and '", others[c],
+                                                   "' in the test data"));
+  }
+  return absl::OkStatus();
+}
+
+// What a data set adds to the settings that must agree.
+absl::StatusOr<std::string> SettingsOf(absl::string_view name, const Dataset& set) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::string hash, set.ContentHash());
+  return absl::StrCat(" ", name, "-clouds=", set.size(), " ", name, "-classes=", set.classes(), " ",
+                      name, "-content=", hash);
+}
+
+absl::Status CheckLogits(absl::Span<const float> logits, const LabelledVoxels& batch,
+                         const Dataset& dataset) {
+  const NonFiniteRows rows =
+      FindNonFiniteRows(logits, batch.labels, dataset.classes(), dataset.ignored());
+  if (rows.count == 0) return absl::OkStatus();
+  if (dataset.label_kind() == LabelKind::kCloud) {
+    return absl::OutOfRangeError(absl::StrCat(
+        dataset.NameOf(batch.clouds[rows.first]), ": its logits are not finite; so are those of ",
+        rows.count, " of ", batch.labels.size(), " clouds of its batch"));
+  }
+  int64_t first_of_cloud = rows.first;
+  const int32_t cloud = batch.coordinates[rows.first].b;
+  while (first_of_cloud > 0 && batch.coordinates[first_of_cloud - 1].b == cloud) --first_of_cloud;
+  return absl::OutOfRangeError(absl::StrCat(dataset.NameOf(batch.clouds[cloud]),
+                                            ": the logits of voxel ", rows.first - first_of_cloud,
+                                            " are not finite; so are those of ", rows.count, " of ",
+                                            batch.labels.size(), " voxels of its batch"));
+}
+
 absl::StatusOr<SparseTensor> Upload(const LabelledVoxels& batch, const NetworkGraph& graph,
                                     Backend& backend) {
   return SparseTensor::Create(batch.coordinates, graph.coordinates()[0].tensor_stride,
@@ -124,7 +162,10 @@ Json ToJson(const StepReport& report) {
 
 // `test` may be null.
 Json ToJson(const EpochReport& report, const Dataset* test) {
-  Json json = {{"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}};
+  Json json = {{"step", report.step},
+               {"epoch", report.epoch},
+               {"loss", report.loss},
+               {"skipped_steps", report.skipped_steps}};
   if (test == nullptr) return json;
   json["test_rows"] = report.test.total();
   json["test_accuracy"] = report.test.Accuracy();
@@ -157,7 +198,10 @@ class TrainingRun {
 
   absl::StatusOr<NetworkGraph> Run(const NetworkGraph& graph) {
     VOXCONV_RETURN_IF_ERROR(CheckFits(graph, train_));
-    if (test_ != nullptr) VOXCONV_RETURN_IF_ERROR(CheckFits(graph, *test_));
+    if (test_ != nullptr) {
+      VOXCONV_RETURN_IF_ERROR(CheckFits(graph, *test_));
+      VOXCONV_RETURN_IF_ERROR(CheckSameClasses(train_, *test_));
+    }
     VOXCONV_RETURN_IF_ERROR(CheckSchedule(rate_));
     VOXCONV_RETURN_IF_ERROR(CheckAugmentation(config_.train.augmentation));
     VOXCONV_ASSIGN_OR_RETURN(trainer_,
@@ -172,7 +216,7 @@ class TrainingRun {
     return absl::StrCat(config_.folder, "/", name);
   }
 
-  // Goes on from the folder's checkpoint, if there is one.
+  // Locks the folder, and goes on from its checkpoint, if there is one.
   absl::Status OpenFolder() {
     std::error_code error;
     std::filesystem::create_directories(config_.folder, error);
@@ -184,24 +228,39 @@ class TrainingRun {
     absl::StatusOr<FolderLock> lock = FolderLock::Take(path, /*most_seconds=*/0);
     if (!lock.ok()) return lock.status();
     lock_.emplace(*std::move(lock));
+    RemoveAbandonedFiles(config_.folder);
     progress_.settings = config_.settings;
-    if (std::filesystem::exists(path)) {
-      VOXCONV_ASSIGN_OR_RETURN(
-          const Checkpoint checkpoint,
-          LoadCheckpoint(path, trainer_->graph(), config_.training.optimizer.kind));
-      if (checkpoint.progress.settings != config_.settings) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            path, ": a run with the settings '",
-            WordsWithout(checkpoint.progress.settings, config_.settings), "'; this one has '",
-            WordsWithout(config_.settings, checkpoint.progress.settings), "'"));
-      }
-      VOXCONV_RETURN_IF_ERROR(trainer_->Restore(checkpoint.state));
-      progress_ = checkpoint.progress;
+    VOXCONV_ASSIGN_OR_RETURN(const std::string train_settings, SettingsOf("train", train_));
+    progress_.settings += train_settings;
+    if (test_ != nullptr) {
+      VOXCONV_ASSIGN_OR_RETURN(const std::string test_settings, SettingsOf("test", *test_));
+      progress_.settings += test_settings;
     }
+    if (std::filesystem::exists(path)) VOXCONV_RETURN_IF_ERROR(GoOnFrom(path));
     VOXCONV_ASSIGN_OR_RETURN(step_lines_,
                              LineFile::Open(PathOf("steps.jsonl"), "step", progress_.step));
     VOXCONV_ASSIGN_OR_RETURN(epoch_lines_,
                              LineFile::Open(PathOf("epochs.jsonl"), "epoch", progress_.epoch));
+    return absl::OkStatus();
+  }
+
+  absl::Status GoOnFrom(const std::string& path) {
+    VOXCONV_ASSIGN_OR_RETURN(
+        const Checkpoint checkpoint,
+        LoadCheckpoint(path, trainer_->graph(), config_.training.optimizer.kind));
+    const TrainingProgress& saved = checkpoint.progress;
+    if (saved.settings != progress_.settings) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, ": a run with the settings '", WordsWithout(saved.settings, progress_.settings),
+          "'; this one has '", WordsWithout(progress_.settings, saved.settings), "'"));
+    }
+    if (saved.step_in_epoch > steps_in_epoch_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, ": ", saved.step_in_epoch,
+                       " steps of an epoch are done; this run has ", steps_in_epoch_, " an epoch"));
+    }
+    VOXCONV_RETURN_IF_ERROR(trainer_->Restore(checkpoint.state));
+    progress_ = saved;
     return absl::OkStatus();
   }
 
@@ -213,34 +272,33 @@ class TrainingRun {
 
   absl::Status RunEpoch() {
     BatchLoader loader(train_, config_.train, progress_.epoch, progress_.step_in_epoch);
-    const bool is_whole = progress_.step_in_epoch == 0;
-    double loss = 0;
-    int64_t steps = 0, rows = 0;
     VOXCONV_ASSIGN_OR_RETURN(std::optional<Batch> batch, NextBatch(loader));
     while (batch.has_value()) {
-      VOXCONV_ASSIGN_OR_RETURN(const LossResult of_step, RunStep(loader, batch));
-      loss += of_step.loss;
-      rows += of_step.rows;
-      ++steps;
+      VOXCONV_RETURN_IF_ERROR(RunStep(loader, batch));
       if (config_.checkpoint_steps > 0 && progress_.step % config_.checkpoint_steps == 0) {
         VOXCONV_RETURN_IF_ERROR(Save());
       }
     }
-    if (is_whole && rows == 0) {
+    const EpochSums& sums = progress_.sums;
+    if (sums.rows == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "epoch ", progress_.epoch + 1, ": all labels of the training data are ignored"));
     }
     EpochReport report{.epoch = progress_.epoch + 1,
                        .step = progress_.step,
-                       .loss = loss / static_cast<double>(std::max<int64_t>(steps, 1))};
+                       .loss = sums.weight > 0 ? sums.loss / sums.weight : 0,
+                       .skipped_steps = sums.skipped_steps};
     if (test_ != nullptr) {
       VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph snapshot, trainer_->Snapshot());
-      VOXCONV_ASSIGN_OR_RETURN(report.test, Evaluate(snapshot, config_.training.run, config_.test,
-                                                     *test_, registry_, backend_));
+      absl::StatusOr<Confusion> test =
+          Evaluate(snapshot, config_.training.run, config_.test, *test_, registry_, backend_);
+      if (!test.ok()) return StatusAt(absl::StrCat("epoch ", report.epoch), test.status());
+      report.test = *std::move(test);
     }
     VOXCONV_RETURN_IF_ERROR(epoch_lines_->Write(ToJson(report, test_)));
     ++progress_.epoch;
     progress_.step_in_epoch = 0;
+    progress_.sums = {};
     if (observer_.epoch != nullptr) observer_.epoch(report);
     return Save();
   }
@@ -261,11 +319,10 @@ class TrainingRun {
   // An input that does not fit is refused when its step is queued.
   void Announce(const SparseTensor& input) { trainer_->Announce(input.view()).IgnoreError(); }
 
-  // Trains with `batch`, and makes it the next one while the device computes. Returns the step's
-  // loss.
-  absl::StatusOr<LossResult> RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
+  // Trains with `batch`, and makes it the next one while the device computes.
+  absl::Status RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
     const Clock::time_point begin = Clock::now();
-    StepReport report{.epoch = progress_.epoch,
+    StepReport report{.epoch = progress_.epoch + 1,
                       .step = progress_.step + 1,
                       .steps_in_epoch = steps_in_epoch_,
                       .step_in_epoch = progress_.step_in_epoch + 1,
@@ -281,12 +338,44 @@ class TrainingRun {
     report.result = *result;
     report.memory = trainer_->memory();
     report.milliseconds = MillisecondsSince(begin);
-    ++progress_.step;
-    ++progress_.step_in_epoch;
+    Count(report.result);
     VOXCONV_RETURN_IF_ERROR(step_lines_->Write(ToJson(report)));
     if (observer_.step != nullptr) observer_.step(report);
+    if (progress_.stuck_steps >= kMostStuckSteps) return StatusAt(name, ExplainStuckSteps());
     VOXCONV_ASSIGN_OR_RETURN(batch, std::move(next));
-    return report.result.loss;
+    return absl::OkStatus();
+  }
+
+  // A step that is done.
+  void Count(const StepResult& result) {
+    ++progress_.step;
+    ++progress_.step_in_epoch;
+    EpochSums& sums = progress_.sums;
+    sums.loss += result.loss.loss * result.loss.weight;
+    sums.weight += result.loss.weight;
+    sums.rows += result.loss.rows;
+    sums.skipped_steps += result.skipped ? 1 : 0;
+    // The next step may succeed with a smaller scale.
+    const bool scale_falls = config_.training.optimizer.scale_growth_interval > 0 &&
+                             result.loss_scale > StepRule().min_scale;
+    progress_.stuck_steps = result.skipped && !scale_falls ? progress_.stuck_steps + 1 : 0;
+  }
+
+  absl::Status ExplainStuckSteps() {
+    std::string nearest;
+    for (const Parameter& parameter : trainer_->graph().parameters()) {
+      if (!parameter.trained()) continue;
+      VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> gradient,
+                               trainer_->Gradient(parameter.name));
+      const bool finite =
+          std::all_of(gradient.begin(), gradient.end(), [](float v) { return std::isfinite(v); });
+      if (!finite) nearest = parameter.name;
+    }
+    return absl::OutOfRangeError(
+        absl::StrCat(progress_.stuck_steps,
+                     " steps in a row had gradients that are not finite, so nothing is "
+                     "learned; the one nearest to the loss is that of parameter '",
+                     nearest, "'"));
   }
 
   const TrainingRunConfig& config_;
@@ -330,6 +419,7 @@ absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& r
     VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> logits,
                              result.output.features().ToHost(context));
+    VOXCONV_RETURN_IF_ERROR(CheckLogits(logits, batch, dataset));
     confusion.Add(logits, batch.labels, dataset.ignored());
   }
   return confusion;

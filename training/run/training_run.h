@@ -33,7 +33,8 @@ struct TrainingRunConfig {
 };
 
 struct StepReport {
-  int64_t epoch = 0, step = 0, steps_in_epoch = 0, step_in_epoch = 0;
+  int64_t epoch = 0, step = 0;  // both from 1
+  int64_t steps_in_epoch = 0, step_in_epoch = 0;
   double rate = 0;
   int64_t voxels = 0;  // of the batch
   StepResult result;
@@ -44,8 +45,11 @@ struct StepReport {
 struct EpochReport {
   int64_t epoch = 0;  // epochs that are done
   int64_t step = 0;
-  double loss = 0;    // the mean over the epoch's steps that this process has run
-  Confusion test{0};  // of no class if there is no test set
+  // The mean over the epoch's steps, each weighted by LossResult::weight: of cross-entropy, the
+  // mean over all rows of the epoch that count.
+  double loss = 0;
+  int64_t skipped_steps = 0;  // of the epoch: a gradient was not finite
+  Confusion test{0};          // of no class if there is no test set
 };
 
 // Watches a run. Either function may be null.
@@ -54,21 +58,31 @@ struct TrainingObserver {
   std::function<void(const EpochReport&)> epoch;
 };
 
+// A run ends after so many steps in a row that were skipped for a gradient that is not finite, and
+// that did not lower the loss scale: where none is set, or where it is the smallest.
+inline constexpr int64_t kMostStuckSteps = 3;
+
 // Trains `graph`, whose parameters have values, and returns it with its last parameters. Files in
 // the folder:
 // - checkpoint.safetensors: where the run goes on (training/checkpoint.h). If it is there, and its
-//   settings agree, the run goes on from it, with the same steps as if it had never ended.
+//   settings and data sets agree (their size, classes and Dataset::ContentHash), the run goes on
+//   from it, with the same steps as if it had never ended.
 // - steps.jsonl, epochs.jsonl: one line a step, and one an epoch. `voxconv report` draws them.
-// `test` may be null. kFailedPrecondition for a checkpoint of a run with other settings; the
-// message gives those that differ. kUnavailable if another run works in the folder.
-// kInvalidArgument for a network that does not fit the labels, and for an epoch without a label
-// that counts. Errors of Trainer::Step with the step's number; the last checkpoint stays.
+// Temporary files of a program that was killed are removed from it.
+//
+// `test` may be null. kFailedPrecondition for a checkpoint of a run with other settings or data;
+// the message gives what differs. kUnavailable if another run works in the folder. kInvalidArgument
+// for a network that does not fit the labels, for a test set of other classes, and for an epoch
+// without a label that counts. kOutOfRange after kMostStuckSteps, with the step and a parameter
+// whose gradient is not finite. Errors of Trainer::Step with the step's number. The last checkpoint
+// stays.
 absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const TrainingRunConfig& config,
                                          const Dataset& train, const Dataset* test,
                                          const Registry& registry, Backend& backend,
                                          const TrainingObserver& observer);
 
-// Runs the network over a data set as at inference, and counts its predictions.
+// Runs the network over a data set as at inference, and counts its predictions. kOutOfRange for
+// logits that are not finite; the message names the first cloud and row.
 absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& run,
                                    const LoaderConfig& loader, const Dataset& dataset,
                                    const Registry& registry, Backend& backend);
