@@ -10,157 +10,33 @@
 #include "absl/strings/str_cat.h"
 #include "voxconv/verify/convolve.h"
 #include "voxconv/verify/exact.h"
-#include "voxconv/verify/gate.h"
+#include "voxconv/verify/gradients.h"
 #include "voxconv/verify/matrix.h"
 #include "voxconv/verify/oracle.h"
 
 namespace voxconv::verify {
 namespace {
 
-// What a layer is given, as the dtype holds it, and the oracle's map in both directions.
-struct GradProblem {
-  const Problem* problem;
-  CaseShape shape;
-  reference::ConvShape sizes;
-  std::vector<float> x, w, dy;
-  reference::KernelMap transposed;
-};
-
-// The pairs with inputs and outputs exchanged, each offset's by ascending output row.
-reference::KernelMap Transposed(const reference::KernelMap& map) {
-  reference::KernelMap transposed{map.num_offsets, map.offset_ptr, map.out, map.in};
-  for (int64_t k = 0; k < map.num_offsets; ++k) {
-    std::vector<std::pair<int32_t, int32_t>> pairs;
-    for (int64_t i = map.offset_ptr[k]; i < map.offset_ptr[k + 1]; ++i) {
-      pairs.emplace_back(map.in[i], map.out[i]);
-    }
-    std::sort(pairs.begin(), pairs.end());
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      transposed.out[map.offset_ptr[k] + i] = pairs[i].first;
-      transposed.in[map.offset_ptr[k] + i] = pairs[i].second;
-    }
-  }
-  return transposed;
-}
-
-GradProblem MakeGradProblem(const Problem& problem, const CaseShape& shape) {
-  GradProblem grad{.problem = &problem, .shape = shape};
-  grad.sizes = {static_cast<int64_t>(problem.inputs.size()),
-                static_cast<int64_t>(problem.outputs.size()), shape.c_in, shape.c_out};
-  const int64_t weights = problem.geometry.num_offsets() * shape.c_in * shape.c_out;
-  grad.x = RoundedTo(shape.precision, Values(grad.sizes.num_inputs * shape.c_in, 51));
-  grad.w = RoundedTo(shape.precision, Values(weights, 52));
-  grad.dy = RoundedTo(shape.precision, Values(grad.sizes.num_outputs * shape.c_out, 53));
-  grad.transposed = Transposed(problem.map);
-  return grad;
-}
-
-// [K * C_out, C_in] of [K * C_in, C_out].
-std::vector<float> TransposedWeights(const GradProblem& grad) {
-  const int64_t c_in = grad.shape.c_in, c_out = grad.shape.c_out, matrix = c_in * c_out;
-  std::vector<float> transposed(grad.w.size());
-  for (int64_t i = 0; i < static_cast<int64_t>(grad.w.size()); ++i) {
-    const int64_t k = i / matrix, ci = i % matrix / c_out, co = i % c_out;
-    transposed[k * matrix + co * c_in + ci] = grad.w[i];
-  }
-  return transposed;
-}
-
-// The input gradient is a convolution of dy over the transposed map (H-CNN, Equation 8).
+// The input gradient and its tolerances.
 Expected ExpectedInputGrad(const GradProblem& grad, const Execution& execution) {
-  const reference::ConvShape sizes{grad.sizes.num_outputs, grad.sizes.num_inputs, grad.shape.c_out,
-                                   grad.shape.c_in};
-  const ExactConvolution exact(grad.transposed,
-                               {sizes, grad.shape.precision, grad.dy, TransposedWeights(grad)});
-  return exact.Expect(execution);
+  return ExactConvolution(grad.transposed, InputGradOperands(grad)).Expect(execution);
 }
 
-template <typename Change>
-std::vector<double> Changed(const std::vector<float>& values, const Change& change) {
-  std::vector<double> changed(values.size());
-  std::transform(values.begin(), values.end(), changed.begin(),
-                 [&](float value) { return change(double{value}); });
-  return changed;
+// The weight gradient, stored as the weights are.
+Expected StoredWeightGrad(const GradProblem& grad) {
+  const Precision precision = grad.shape.precision;
+  return ExpectedWeightGrad(
+      {grad.problem->map, grad.sizes, precision, /*stored=*/precision, grad.x, grad.dy});
 }
 
-// Element (k, ci, co) sums a product for each pair of offset k (H-CNN, Equation 7). Blocks of pairs
-// may be summed for themselves, in f32.
-Expected ExpectedWeightGrad(const GradProblem& grad) {
-  constexpr int64_t kLeastBlock = 64;  // pairs
-  const reference::KernelMap& map = grad.problem->map;
-  const auto absolute = [](double value) { return std::abs(value); };
-  const auto square = [](double value) { return value * value; };
-  Expected expected{.channels = grad.shape.c_out};
-  expected.values = reference::BackwardWeight(map, grad.sizes, grad.x, grad.dy);
-  const std::vector<double> magnitudes = reference::BackwardWeight(
-      map, grad.sizes, Changed(grad.x, absolute), Changed(grad.dy, absolute));
-  const std::vector<double> squares =
-      reference::BackwardWeight(map, grad.sizes, Changed(grad.x, square), Changed(grad.dy, square));
-  for (size_t i = 0; i < expected.values.size(); ++i) {
-    const auto k = static_cast<int64_t>(i) / (grad.shape.c_in * grad.shape.c_out);
-    const int64_t pairs = map.offset_ptr[k + 1] - map.offset_ptr[k];
-    const ExactSum sum{.value = expected.values[i],
-                       .magnitude = magnitudes[i],
-                       .spread = std::sqrt(squares[i]),
-                       .pairs = (pairs + kLeastBlock - 1) / kLeastBlock};
-    expected.tolerances.push_back(StoredTolerance(
-        grad.shape.precision, sum.value,
-        SumTolerance(grad.shape.precision, sum, std::min(pairs, kLeastBlock), false)));
-  }
-  return expected;
-}
-
-// The layer's tensors in the backend's memory.
-struct GradTensors {
-  Tensor x, w, dy;
-
-  static absl::StatusOr<GradTensors> Create(const GradProblem& grad,
-                                            const ExecutionContext& context) {
-    const DType dtype = StorageOf(grad.shape.precision);
-    const int64_t c_in = grad.shape.c_in, c_out = grad.shape.c_out;
-    GradTensors tensors;
-    VOXCONV_ASSIGN_OR_RETURN(tensors.x,
-                             Tensor::FromHost(grad.x, grad.sizes.num_inputs, c_in, context, dtype));
-    VOXCONV_ASSIGN_OR_RETURN(
-        tensors.w, Tensor::FromHost(grad.w, static_cast<int64_t>(grad.w.size()) / c_out, c_out,
-                                    context, dtype));
-    VOXCONV_ASSIGN_OR_RETURN(
-        tensors.dy, Tensor::FromHost(grad.dy, grad.sizes.num_outputs, c_out, context, dtype));
-    return tensors;
-  }
-};
-
-// A tensor full of NaN: an element that is left out shows.
-absl::StatusOr<Tensor> NanLike(const Tensor& tensor, const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(
-      Tensor nan, Tensor::Create(tensor.rows(), tensor.channels(), tensor.view().dtype, context));
-  VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(nan.view().data, 0xff, nan.view().bytes(), *context.stream));
-  return nan;
-}
-
-absl::StatusOr<std::vector<float>> InputGrad(const Dataflow& dataflow, const KernelMap& map,
-                                             const GradProblem& grad,
-                                             const ExecutionContext& context) {
+absl::StatusOr<std::vector<float>> GradientOnHost(Pass pass, const Dataflow& dataflow,
+                                                  const KernelMap& map, const GradProblem& grad,
+                                                  const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(const GradTensors tensors, GradTensors::Create(grad, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor dx, NanLike(tensors.x, context));
-  Workspace workspace;
-  VOXCONV_RETURN_IF_ERROR(RunInputGrad(dataflow, map,
-                                       {tensors.dy.view(), tensors.w.view(), dx.view()},
-                                       grad.shape.precision, workspace, context));
-  return dx.ToHost(context);
-}
-
-absl::StatusOr<std::vector<float>> WeightGrad(const Dataflow& dataflow, const KernelMap& map,
-                                              const GradProblem& grad,
-                                              const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(const GradTensors tensors, GradTensors::Create(grad, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Tensor dw, NanLike(tensors.w, context));
-  Workspace workspace;
-  VOXCONV_RETURN_IF_ERROR(RunWeightGrad(dataflow, map,
-                                        {tensors.x.view(), tensors.dy.view(), dw.view()},
-                                        grad.shape.precision, workspace, context));
-  return dw.ToHost(context);
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor gradient,
+                           RunGradient(pass, dataflow, map, tensors, grad.shape.precision,
+                                       StorageOf(grad.shape.precision), context));
+  return gradient.ToHost(context);
 }
 
 double Product(const std::vector<float>& a, const std::vector<float>& b) {
@@ -184,8 +60,10 @@ absl::Status CheckAdjoint(const Dataflow& dataflow, const KernelMap& map, const 
                                {grad.sizes, grad.shape.precision, grad.x, grad.w});
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> y,
                            Convolve(dataflow, map, exact.operands(), context));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dx, InputGrad(dataflow, map, grad, context));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dw, WeightGrad(dataflow, map, grad, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dx,
+                           GradientOnHost(Pass::kInputGrad, dataflow, map, grad, context));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dw,
+                           GradientOnHost(Pass::kWeightGrad, dataflow, map, grad, context));
   const double forward = Product(grad.dy, y);
   const double forward_bound = ProductBound(exact.Expect(ExecutionOf(dataflow, shape)), grad.dy);
   const Execution input_grad{
@@ -193,7 +71,7 @@ absl::Status CheckAdjoint(const Dataflow& dataflow, const KernelMap& map, const 
   const std::pair<double, double> inputs{Product(dx, grad.x),
                                          ProductBound(ExpectedInputGrad(grad, input_grad), grad.x)};
   const std::pair<double, double> weights{Product(dw, grad.w),
-                                          ProductBound(ExpectedWeightGrad(grad), grad.w)};
+                                          ProductBound(StoredWeightGrad(grad), grad.w)};
   for (const auto& [product, bound] : {inputs, weights}) {
     // Written so that a NaN fails.
     if (std::abs(product - forward) <= bound + forward_bound) continue;
@@ -211,13 +89,15 @@ absl::Status Check(GradCheck check, const Dataflow& dataflow, const GradProblem&
   VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, UploadReferenceMap(*grad.problem, context));
   if (check == GradCheck::kAdjoint) return CheckAdjoint(dataflow, map, grad, shape, context);
   if (check == GradCheck::kInput) {
-    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dx, InputGrad(dataflow, map, grad, context));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dx,
+                             GradientOnHost(Pass::kInputGrad, dataflow, map, grad, context));
     const Capability capability = dataflow.CapabilityOf(Pass::kInputGrad, shape);
     return CheckOutput(
         dx, ExpectedInputGrad(grad, {.rounds_partial_sums = capability.rounds_partial_sums}));
   }
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dw, WeightGrad(dataflow, map, grad, context));
-  return CheckOutput(dw, ExpectedWeightGrad(grad));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> dw,
+                           GradientOnHost(Pass::kWeightGrad, dataflow, map, grad, context));
+  return CheckOutput(dw, StoredWeightGrad(grad));
 }
 
 Outcome RunGradCase(const Environment& environment, GradCheck check, const std::string& spec,
@@ -251,8 +131,7 @@ Outcome RunRepeatCase(const Environment& environment, Pass pass, const std::stri
     const absl::StatusOr<KernelMap> map = UploadReferenceMap(problem, context);
     if (!map.ok()) return Outcome::From(map.status());
     for (int i = 0; i < repeats; ++i) {
-      const auto gradient = pass == Pass::kInputGrad ? InputGrad(**dataflow, *map, grad, context)
-                                                     : WeightGrad(**dataflow, *map, grad, context);
+      const auto gradient = GradientOnHost(pass, **dataflow, *map, grad, context);
       if (!gradient.ok()) return Outcome::From(gradient.status());
       if (first.empty()) first = *gradient;
       if (gradient->size() == first.size() &&

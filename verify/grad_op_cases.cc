@@ -11,76 +11,17 @@
 #include "voxconv/core/training_ops.h"
 #include "voxconv/core/training_step.h"
 #include "voxconv/reference_cpu/layers.h"
+#include "voxconv/reference_cpu/pooling.h"
 #include "voxconv/training/reference_loss.h"
 #include "voxconv/verify/bounds.h"
 #include "voxconv/verify/matrix.h"
+#include "voxconv/verify/operator_bench.h"
 
 namespace voxconv::verify {
 namespace {
 
 constexpr int64_t kRows = 1003, kChannels = 37;
 constexpr float kGradientScale = 64;  // of losses, so that 16 bits hold their gradients
-
-// One gradient: what it should be, and what its terms add up to without their signs.
-struct Expectation {
-  double value = 0, magnitude = 0;
-};
-
-// The operators of a backend in one precision, and data for them.
-class Bench {
- public:
-  Bench(const ExecutionContext& context, Precision precision)
-      : context_(context), precision_(precision), ops_(*context.backend->training_ops()) {}
-
-  const ExecutionContext& context() const { return context_; }
-  Precision precision() const { return precision_; }
-  TrainingOps& ops() const { return ops_; }
-  TensorOps& dense() const { return context_.backend->tensor_ops(); }
-
-  // Random values as the dtype holds them.
-  std::vector<float> Random(int64_t size, uint64_t seed) const {
-    return RoundedTo(precision_, Values(size, seed));
-  }
-  absl::StatusOr<Tensor> Upload(const std::vector<float>& values, int64_t channels) const {
-    const auto rows = static_cast<int64_t>(values.size()) / channels;
-    return Tensor::FromHost(values, rows, channels, context_, StorageOf(precision_));
-  }
-  // NaN, so that an element that is not written is seen.
-  absl::StatusOr<Tensor> Result(int64_t rows, int64_t channels) const {
-    return Upload(std::vector<float>(rows * channels, std::numeric_limits<float>::quiet_NaN()),
-                  channels);
-  }
-  absl::StatusOr<Array<float>> Vector(const std::vector<float>& values) const {
-    return CopyToBackend<float>(values, context_);
-  }
-
-  // Every element within the rounding of its store, and `loss` of its magnitude.
-  absl::Status Compare(absl::string_view what, const std::vector<float>& values,
-                       const std::vector<Expectation>& expected, double loss,
-                       bool stored = true) const {
-    if (values.size() != expected.size()) return absl::InternalError("sizes differ");
-    const double unit = stored ? StorageUnit(precision_) : 0;
-    const bool is_f16 = stored && StorageOf(precision_) == DType::kF16;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Expectation& e = expected[i];
-      const double bound = unit * std::abs(e.value) + loss * e.magnitude + (is_f16 ? 0x1p-25 : 0);
-      if (std::abs(values[i] - e.value) <= bound) continue;  // a NaN fails
-      return absl::InternalError(absl::StrCat(what, ": element ", i, " is ", values[i],
-                                              "; expected ", e.value, ", at most ", bound, " off"));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  ExecutionContext context_;
-  Precision precision_;
-  TrainingOps& ops_;
-};
-
-// What adding so many terms in f32 may lose of their magnitude (verify/bounds.h).
-double LossOfSum(int64_t terms) {
-  return (2 + 6 * std::sqrt(static_cast<double>(terms))) * 0x1p-24;
-}
 
 absl::Status Relu(const Bench& bench) {
   std::vector<float> y = bench.Random(kRows * kChannels, 61);
@@ -94,6 +35,27 @@ absl::Status Relu(const Bench& bench) {
   std::vector<Expectation> expected(dy.size());
   for (size_t i = 0; i < dy.size(); ++i) expected[i].value = y[i] > 0 ? dy[i] : 0;
   return bench.Compare("dx", values, expected, 0);
+}
+
+// A sum gives both summands its gradient. A tensor that two layers read gets the sum of theirs.
+absl::Status Add(const Bench& bench) {
+  const std::vector<float> a = bench.Random(kRows * kChannels, 76);
+  const std::vector<float> b = bench.Random(kRows * kChannels, 77);
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor ta, bench.Upload(a, kChannels));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor tb, bench.Upload(b, kChannels));
+  std::vector<Expectation> expected(a.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    expected[i] = {double{a[i]} + b[i], std::abs(double{a[i]}) + std::abs(b[i])};
+  }
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor sum, bench.Result(kRows, kChannels));
+  // The last one onto one of the summands, as training adds where no other layer reads it.
+  for (const TensorView& result : {sum.view(), ta.view()}) {
+    VOXCONV_RETURN_IF_ERROR(
+        bench.dense().Add(ta.view(), tb.view(), /*relu=*/false, result, bench.context()));
+    VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, ToHost(result, bench.context()));
+    VOXCONV_RETURN_IF_ERROR(bench.Compare("sum", values, expected, 0x1p-24));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Concat(const Bench& bench) {
@@ -187,6 +149,51 @@ absl::Status MaxUnpooling(const Bench& bench) {
   VOXCONV_RETURN_IF_ERROR(bench.ops().Select(tdy.view(), taken.data(), dx.view(), bench.context()));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, dx.ToHost(bench.context()));
   return bench.Compare("dx", values, expected, 0);
+}
+
+// The gradients of pooling and unpooling: each is the other, over the same map.
+absl::Status Pooling(const Bench& bench, PoolMode mode, bool unpools, const Problem& problem) {
+  const auto inputs = static_cast<int64_t>(problem.inputs.size());
+  const auto outputs = static_cast<int64_t>(problem.outputs.size());
+  const reference::PoolShape shape{inputs, outputs, kChannels};
+  const int64_t rows = unpools ? inputs : outputs, result_rows = unpools ? outputs : inputs;
+  const std::vector<float> x = bench.Random(inputs * kChannels, 78);
+  const std::vector<float> dy = bench.Random(rows * kChannels, 79);
+  VOXCONV_ASSIGN_OR_RETURN(const KernelMap map, UploadReferenceMap(problem, bench.context()));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor tx, bench.Upload(x, kChannels));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor tdy, bench.Upload(dy, kChannels));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor y, bench.Result(outputs, kChannels));
+  VOXCONV_ASSIGN_OR_RETURN(const Tensor dx, bench.Result(result_rows, kChannels));
+  Array<int32_t> switches;
+  if (mode == PoolMode::kMax) {
+    VOXCONV_ASSIGN_OR_RETURN(switches,
+                             AllocateArray<int32_t>(outputs * kChannels, bench.context()));
+    VOXCONV_RETURN_IF_ERROR(
+        bench.dense().Pool(map, mode, tx.view(), y.view(), switches.data(), bench.context()));
+  }
+  VOXCONV_RETURN_IF_ERROR(
+      unpools ? bench.dense().Pool(map, mode, tdy.view(), dx.view(), nullptr, bench.context())
+              : bench.dense().Unpool(map, mode, tdy.view(), switches.data(), dx.view(),
+                                     bench.context()));
+  const auto exact = [&](const std::vector<float>& values) {
+    if (mode == PoolMode::kMax) {
+      return reference::MaxUnpool(reference::MaxPool(problem.map, shape, x).switches, shape,
+                                  values);
+    }
+    const reference::Divisor divisor = mode == PoolMode::kSum ? reference::Divisor::kOne
+                                       : mode == PoolMode::kAverage
+                                           ? reference::Divisor::kKernelVolume
+                                           : reference::Divisor::kPresent;
+    return unpools ? reference::SumPool(problem.map, shape, values, divisor)
+                   : reference::SumUnpool(problem.map, shape, values, divisor);
+  };
+  std::vector<float> positive = dy;
+  for (float& v : positive) v = std::abs(v);
+  const std::vector<double> sums = exact(dy), magnitudes = exact(positive);
+  std::vector<Expectation> expected(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) expected[i] = {sums[i], magnitudes[i]};
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, dx.ToHost(bench.context()));
+  return bench.Compare("dx", values, expected, LossOfSum(problem.map.num_offsets));
 }
 
 absl::Status Dropout(const Bench& bench) {
@@ -330,7 +337,7 @@ absl::Status BatchNorm(const Bench& bench, bool relu) {
   return bench.Compare("dx", values, exact.dx, loss);
 }
 
-enum class Loss { kCrossEntropy, kWeighted, kLovasz };
+enum class Loss { kCrossEntropy, kSmoothed, kWeightedSmoothed, kLovasz };
 
 absl::Status LossGradient(const Bench& bench, Loss kind) {
   constexpr int64_t kClasses = 13;
@@ -344,10 +351,10 @@ absl::Status LossGradient(const Bench& bench, Loss kind) {
   }
   ReferenceLoss reference;
   std::vector<float> weights;
-  if (kind == Loss::kWeighted) {
+  if (kind == Loss::kSmoothed || kind == Loss::kWeightedSmoothed) reference.smoothing = 0.1;
+  if (kind == Loss::kWeightedSmoothed) {
     for (int64_t c = 0; c < kClasses; ++c) weights.push_back(0.5f + static_cast<float>(c % 4));
     reference.class_weights.assign(weights.begin(), weights.end());
-    reference.smoothing = 0.1;
   }
   reference.lovasz = kind == Loss::kLovasz;
   reference.cross_entropy = !reference.lovasz;
@@ -395,15 +402,31 @@ absl::Status LossGradient(const Bench& bench, Loss kind) {
 }
 
 struct NamedOperator {
-  const char* name;
+  std::string name;
   std::function<absl::Status(const Bench&)> check;
 };
+
+std::vector<NamedOperator> PoolingOperators(const Problem& problem) {
+  std::vector<NamedOperator> operators;
+  for (const PoolMode mode :
+       {PoolMode::kMax, PoolMode::kSum, PoolMode::kAverage, PoolMode::kAveragePresent}) {
+    for (const bool unpools : {false, true}) {
+      if (unpools && mode == PoolMode::kMax) continue;  // max_unpooling is Select
+      operators.push_back({absl::StrCat(ToString(mode), unpools ? "_unpooling" : "_pooling"),
+                           [mode, unpools, &problem](const Bench& b) {
+                             return Pooling(b, mode, unpools, problem);
+                           }});
+    }
+  }
+  return operators;
+}
 
 std::vector<NamedOperator> Operators() {
   return {
       {"relu", Relu},
       {"batch_norm", [](const Bench& b) { return BatchNorm(b, false); }},
       {"batch_norm_relu", [](const Bench& b) { return BatchNorm(b, true); }},
+      {"add", Add},
       {"concat", Concat},
       {"bias", Bias},
       {"linear", LinearLayer},
@@ -414,7 +437,10 @@ std::vector<NamedOperator> Operators() {
       {"global_average",
        [](const Bench& b) { return GlobalPooling(b, PoolMode::kAveragePresent); }},
       {"cross_entropy", [](const Bench& b) { return LossGradient(b, Loss::kCrossEntropy); }},
-      {"cross_entropy_weighted", [](const Bench& b) { return LossGradient(b, Loss::kWeighted); }},
+      {"cross_entropy_label_smoothing",
+       [](const Bench& b) { return LossGradient(b, Loss::kSmoothed); }},
+      {"cross_entropy_weighted",
+       [](const Bench& b) { return LossGradient(b, Loss::kWeightedSmoothed); }},
       {"lovasz", [](const Bench& b) { return LossGradient(b, Loss::kLovasz); }},
   };
 }
@@ -427,7 +453,12 @@ void AddGradOperatorCases(Environment& environment, std::vector<Case>& cases) {
   if (environment.backend->device().space == MemorySpace::kDevice) {
     precisions.insert(precisions.end(), {Precision::kTf32, Precision::kF16, Precision::kBF16});
   }
-  for (const NamedOperator& op : Operators()) {
+  // Windows that overlap, and voxels that are in none.
+  const Problem& windows =
+      *environment.problems.Get(GeometryNamed("dilate_k3_s2_bounded"), Scenes()[1]);
+  std::vector<NamedOperator> operators = Operators();
+  for (NamedOperator& op : PoolingOperators(windows)) operators.push_back(std::move(op));
+  for (const NamedOperator& op : operators) {
     for (const Precision precision : precisions) {
       cases.push_back({absl::StrCat("grad/op/", op.name, "/", ToString(precision)),
                        [&environment, op, precision] {

@@ -43,8 +43,8 @@ constexpr uint64_t kQuickOneIn = 20;
 
 // "<suite>/map/<mapping>/..." and "<suite>/conv/<dataflow>/...".
 bool IsOfOnePlugin(absl::string_view suite) {
-  for (const absl::string_view s :
-       {"repeat", "exact", "cover", "value", "guard", "counters", "grad", "layout", "pool"}) {
+  for (const absl::string_view s : {"repeat", "exact", "cover", "value", "guard", "counters",
+                                    "grad", "grad_large", "layout", "pool"}) {
     if (suite == s) return true;
   }
   return false;
@@ -108,7 +108,9 @@ std::vector<Case> MakeCases(Environment& environment, const Selection& selection
   AddRepeatCases(environment, all);
   AddPoolCases(environment, all);
   AddGradCases(environment, all);
+  AddLargeGradCases(environment, all);
   AddGradOperatorCases(environment, all);
+  AddStepCases(environment, all);
   AddValueCases(environment, all);
   AddGuardCases(environment, all);
   AddStressCases(environment, all);

@@ -80,18 +80,27 @@ struct Selection {
 //   form/<form>/<problem>                a map in that form, there and back, and transposed
 //   layout/conv/<dataflow>/<problem>     the layout that a dataflow makes, read back as pairs
 //   grad/conv/<dataflow>/<channels>/input|weight|adjoint/<problem>   gradients
-//   grad/op/<operator>/<dtype>           gradients of operators without a map, and of losses
+//   grad_large/conv/<dataflow>/<channels>/<pass>/<problem>   gradients of 64 .. 256 channels on a
+//                                        large scene, at sampled rows and entries
+//   grad/op/<operator>/<dtype>           gradients of the other operators, and of losses: `add` is
+//                                        also the sum where two layers read a tensor, `bias` that
+//                                        of columns. Poolings by dataflows and in all geometries
+//                                        are in pool/...: unpooling is the gradient of pooling,
+//                                        and pooling that of unpooling
+//   step/<optimiser>, step/clip|skip     steps of optimisers, of clipped gradients too
 //   conv/<mapping>/<dataflow>/<channels>/<problem>   forward, every element and
 //                                        norm-wise (verify/bounds.h); the mapping `reference`
 //                                        stands for the oracle's own map
-//   repeat/...                           bitwise equality over repeats and thread counts
+//   repeat/...                           bitwise equality over repeats and thread counts, of
+//                                        gradients too
 //   exact/map|conv/<plugin>/...          2^16 + 1 voxels; whole numbers, bit by bit
 //   cover/map|conv/<plugin>/...          a covering array over channels, kernels, samples, threads
 //   value/conv/<dataflow>/...            large, tiny, denormal, zero, NaN and infinite values
 //   guard/conv/<dataflow>/...            nothing is written but the output; nothing stale is read
 //                                        (.../large: in several passes of small buffers too)
 //   counters/conv/<dataflow>/...         what a run counts, against the map and the tensors
-//   pool/<mode>/<problem>                pooling and unpooling by the backend's operators
+//   pool/<mode>/<problem>                pooling and unpooling by the backend's operators; each is
+//                                        the gradient of the other
 //   pool/conv/<dataflow>/<channels>/<mode>/<problem>   the same by a dataflow that pools itself
 // If the factory of a plugin refuses all variants, the plugin has one case with the factory's
 // message: map/<mapping>/factory, coords/..., conv/reference/<dataflow>/... The case is skipped if
@@ -115,6 +124,8 @@ void AddRepeatCases(Environment& environment, std::vector<Case>& cases);
 void AddGradOperatorCases(Environment& environment, std::vector<Case>& cases);
 void AddPoolCases(Environment& environment, std::vector<Case>& cases);
 void AddGradCases(Environment& environment, std::vector<Case>& cases);
+void AddLargeGradCases(Environment& environment, std::vector<Case>& cases);
+void AddStepCases(Environment& environment, std::vector<Case>& cases);
 void AddLargeCases(Environment& environment, std::vector<Case>& cases);
 void AddCoveringCases(Environment& environment, std::vector<Case>& cases);
 void AddValueCases(Environment& environment, std::vector<Case>& cases);

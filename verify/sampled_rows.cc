@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,38 +71,39 @@ std::vector<int64_t> SpreadRows(int64_t rows, int64_t limit) {
   return spread;
 }
 
-absl::StatusOr<SampleCheck> CheckSampledRows(const reference::KernelMap& map,
-                                             const Operands& operands, const Execution& execution,
-                                             const std::vector<float>& output) {
-  const reference::ConvShape& shape = operands.shape;
-  const int64_t channels = shape.c_out;
-  if (static_cast<int64_t>(output.size()) != shape.num_outputs * channels) {
+RowSample::RowSample(const reference::KernelMap& map, const Operands& operands)
+    : num_outputs_(operands.shape.num_outputs) {
+  const double products = static_cast<double>(map.num_offsets) *
+                          static_cast<double>(operands.shape.c_in * operands.shape.c_out);
+  rows_ = SpreadRows(
+      num_outputs_, std::clamp(static_cast<int64_t>(kProducts / products), kFewestRows, kMostRows));
+  Part part = PartOf(map, operands, rows_);
+  map_ = std::make_unique<reference::KernelMap>(std::move(part.map));
+  exact_ = std::make_unique<ExactConvolution>(*map_, std::move(part.operands));
+}
+
+absl::StatusOr<SampleCheck> RowSample::Check(const Execution& execution,
+                                             const std::vector<float>& output) const {
+  const int64_t channels = exact_->operands().shape.c_out;
+  if (static_cast<int64_t>(output.size()) != num_outputs_ * channels) {
     return absl::InternalError(absl::StrCat("the output has ", output.size(), " elements; ",
-                                            shape.num_outputs, " rows of ", channels,
-                                            " are needed"));
+                                            num_outputs_, " rows of ", channels, " are needed"));
   }
-  const double products =
-      static_cast<double>(map.num_offsets) * static_cast<double>(shape.c_in * channels);
-  const std::vector<int64_t> rows =
-      SpreadRows(shape.num_outputs,
-                 std::clamp(static_cast<int64_t>(kProducts / products), kFewestRows, kMostRows));
-  Part part = PartOf(map, operands, rows);
-  const ExactConvolution exact(part.map, std::move(part.operands));
-  const Expected expected = exact.Expect(execution);
+  const Expected expected = exact_->Expect(execution);
   std::vector<float> sampled;
-  sampled.reserve(rows.size() * channels);
-  for (const int64_t row : rows) {
+  sampled.reserve(rows_.size() * channels);
+  for (const int64_t row : rows_) {
     const auto first = output.begin() + row * channels;
     sampled.insert(sampled.end(), first, first + channels);
   }
   if (const absl::Status held = CheckOutput(sampled, expected); !held.ok()) {
     const int64_t wrong = FirstWrongRow(sampled, expected);
     if (wrong < 0) return held;
-    return StatusAt(absl::StrCat("output row ", rows[wrong], " of ", shape.num_outputs, ", sample ",
-                                 wrong, " of ", rows.size()),
+    return StatusAt(absl::StrCat("output row ", rows_[wrong], " of ", num_outputs_, ", sample ",
+                                 wrong, " of ", rows_.size()),
                     held);
   }
-  return SampleCheck{static_cast<int64_t>(rows.size()),
+  return SampleCheck{static_cast<int64_t>(rows_.size()),
                      reference::RelativeError(sampled, expected.values)};
 }
 

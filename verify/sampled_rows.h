@@ -4,6 +4,7 @@
 #define VOXCONV_VERIFY_SAMPLED_ROWS_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,12 +21,24 @@ struct SampleCheck {
   double error = 0;  // norm-wise
 };
 
-// Checks every feature of SpreadRows of `output`, [N_out, C_out], against its bound
-// (verify/bounds.h). `map` is the layer's, checked before. As many rows are taken as the reference
-// does in about a tenth of a second, 50 .. 1000. kInternal names a row that is wrong.
-absl::StatusOr<SampleCheck> CheckSampledRows(const reference::KernelMap& map,
-                                             const Operands& operands, const Execution& execution,
-                                             const std::vector<float>& output);
+// The exact sums of SpreadRows of an output, for any number of runs that make it. As many rows are
+// taken as the reference does in about a tenth of a second, 50 .. 1000.
+class RowSample {
+ public:
+  // `map` is the layer's, checked before. Nothing is kept of the arguments.
+  RowSample(const reference::KernelMap& map, const Operands& operands);
+
+  // Checks every feature of the rows of `output`, [N_out, C_out], against its bound
+  // (verify/bounds.h). kInternal names a row that is wrong.
+  absl::StatusOr<SampleCheck> Check(const Execution& execution,
+                                    const std::vector<float>& output) const;
+
+ private:
+  int64_t num_outputs_ = 0;
+  std::vector<int64_t> rows_;
+  std::unique_ptr<const reference::KernelMap> map_;  // that makes these rows alone
+  std::unique_ptr<const ExactConvolution> exact_;    // refers to the map
+};
 
 }  // namespace voxconv::verify
 

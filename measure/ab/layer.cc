@@ -82,7 +82,7 @@ absl::StatusOr<verify::SampleCheck> CheckSamples(const LayerRunner& runner, cons
   const verify::Operands operands = verify::RoundedOperands(
       {runner.inputs().size(), runner.outputs().size(), shape.c_in, shape.c_out}, precision,
       values.features, values.weights);
-  return verify::CheckSampledRows(map, operands, runner.execution(), output);
+  return verify::RowSample(map, operands).Check(runner.execution(), output);
 }
 
 // A replay of the layer, whose output is within `bound` of that of a run.
