@@ -97,16 +97,18 @@ class Scene {
 class Pass64 {
  public:
   Pass64(const Scene& scene, const std::vector<Values>& parameters,
-         const ReferenceTraining::Dropout& dropout)
+         const ReferenceTraining::Dropout& dropout, const ReferenceTraining::ReluSides& sides)
       : scene_(scene),
         parameters_(parameters),
         dropout_(dropout),
+        sides_(sides),
         values_(scene.graph().nodes().size()),
         gradients_(values_.size()),
         switches_(values_.size()) {
     result_.parameters.resize(parameters.size());
     result_.means.resize(values_.size());
     result_.variances.resize(values_.size());
+    sides_.resize(values_.size());
   }
 
   ReferenceGradients Run(absl::Span<const double> features, absl::Span<const int32_t> labels,
@@ -115,7 +117,7 @@ class Pass64 {
     const auto nodes = static_cast<int>(values_.size());
     for (int id = 1; id < nodes; ++id) {
       values_[id] = Evaluate(id);
-      if (node(id).relu) values_[id] = reference::Relu(values_[id]);
+      if (EndsWithRelu(id)) Rectify(id);
     }
     const int output = scene_.graph().output();
     result_.logits = values_[output];
@@ -147,6 +149,32 @@ class Pass64 {
     return node(id).parameters.size() > 1 ? ParameterOf(id, 1) : Values();
   }
 
+  bool EndsWithRelu(int id) const { return node(id).relu || node(id).op == Op::kRelu; }
+
+  // By the given sides, or by its own, which it keeps for the gradient.
+  void Rectify(int id) {
+    Values& x = values_[id];
+    std::vector<uint8_t>& sides = sides_[id];
+    std::vector<uint8_t> own(x.size());
+    double squares = 0, furthest = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      own[i] = x[i] > 0 ? 1 : 0;
+      squares += x[i] * x[i];
+    }
+    if (sides.empty()) sides = own;
+    Require(sides.size() == x.size(), "sides: not one for each element of " + node(id).name);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (sides[i] != own[i]) {
+        ++result_.forced;
+        furthest = std::max(furthest, std::abs(x[i]));
+      }
+      if (sides[i] == 0) x[i] = 0;
+    }
+    if (furthest == 0) return;
+    const double mean_square = squares / static_cast<double>(x.size());
+    result_.furthest_forced = std::max(result_.furthest_forced, furthest / std::sqrt(mean_square));
+  }
+
   Values Evaluate(int id) {
     switch (node(id).op) {
       case Op::kInput:
@@ -157,7 +185,7 @@ class Pass64 {
       case Op::kBatchNorm:
         return BatchNorm(id);
       case Op::kRelu:
-        return reference::Relu(Input(id));
+        return Input(id);  // Rectify follows
       case Op::kAdd:
         return reference::Add(Input(id, 0), Input(id, 1));
       case Op::kConcat:
@@ -253,9 +281,9 @@ class Pass64 {
 
   void Differentiate(int id) {
     Values dy = std::move(gradients_[id]);
-    if (node(id).relu || node(id).op == Op::kRelu) {
+    if (EndsWithRelu(id)) {
       for (size_t i = 0; i < dy.size(); ++i) {
-        if (!(values_[id][i] > 0)) dy[i] = 0;
+        if (sides_[id][i] == 0) dy[i] = 0;
       }
     }
     switch (node(id).op) {
@@ -405,6 +433,7 @@ class Pass64 {
   const Scene& scene_;
   const std::vector<Values>& parameters_;
   const ReferenceTraining::Dropout dropout_;
+  ReferenceTraining::ReluSides sides_;          // by node
   std::vector<Values> values_, gradients_;      // by node
   std::vector<std::vector<int32_t>> switches_;  // by node: of max pooling
   ReferenceGradients result_;
@@ -418,13 +447,14 @@ class ReferenceTraining64 final : public ReferenceTraining {
   absl::StatusOr<ReferenceGradients> Compute(const std::vector<Values>& parameters,
                                              absl::Span<const double> features,
                                              absl::Span<const int32_t> labels,
-                                             const ReferenceLoss& loss,
-                                             const Dropout& dropout) const override {
+                                             const ReferenceLoss& loss, const Dropout& dropout,
+                                             const ReluSides& sides) const override {
     try {
       Require(static_cast<int64_t>(features.size()) == scene_.Rows(0) * graph_.in_channels(),
               "features: not a row for each voxel");
       Require(parameters.size() == graph_.parameters().size(), "parameters: not all are given");
-      return Pass64(scene_, parameters, dropout).Run(features, labels, loss);
+      Require(sides.empty() || sides.size() == graph_.nodes().size(), "sides: not all are given");
+      return Pass64(scene_, parameters, dropout, sides).Run(features, labels, loss);
     } catch (const std::invalid_argument& error) {
       return absl::InvalidArgumentError(absl::StrCat("reference: ", error.what()));
     }

@@ -22,6 +22,10 @@ struct ReferenceGradients {
   std::vector<std::vector<double>> parameters;
   // By node: mean and biased variance of the inputs of each batch norm, [C] each; empty for others.
   std::vector<std::vector<double>> means, variances;
+  // Elements of ReLUs that took the given side and not their own (ReluSides), and the largest
+  // magnitude that such an input of a ReLU had, in root mean squares of all inputs of that ReLU.
+  int64_t forced = 0;
+  double furthest_forced = 0;
 };
 
 // Interprets a graph on one set of voxels with reference_cpu, and shares nothing with the trainer.
@@ -42,10 +46,22 @@ class ReferenceTraining {
     uint64_t seed = 0;
     int64_t step = 0;
   };
+  // By node that ends with a ReLU: 1 for each element of its result that is positive, in another
+  // run of the same layers, else 0. The oracle then lets those elements through that have 1. A run
+  // that rounds may take the other side where an input is within rounding of 0; what is compared
+  // with it must take the same. An empty vector: the oracle's own sides.
+  using ReluSides = std::vector<std::vector<uint8_t>>;
   virtual absl::StatusOr<ReferenceGradients> Compute(
       const std::vector<std::vector<double>>& parameters, absl::Span<const double> features,
-      absl::Span<const int32_t> labels, const ReferenceLoss& loss,
-      const Dropout& dropout) const = 0;
+      absl::Span<const int32_t> labels, const ReferenceLoss& loss, const Dropout& dropout,
+      const ReluSides& sides) const = 0;
+  absl::StatusOr<ReferenceGradients> Compute(const std::vector<std::vector<double>>& parameters,
+                                             absl::Span<const double> features,
+                                             absl::Span<const int32_t> labels,
+                                             const ReferenceLoss& loss,
+                                             const Dropout& dropout) const {
+    return Compute(parameters, features, labels, loss, dropout, ReluSides());
+  }
   absl::StatusOr<ReferenceGradients> Compute(const std::vector<std::vector<double>>& parameters,
                                              absl::Span<const double> features,
                                              absl::Span<const int32_t> labels,

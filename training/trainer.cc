@@ -213,7 +213,8 @@ absl::Status Trainer::Queue(const SparseTensorView& input, absl::Span<const int3
 absl::Status Trainer::QueueWork(const Work& work) {
   const ForwardBackward::Parts parts = StepParts(work.maps, work.workspace, config_.shared);
   ForwardBackward step(parts);
-  VOXCONV_RETURN_IF_ERROR(step.Forward(work.input, config_.norm_momentum, work.randomness));
+  VOXCONV_RETURN_IF_ERROR(
+      step.Forward(work.input, config_.norm_momentum, work.randomness, observe_));
   const ConstTensorView logits = step.output();
   VOXCONV_ASSIGN_OR_RETURN(const int32_t* labels, work.labels(logits.rows));
   VOXCONV_ASSIGN_OR_RETURN(Tensor gradient,

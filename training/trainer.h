@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -143,6 +144,10 @@ class Trainer {
   // Synchronises the stream. kNotFound for an unknown name and for running statistics.
   absl::StatusOr<std::vector<float>> Gradient(absl::string_view parameter);
 
+  // Calls `observe` with the result of each layer in the forward pass of later steps, for tests.
+  // The result is valid in the call alone. An error ends the step. Null: no more calls.
+  void Observe(ForwardBackward::Observer observe) { observe_ = std::move(observe); }
+
   // The network with its present parameters, which a NetworkRunner can run. Synchronises.
   absl::StatusOr<NetworkGraph> Snapshot() const;
 
@@ -220,6 +225,7 @@ class Trainer {
   Buffer told_;             // StepTold, in host memory that copies need not wait for
   int64_t steps_ = 0;       // that began, over all of the training
   std::optional<QueuedStep> queued_;
+  ForwardBackward::Observer observe_;
   int64_t peak_activations_ = 0, map_bytes_ = 0;
   int recomputed_ = 0;
 };
