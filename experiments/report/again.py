@@ -2,6 +2,7 @@
 """Two sets of results of the same experiments, held against each other."""
 
 import copy
+import json
 import math
 import statistics
 from typing import NamedTuple
@@ -12,6 +13,10 @@ import rule
 
 HEADER = ["experiment", "device", "commits", "cells in both", "same verdict", "opposite verdict",
           "intervals meet", "median change of the ratio", "claims", "same verdict"]
+
+
+OPPOSITE_OF_CLAIMS = {rule.REPRODUCED, rule.NOT_REPRODUCED}
+OPPOSITE_OF_CELLS = {"faster", "slower"}
 
 
 class Agreement(NamedTuple):
@@ -27,6 +32,7 @@ class Agreement(NamedTuple):
     change: float           # the median over cells of |log ratio|, as a factor
     claims: int
     same_claims: int
+    opposite_claims: int    # reproduced against not reproduced
 
     def row(self):
         return [self.name, self.device, self.commits, self.cells, self.same_verdicts,
@@ -55,13 +61,16 @@ def _commits(*experiments):
     return " / ".join(found)
 
 
-def _verdicts(experiment, keys):
-    """Of the claims, from the cells of these keys alone: figures over other cells would be
-    other claims."""
+def _claims(experiment, keys):
+    """From the cells of these keys alone: figures over other cells would be other claims."""
     shared = copy.copy(experiment)
     shared.asked = None
     shared.cells = [cell for cell in experiment.cells if _key(cell) in keys]
-    return [claim.verdict for claim in rule.claims(shared)]
+    return rule.claims(shared)
+
+
+def _verdicts(experiment, keys):
+    return [claim.verdict for claim in _claims(experiment, keys)]
 
 
 def compare(first, second):
@@ -82,7 +91,39 @@ def compare(first, second):
         agreements.append(Agreement(
             experiment.name, experiment.device, _commits(experiment, other), len(both),
             sum(a["verdict"] == b["verdict"] for a, b in both),
-            sum({a["verdict"], b["verdict"]} == {"faster", "slower"} for a, b in both),
+            sum({a["verdict"], b["verdict"]} == OPPOSITE_OF_CELLS for a, b in both),
             sum(_meet(a["speedup"], b["speedup"]) for a, b in both),
-            math.exp(statistics.median(changes)), len(verdicts), sum(a == b for a, b in verdicts)))
+            math.exp(statistics.median(changes)), len(verdicts), sum(a == b for a, b in verdicts),
+            sum({a, b} == OPPOSITE_OF_CLAIMS for a, b in verdicts)))
     return agreements
+
+
+def totals(agreements):
+    """(what, equal, opposite, all) of claims and of cells, over all experiments."""
+    def total(field):
+        return sum(getattr(one, field) for one in agreements)
+
+    return [("claims", total("same_claims"), total("opposite_claims"), total("claims")),
+            ("cells", total("same_verdicts"), total("opposite_verdicts"), total("cells"))]
+
+
+def differences(first, second):
+    """A line of text for each claim with another verdict in the second run, and for each cell with
+    the opposite one."""
+    others = {(experiment.name, experiment.device): experiment for experiment in second}
+    for experiment in first:
+        other = others.get((experiment.name, experiment.device))
+        if other is None:
+            continue
+        ours, theirs = _ratios(experiment), _ratios(other)
+        shared = ours.keys() & theirs.keys()
+        for a, b in zip(_claims(experiment, shared), _claims(other, shared)):
+            if a.verdict != b.verdict:
+                yield f"{experiment.name}: {a.parts[0][0]['what']}: {a.verdict}, then {b.verdict}"
+        for key in ours:
+            if key in theirs and {ours[key]["verdict"], theirs[key]["verdict"]} == OPPOSITE_OF_CELLS:
+                about = json.loads(key[0])[0]
+                cell = (f"{about['configuration']} against {about.get('against')}, {about['input']}, "
+                        f"{about.get('work')}, {about.get('dtype')}")
+                yield (f"{experiment.name}: {cell}: {ours[key]['verdict']}, then "
+                       f"{theirs[key]['verdict']}")

@@ -128,7 +128,8 @@ def latest(lines):
 
 def merge(lines):
     """The lines, with one in the place of several rounds of a cell. Rounds of another run than a cell's
-    latest line with a result, of another commit say, do not count."""
+    latest line with a result, of another commit say, do not count. Hardware counters are those of the
+    first round that has any: one round is enough for them."""
     cells = {}
     for line in lines:
         cells.setdefault(identity(line), []).append(line)
@@ -140,5 +141,7 @@ def merge(lines):
         if len(same) < 2:
             merged.append(newest)
             continue
-        merged.append({**same[0], "result": _merge_results([line["result"] for line in same])})
+        counted = next((line["hardware"] for line in same if line.get("hardware")), None)
+        merged.append({**same[0], **({"hardware": counted} if counted else {}),
+                       "result": _merge_results([line["result"] for line in same])})
     return merged

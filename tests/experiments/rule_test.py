@@ -241,6 +241,14 @@ class RoundsTest(unittest.TestCase):
         self.assertEqual((result["pairs"], result["rounds"]), (6, 3))
         self.assertEqual(len(result["a"]["wall_ms_samples"]), 6)
 
+    def test_one_round_has_the_counters(self):
+        counted = {**self.line(2, 1.5), "hardware": {"a": {"l2_hit": 0.5}}}
+        merged, = rounds.merge([self.line(1, 1.5), counted, self.line(3, 1.5)])
+        self.assertEqual(merged["hardware"], counted["hardware"])
+        self.assertEqual(merged["result"]["rounds"], 3)
+        merged, = rounds.merge([self.line(1, 1.5), self.line(2, 1.5)])
+        self.assertNotIn("hardware", merged)
+
     def test_rounds_that_disagree_claim_nothing(self):
         merged, = rounds.merge([self.line(1, 1.2), self.line(2, 0.9), self.line(3, 1.3)])
         self.assertEqual(merged["result"]["verdict"], "no difference")
