@@ -74,6 +74,33 @@ TEST(ReferenceGradientsTest, OfClassificationNetworks) {
   }
 }
 
+// The given sides of ReLUs are taken: those of the oracle itself change nothing, and another one
+// is counted, and lets through what it should.
+TEST(ReferenceGradientsTest, TakesTheSidesOfReLUs) {
+  GraphBuilder b("relu");
+  const int output = b.Linear("linear", b.Relu("relu", b.Input(2)), 2);
+  NetworkGraph graph = *std::move(b).Build(output);
+  InitializeParameters(graph, 1);
+  const std::vector<Coordinate> rows = {{0, 0, 0, 0}, {0, 1, 0, 0}};
+  const auto training = *ReferenceTraining::Create(graph, rows);
+  const std::vector<double> x = {3, -1, -4, 2};
+  const auto compute = [&](const std::vector<double>& features,
+                           const ReferenceTraining::ReluSides& sides) {
+    return *training->Compute(ParametersOf(graph), features, {{0, 1}}, {}, {}, sides);
+  };
+  const ReferenceGradients own = compute(x, {}), same = compute(x, {{}, {1, 0, 0, 1}, {}});
+  EXPECT_EQ(same.parameters, own.parameters);
+  EXPECT_EQ(same.forced, 0);
+  // What passes is the input itself, and what does not is 0.
+  const ReferenceGradients other = compute(x, {{}, {1, 1, 0, 0}, {}});
+  EXPECT_EQ(other.forced, 2);
+  EXPECT_NEAR(other.furthest_forced, 2 / std::sqrt(7.5), 1e-12);
+  EXPECT_NE(other.logits, own.logits);
+  EXPECT_EQ(other.logits, compute({3, -1, -4, -2}, {{}, {1, 1, 0, 0}, {}}).logits);
+  const auto wrong = training->Compute(ParametersOf(graph), x, {{0, 1}}, {}, {}, {{}, {1}, {}});
+  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("sides: not one for each element"));
+}
+
 TEST(ReferenceGradientsTest, RefusesWhatDoesNotFit) {
   const std::vector<Coordinate> rows = WavyRows(3);
   const NetworkGraph graph = ClassificationGraph(PoolMode::kMax, PoolMode::kMax);
@@ -83,9 +110,11 @@ TEST(ReferenceGradientsTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(
       std::string((*training)->Compute(ParametersOf(graph), x, {{0, 3}}, {}).status().message()),
       HasSubstr("labels: no class"));
-  EXPECT_THAT(
-      std::string((*training)->Compute(ParametersOf(graph), x, {{0}}, {}).status().message()),
-      HasSubstr("labels: not one for each row"));
+  EXPECT_THAT(std::string((*training)
+                              ->Compute(ParametersOf(graph), x, std::vector<int32_t>{0}, {})
+                              .status()
+                              .message()),
+              HasSubstr("labels: not one for each row"));
 }
 
 }  // namespace
