@@ -48,10 +48,9 @@ absl::Status CheckKind(const GeometryParams& p) {
   if (IsInverted(p.kind)) {
     for (int axis = 0; axis < 3; ++axis) {
       if (p.input_tensor_stride[axis] % p.stride[axis] != 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("stride ", ToString(p.stride), " of a ", ToString(p.kind),
-                         " convolution must divide the input's tensor stride ",
-                         ToString(p.input_tensor_stride)));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "stride ", ToString(p.stride), ": with kind ", ToString(p.kind),
+            " it must divide the input's tensor stride ", ToString(p.input_tensor_stride)));
       }
     }
   }
@@ -161,9 +160,8 @@ absl::StatusOr<ConvGeometry> ConvGeometry::Create(const GeometryParams& params) 
 
 absl::StatusOr<ConvGeometry> ConvGeometry::InverseOf(const ConvGeometry& strided) {
   if (strided.kind() != ConvKind::kStrided) {
-    return absl::InvalidArgumentError(absl::StrCat("inverse of a ",
-                                                   voxconv::ToString(strided.kind()),
-                                                   " convolution: only strided ones have one"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "inverse of kind ", voxconv::ToString(strided.kind()), ": only strided ones have one"));
   }
   GeometryParams params = strided.params();
   params.kind = ConvKind::kInverse;

@@ -12,7 +12,7 @@ LOOK = "import time; begin = time.perf_counter(); import voxconv; print(time.per
 
 
 def import_seconds() -> float:
-    """The median of seven new processes, NumPy's import included."""
+    """The median of seven new processes. NumPy, which the first array needs, is not imported by it."""
     times = [
         float(subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True).stdout)
         for _ in range(7)

@@ -19,8 +19,11 @@ std::string ToText(const char* name, nb::handle value) {
 // Whether `value` is a whole number and no bool.
 bool IsInteger(nb::handle value, int64_t& number) {
   if (nb::isinstance<nb::bool_>(value) || !nb::hasattr(value, "__index__")) return false;
-  const nb::object index = nb::module_::import_("operator").attr("index")(value);
-  return nb::try_cast(index, number);
+  try {
+    return nb::try_cast(nb::module_::import_("operator").attr("index")(value), number);
+  } catch (nb::python_error&) {
+    return false;  // an array of several numbers
+  }
 }
 
 bool IsNumber(nb::handle value, double& number) {

@@ -163,6 +163,9 @@ Ctrl-C ends it after the current pair, and what is measured stays. Waits for the
   module.def(
       "merge_results",
       [](nb::handle directories, nb::handle out) {
+        if (nb::isinstance<nb::str>(directories)) {
+          ThrowTypeError("directories: a list of paths is needed, not one path");
+        }
         std::vector<std::string> from;
         for (const nb::handle directory : directories) {
           from.push_back(ToPath("directories", directory));

@@ -218,7 +218,8 @@ Returns:
     Voxels of stride 1 in that order. float32 features are the means of each voxel's points.
 
 Raises:
-    ValueError: a shape, a dtype or a value does not fit; NaN is refused.
+    ValueError: a shape, a dtype or a value does not fit. NaN is refused in `points`, also with a
+        range; a NaN of `features` makes its voxel's mean NaN.
 
 >>> import numpy as np, voxconv
 >>> points = np.array([[0.01, 0, 0], [0.02, 0, 0], [0.35, 0, 0]])

@@ -189,8 +189,8 @@ Args:
     x: the input. Its features are not read.
     kernel: the kernel size, 3 unless given.
     stride, dilation, padding: 1, 1 and 0 unless given. Padding needs the rule dilate.
-    kind: "submanifold", "strided", "inverse" or "transposed". Without it, a stride of 1 means
-        submanifold and another one strided.
+    kind: "submanifold", "strided", "inverse" or "transposed", which "generative" also names. Without
+        it, a stride of 1 means submanifold and another one strided.
     rule: how a strided layer finds its outputs: "quantize" or "dilate".
     outputs: for inverse layers, a tensor with the output voxels.
     mapping, output_coords: specs of plugins (voxconv.list_plugins).
@@ -207,8 +207,12 @@ On CUDA the host waits for the device where the mapping or the output coordinate
 >>> voxconv.KernelMap(x, kernel=3, mapping="sorted_search").num_offsets
 27
 )")
-      .def_prop_ro("num_inputs", [](const PyKernelMap& m) { return m.map().num_inputs(); })
-      .def_prop_ro("num_outputs", [](const PyKernelMap& m) { return m.map().num_outputs(); })
+      .def_prop_ro(
+          "num_inputs", [](const PyKernelMap& m) { return m.map().num_inputs(); },
+          "N_in, the number of input voxels.")
+      .def_prop_ro(
+          "num_outputs", [](const PyKernelMap& m) { return m.map().num_outputs(); },
+          "N_out, the number of output voxels.")
       .def_prop_ro(
           "num_offsets", [](const PyKernelMap& m) { return m.map().num_offsets(); },
           "K, the number of kernel offsets.")
@@ -223,7 +227,7 @@ On CUDA the host waits for the device where the mapping or the output coordinate
           "The layer in words, such as \"submanifold k3\".")
       .def_prop_ro(
           "kernel", [](const PyKernelMap& m) { return ToTuple(m.geometry().params().kernel); },
-          nb::sig("def kernel(self) -> tuple[int, int, int]"))
+          nb::sig("def kernel(self) -> tuple[int, int, int]"), "The kernel size along x, y and z.")
       .def_prop_ro(
           "input_stride",
           [](const PyKernelMap& m) { return ToTuple(m.geometry().input_tensor_stride()); },
@@ -234,7 +238,9 @@ On CUDA the host waits for the device where the mapping or the output coordinate
           [](const PyKernelMap& m) { return ToTuple(m.geometry().output_tensor_stride()); },
           nb::sig("def output_stride(self) -> tuple[int, int, int]"),
           "The tensor stride of the outputs.")
-      .def_prop_ro("device", [](const PyKernelMap& m) { return DeviceName(*m.engine()); })
+      .def_prop_ro(
+          "device", [](const PyKernelMap& m) { return DeviceName(*m.engine()); },
+          "Where the map lies: \"cpu\" or \"cuda:INDEX\".")
       .def_prop_ro(
           "in_coords", [](const PyKernelMap& m) { return Rows(m, m.inputs()); },
           nb::sig("def in_coords(self) -> typing.Any"),
@@ -291,6 +297,10 @@ Returns:
           R"(Reads a map that `save` or `voxconv conv --save-map` wrote.
 
 Every pair is checked against the coordinates. Raises ValueError for a file that does not fit.)")
+      .def("__reduce_ex__",
+           [](nb::handle, nb::handle) -> nb::object {
+             ThrowTypeError("KernelMap: has no copies and no pickles; use save and load");
+           })
       .def("__repr__", &ReprOf);
 }
 

@@ -306,6 +306,10 @@ std::vector<PlannedLayer> ToPlan(nb::handle plan) {
     }
     const auto number = [&](const char* key) {
       const nb::object value = nb::borrow<nb::dict>(record).attr("get")(key);
+      if (value.is_none()) {
+        ThrowValueError(
+            absl::StrCat("plan: '", key, "' is missing in layer '", text(record, "layer"), "'"));
+      }
       return ToInteger(absl::StrCat("plan: '", key, "'").c_str(), value, 1, kMostChannels);
     };
     layers.push_back(
@@ -347,9 +351,15 @@ void DefineNetwork(nb::module_& module) {
           nb::arg("name"), nb::arg("layers"),
           nb::sig("def _of_layers(name: str, layers: list[dict[str, typing.Any]]) -> Network"),
           "The network of layers that voxconv.torch.compile has found.")
-      .def_prop_ro("name", [](const Network& n) { return n.graph().name(); })
-      .def_prop_ro("in_channels", [](const Network& n) { return n.graph().in_channels(); })
-      .def_prop_ro("num_parameters", [](const Network& n) { return n.graph().num_parameters(); })
+      .def_prop_ro(
+          "name", [](const Network& n) { return n.graph().name(); },
+          "The name of its function in voxconv.networks.")
+      .def_prop_ro(
+          "in_channels", [](const Network& n) { return n.graph().in_channels(); },
+          "Features of an input voxel.")
+      .def_prop_ro(
+          "num_parameters", [](const Network& n) { return n.graph().num_parameters(); },
+          "The number of all values of its parameters.")
       .def_prop_ro("parameter_shapes", &ParameterShapes,
                    nb::sig("def parameter_shapes(self) -> dict[str, tuple[int, ...]]"),
                    "Shapes by name. Weights of convolutions are [K, C_in, C_out].")
@@ -449,6 +459,12 @@ network.
 Returns one dict a layer, for pandas.DataFrame.
 
 The arguments and errors are those of a call. Times are in milliseconds. Waits for the device.)")
+      .def("__reduce_ex__",
+           [](nb::handle, nb::handle) -> nb::object {
+             ThrowTypeError(
+                 "Network: has no copies and no pickles; copy its state_dict, and load it into "
+                 "another");
+           })
       .def("__repr__", [](const Network& n) {
         return absl::StrCat("Network(", n.graph().name(), ", ", n.graph().in_channels(),
                             " channels in, ", n.graph().num_parameters(), " parameters)");

@@ -65,6 +65,13 @@ void ShowSymbols() {
   }
 }
 
+// Refuses a spec that no plugin of the family has.
+void CheckPlugin(const std::string& family, const std::string& spec) {
+  const std::shared_ptr<const Registry> plugins = Plugins();
+  ValueOf(family == plugins->mappings().family() ? plugins->mappings().Canonical(spec)
+                                                 : plugins->dataflows().Canonical(spec));
+}
+
 void LoadPluginFile(nb::handle file) {
   const std::string path = ToPath("path", file);
   ShowSymbols();
@@ -86,6 +93,9 @@ options: "hash:variant=cuckoo".
 >>> "hash" in [p["name"] for p in voxconv.list_plugins() if p["family"] == "mapping"]
 True
 )");
+  module.def("_check_plugin", &CheckPlugin, nb::arg("family"), nb::arg("spec"),
+             nb::sig("def _check_plugin(family: str, spec: str) -> None"),
+             "ValueError for a spec of \"mapping\" or \"dataflow\" that is unknown.");
   module.def("load_plugin", &LoadPluginFile, nb::arg("path").none(),
              nb::sig("def load_plugin(path: str | os.PathLike[str]) -> None"),
              R"(Loads a shared library with plugins, as the option --plugin of the program does.

@@ -155,6 +155,20 @@ Raises:
           },
           nb::arg("other").none(), nb::sig("def _shares_voxels(self, other: SparseTensor) -> bool"),
           "Whether both have the same set of coordinates.")
+      .def(
+          "__reduce_ex__",
+          [](nb::handle self, nb::handle) {
+            // A copy of the coordinates: those of the CPU are read-only, and belong to this tensor.
+            nb::object coords = self.attr("coords");
+            for (const char* method : {"clone", "copy"}) {
+              if (!nb::hasattr(coords, method)) continue;
+              coords = coords.attr(method)();
+              break;
+            }
+            return nb::make_tuple(
+                self.type(), nb::make_tuple(coords, self.attr("features"), self.attr("stride")));
+          },
+          "For copies and pickles, which are tensors of their own.")
       .def("__len__", [](const PySparseTensor& x) { return x.set()->size(); })
       .def("__repr__", &ReprOf);
 }

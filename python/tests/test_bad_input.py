@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every mistake is one clear line that names the argument."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import reference
@@ -107,6 +110,7 @@ TABLE = [
     (lambda: voxconv.conv(tensor(), W, kernel=0), ValueError, "kernel 0: "),
     (lambda: voxconv.conv(tensor(), W, kernel="3"), ValueError,
      "kernel '3': a whole number is needed, or three for x, y, z"),
+    (lambda: voxconv.conv(tensor(), W, kernel=np.zeros((3, 3))), ValueError, "kernel array("),
     (lambda: voxconv.conv(tensor(), W, kind="dense"), ValueError, "kind 'dense'"),
     (lambda: voxconv.conv(tensor(), W, rule="dilate"), ValueError,
      "rule 'dilate': has no meaning with kind submanifold; "
@@ -127,6 +131,10 @@ TABLE = [
      ValueError, f"map: made for {len(COORDS)} voxels of stride 1; x has 9 of stride 1"),
     (lambda: voxconv.conv(tensor(), W, kind="inverse", kernel=3), ValueError,
      "outputs: is missing"),
+    (lambda: voxconv.conv(tensor(), W, kind="inverse", stride=2, outputs=tensor()), ValueError,
+     "stride 2: with kind inverse it must divide the input's tensor stride 1"),
+    (lambda: voxconv.KernelMap(tensor()).inverse(), ValueError,
+     "inverse of kind submanifold: only strided ones have one"),
     (lambda: voxconv.conv(tensor(), W, outputs=tensor()), ValueError,
      "outputs: has no meaning with kind submanifold; it is for inverse layers"),
     (lambda: voxconv.pool(tensor(), "median"), ValueError,
@@ -193,7 +201,15 @@ TABLE = [
     (lambda: voxconv.networks.minkunet42().state_dict(), ValueError,
      "has no values; call load or initialize first"),
     (lambda: voxconv.networks.sparseresnet21(width=0.25).initialize()(tensor()), ValueError, "5"),
+    (lambda: voxconv.networks.minkunet42().initialize()(tensor(), plan=[{"layer": "x"}]), ValueError,
+     "plan: 'c_in' is missing in layer 'x'"),
+    (lambda: copy.deepcopy(voxconv.networks.minkunet42()), TypeError,
+     "Network: has no copies and no pickles; copy its state_dict, and load it into another"),
+    (lambda: pickle.dumps(voxconv.KernelMap(tensor())), TypeError,
+     "KernelMap: has no copies and no pickles; use save and load"),
     # the rest
+    (lambda: voxconv.merge_results("here", "there"), TypeError,
+     "directories: a list of paths is needed, not one path"),
     (lambda: voxconv.load_plugin("/nonexistent/plugin.so"), ValueError,
      "plugin '/nonexistent/plugin.so': there is no such file"),
     (lambda: voxconv.load_plugin(__file__), ValueError, "no shared library"),
@@ -242,6 +258,12 @@ def test_read_only_input_is_taken():
     features = FEATURES.copy()
     features.flags.writeable = False
     assert len(voxconv.conv(voxconv.SparseTensor(COORDS, features), W)) == len(COORDS)
+
+
+def test_an_array_is_a_triple():
+    kernel = np.array([3, 3, 3])
+    np.testing.assert_array_equal(
+        voxconv.conv(tensor(), W, kernel=kernel).features, voxconv.conv(tensor(), W, kernel=3).features)
 
 
 def test_cuda_is_refused_without_cuda_or_device():

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing is copied, nothing leaks, and memory lives as long as an array needs it."""
 
+import copy
 import gc
 import importlib.util
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -46,6 +48,16 @@ def test_features_are_the_callers_memory():
     reference.close(
         voxconv.conv(x, w, map=m).features, voxconv.convolve(m, features.copy(), w)
     )
+
+
+def test_copies_and_pickles_of_tensors():
+    coords, features = reference.scene(stride=2)
+    x = voxconv.SparseTensor(coords, features, stride=2)
+    for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        np.testing.assert_array_equal(y.coords, coords)
+        np.testing.assert_array_equal(y.features, features)
+        assert y.stride == x.stride
+    assert copy.copy(x).features is features and copy.deepcopy(x).features is not features
 
 
 def test_out_is_the_callers_memory():

@@ -18,4 +18,5 @@ def layers(c_in: int, c_out: int) -> list[torch.nn.Module]:
         vt.SumPool3d(3, 2),
         vt.AvgPool3d(),
         vt.AvgPool3d(present=False),
+        vt.BatchNorm(c_in),
     ]

@@ -7,6 +7,7 @@ import pytest
 import torch
 import voxconv.torch as vt
 from test_torch import scene
+from torch import distributed
 
 
 def network():
@@ -63,3 +64,26 @@ def test_bad_input():
         vt.SyncBatchNorm(4)(torch.zeros(2, 4, 4, 5))
     with pytest.raises((ValueError, RuntimeError)):
         vt.BatchNorm(4)(scene(channels=5))
+
+
+class OneProcess(vt.SyncBatchNorm):
+    """The path of several processes on the CPU, which one process does not take by itself."""
+
+    def forward(self, x):
+        return x.with_features(self._normalise(x.features, {}))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_gradcheck_of_sync_batch_norm(affine):
+    norm, plain = (make(5, affine=affine).double() for make in (OneProcess, vt.BatchNorm))
+    x = scene(n=12, dtype=torch.float64, grad=True)
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        torch.testing.assert_close(norm(x).features, plain(x).features)
+        torch.testing.assert_close(norm.running_var, plain.running_var)
+        run = lambda features, *_: norm(x.with_features(features)).features  # noqa: E731
+        given = x.features, *norm.parameters()
+        assert torch.autograd.gradcheck(run, given)
+        assert torch.autograd.gradgradcheck(run, given)
+    finally:
+        distributed.destroy_process_group()

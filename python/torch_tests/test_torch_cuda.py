@@ -14,7 +14,7 @@ import voxconv.torch as vt
 HAS_DEVICE = voxconv.has_cuda and torch.cuda.is_available()
 # Of the norm of the difference to that of the float64 result: rounding of inputs, weights and results.
 BOUNDS = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-LAYERS = [*cases.layers(16, 24), vt.SubMConv3d(16, 8, 1), vt.BatchNorm(16)]
+LAYERS = [*cases.layers(16, 24), vt.SubMConv3d(16, 8, 1)]
 
 
 class DownAndUp(torch.nn.Module):

@@ -5,6 +5,8 @@ Arrays go in and come out by DLPack, without copies: NumPy's on the CPU, and tho
 and JAX. The device of the arrays decides where a call runs. The GIL is released while it runs.
 Calls on one device follow each other, whichever threads make them.
 
+`has_cuda` says whether this build has the CUDA backend. It does not say that there is a device.
+
 >>> import numpy as np, voxconv
 >>> x = voxconv.load("scene:sphere?n=1000", channels=4)
 >>> y = voxconv.conv(x, np.ones((27, 4, 8), np.float32), kernel=3)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the modules compute, as functions of tensors."""
 
+import numbers
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,6 +16,20 @@ POOL_MODES = {
     "voxconv": ("max", "sum", "average", "average_present"),
     "spconv": ("max", "average"),
 }
+
+
+def triple(name: str, value: Any, least: int | None = None) -> tuple[int, int, int]:
+    """One whole number or three for x, y, z, as three. ValueError for something else."""
+    try:
+        values = (value,) * 3 if isinstance(value, numbers.Integral) else tuple(value)
+    except TypeError:
+        values = ()
+    whole = len(values) == 3 and all(isinstance(v, numbers.Integral) for v in values)
+    if not whole or (least is not None and min(values) < least):
+        each = "" if least is None else f", each at least {least}"
+        raise ValueError(f"{name}: {value}; one whole number or three are needed{each}")
+    x, y, z = values
+    return int(x), int(y), int(z)
 
 
 def _convolve_by_torch(
@@ -157,6 +173,12 @@ def pool(
     return x.on(layer.outputs, y)
 
 
+def check_global_pool(mode: str) -> None:
+    """ValueError for a mode that global_pool does not have."""
+    if mode not in ("max", "sum", "average_present"):
+        raise ValueError(f"mode: '{mode}'; allowed are max, sum, average_present")
+
+
 def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
     """Pools all voxels of each batch sample.
 
@@ -171,8 +193,7 @@ def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
     Raises:
         ValueError: another mode.
     """
-    if mode not in ("max", "sum", "average_present"):
-        raise ValueError(f"mode: '{mode}'; allowed are max, sum, average_present")
+    check_global_pool(mode)
     sample = x.voxels.coords()[:, 0].long()
     zeros = x.features.new_zeros((x.batch_size, x.channels))
     if mode == "max":
@@ -191,6 +212,9 @@ def global_pool(x: SparseTensor, mode: str = "average_present") -> torch.Tensor:
 def _on_same_voxels(name: str, tensors: list[SparseTensor]) -> None:
     if not tensors:
         raise ValueError(f"{name}: no tensors; at least 1 is needed")
+    for i, tensor in enumerate(tensors):
+        if not isinstance(tensor, (SparseTensor, torch.fx.Proxy)):
+            raise TypeError(f"{name}: tensor {i} is a {type(tensor).__name__}; SparseTensors are needed")
     first = tensors[0]
     if any(isinstance(tensor, torch.fx.Proxy) for tensor in tensors):
         return  # voxconv.torch.compile: the engine's graph checks it
@@ -214,30 +238,32 @@ def relu(x: SparseTensor) -> SparseTensor:
     return x.with_features(torch.relu(x.features))
 
 
-def cat(tensors: list[SparseTensor] | tuple[SparseTensor, ...]) -> SparseTensor:
+def cat(tensors: Iterable[SparseTensor]) -> SparseTensor:
     """The channels of tensors on the same voxels, one after the other. ValueError for others."""
-    _on_same_voxels("cat", list(tensors))
+    tensors = list(tensors)
+    _on_same_voxels("cat", tensors)
     return tensors[0].with_features(torch.cat([t.features for t in tensors], dim=1))
 
 
 def to_dense(
     x: SparseTensor,
-    shape: tuple[int, int, int],
-    origin: tuple[int, int, int] = (0, 0, 0),
+    shape: int | tuple[int, int, int],
+    origin: int | tuple[int, int, int] = 0,
 ) -> torch.Tensor:
     """A dense grid with 0 where there is no voxel.
 
     Args:
         x: the tensor.
-        shape: cells along x, y and z, in units of x.stride.
-        origin: the position of cell (0, 0, 0), in units of the finest voxel.
+        shape: cells along x, y and z, in units of x.stride; one number or three.
+        origin: the position of cell (0, 0, 0), in units of the finest voxel; one number or three.
 
     Returns:
         [x.batch_size, C, *shape]. The host waits for the device, to check the positions.
 
     Raises:
-        ValueError: a voxel lies outside of the grid.
+        ValueError: a voxel lies outside of the grid, or `shape` or `origin` is something else.
     """
+    shape, origin = triple("shape", shape, 1), triple("origin", origin)
     coords = x.voxels.coords().long()
     stride = torch.tensor(x.stride, device=coords.device)
     cells = (coords[:, 1:] - torch.tensor(origin, device=coords.device)).div(
@@ -247,7 +273,7 @@ def to_dense(
     if bool(outside.any()):
         row = int(outside.nonzero()[0, 0])
         raise ValueError(
-            f"shape: {tuple(shape)} with origin {tuple(origin)} does not hold voxel "
+            f"shape: {shape} with origin {origin} does not hold voxel "
             f"{coords[row].tolist()} in row {row}"
         )
     grid = x.features.new_zeros((x.batch_size, *shape, x.channels))

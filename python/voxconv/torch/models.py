@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The papers' networks as modules. Their layers are those of voxconv.networks, by the same names."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,8 @@ class MinkUNet42(nn.Module):
         super().__init__()
         if not isinstance(classes, int) or classes < 0:
             raise ValueError(f"classes: {classes}; a whole number of at least 0 is needed")
+        if isinstance(width, bool) or not isinstance(width, numbers.Real):
+            raise ValueError(f"width: {width!r}; a number is needed")
         channels = [width * c for c in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
         if any(c != int(c) or c < 1 for c in channels):
             raise ValueError(f"width: {width}; channels {channels} must be whole and at least 1")

@@ -9,29 +9,33 @@ from typing import Any
 import torch
 from torch import nn
 
+from voxconv._voxconv import _check_plugin
+
 from voxconv.torch import functional, ops
+from voxconv.torch.functional import triple
 from voxconv.torch.tensor import Layer, SparseTensor
 
 Triple = tuple[int, int, int]
-
-
-def _triple(name: str, value: Any, least: int | None = None) -> Triple:
-    try:
-        values = (value,) * 3 if isinstance(value, numbers.Integral) else tuple(value)
-    except TypeError:
-        values = ()
-    whole = len(values) == 3 and all(isinstance(v, numbers.Integral) for v in values)
-    if not whole or (least is not None and min(values) < least):
-        each = "" if least is None else f", each at least {least}"
-        raise ValueError(f"{name}: {value}; one whole number or three are needed{each}")
-    x, y, z = values
-    return int(x), int(y), int(z)
+_RULES = ("quantize", "dilate")
 
 
 def _channels(name: str, value: Any) -> int:
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name}: {value}; a whole number of at least 1 is needed")
     return int(value)
+
+
+def _check_plugins(mapping: str | None, dataflow: str | None = None) -> None:
+    """ValueError for a spec that is unknown. None has no meaning, or stands for a default."""
+    for family, spec in (("mapping", mapping), ("dataflow", dataflow)):
+        if spec is not None:
+            _check_plugin(family, spec)
+
+
+def _check_rule(rule: str) -> str:
+    if rule not in _RULES:
+        raise ValueError(f"rule: '{rule}'; allowed are {', '.join(_RULES)}")
+    return rule
 
 
 def _check_tensor(module: nn.Module, x: Any) -> SparseTensor:
@@ -65,7 +69,8 @@ class _Conv(Counted):
         super().__init__()
         self.in_channels = _channels("in_channels", in_channels)
         self.out_channels = _channels("out_channels", out_channels)
-        self.kernel_size = _triple("kernel_size", kernel_size, 1)
+        self.kernel_size = triple("kernel_size", kernel_size, 1)
+        _check_plugins(mapping, dataflow)
         self.key, self.mapping, self.dataflow = key, mapping, dataflow
         volume = math.prod(self.kernel_size)
         self.weight = nn.Parameter(torch.empty(volume, self.in_channels, self.out_channels))
@@ -158,7 +163,7 @@ class SubMConv3d(_Conv):
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
-        self.dilation = _triple("dilation", dilation, 1)
+        self.dilation = triple("dilation", dilation, 1)
 
     def _place(self) -> tuple[Any, ...]:
         return ("submanifold", self.mapping, self.kernel_size, self.dilation)
@@ -192,10 +197,10 @@ class SparseConv3d(_Conv):
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
-        self.stride = _triple("stride", stride, 1)
-        self.padding = _triple("padding", padding)
-        self.dilation = _triple("dilation", dilation, 1)
-        self.rule = rule
+        self.stride = triple("stride", stride, 1)
+        self.padding = triple("padding", padding)
+        self.dilation = triple("dilation", dilation, 1)
+        self.rule = _check_rule(rule)
 
     def _place(self) -> tuple[Any, ...]:
         return (
@@ -236,7 +241,7 @@ class TransposedConv3d(_Conv):
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
-        self.stride = _triple("stride", stride, 1)
+        self.stride = triple("stride", stride, 1)
 
     def _place(self) -> tuple[Any, ...]:
         return ("transposed", self.mapping, self.kernel_size, self.stride)
@@ -298,9 +303,10 @@ class _Pool(Counted):
     ):
         super().__init__()
         functional.check_pool(self.mode, convention)
-        self.kernel_size = _triple("kernel_size", kernel_size, 1)
-        self.stride = _triple("stride", stride, 1)
-        self.rule, self.mapping, self.convention = rule, mapping, convention
+        self.kernel_size = triple("kernel_size", kernel_size, 1)
+        self.stride = triple("stride", stride, 1)
+        _check_plugins(mapping)
+        self.rule, self.mapping, self.convention = _check_rule(rule), mapping, convention
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         return functional.pool(
@@ -319,7 +325,7 @@ class _Pool(Counted):
 
 
 class MaxPool3d(_Pool):
-    """The maximum over the voxels of a window. See voxconv.torch.pool.
+    """The maximum over the voxels of a window. See voxconv.torch.pool, which also has a padding and a kind.
 
     Args:
         kernel_size, stride, rule, mapping: as for SparseConv3d.
@@ -368,6 +374,7 @@ class GlobalPool(nn.Module):
 
     def __init__(self, mode: str = "average_present"):
         super().__init__()
+        functional.check_global_pool(mode)
         self.mode = mode
 
     def forward(self, x: SparseTensor) -> torch.Tensor:

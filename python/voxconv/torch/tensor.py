@@ -131,6 +131,8 @@ class SparseTensor:
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"{name}: {type(value).__name__}; a torch.Tensor is needed")
             ops.refuse_export(value)
+            if value.is_meta:
+                raise ValueError(f"{name}: on the device meta, which has no values")
         if features.dim() != 2:
             raise ValueError(f"features: shape {list(features.shape)}; [N, C] is needed")
         if coords.dim() == 2 and coords.shape[0] != features.shape[0]:
@@ -159,6 +161,47 @@ class SparseTensor:
         made.features = _check(features, voxels)
         made.named = self.named
         return made
+
+    def to(self, *args: Any, **kwargs: Any) -> "SparseTensor":
+        """The tensor with the features that torch.Tensor.to gives for these arguments: another device, another
+        floating-point dtype, or both. Itself if nothing changes. On another device, maps are made anew."""
+        features = self.features.to(*args, **kwargs)
+        if features is self.features:
+            return self
+        if features.device == self.device:
+            return self.with_features(features)
+        return SparseTensor(self.voxels.coords().to(features.device), features, self.stride)
+
+    def cuda(self, device: Any = None) -> "SparseTensor":
+        """On a GPU: `device`, or the current one."""
+        if device is None:
+            return self.to("cuda")
+        return self.to(f"cuda:{device}" if isinstance(device, int) else device)
+
+    def cpu(self) -> "SparseTensor":
+        """In host memory."""
+        return self.to("cpu")
+
+    def float(self) -> "SparseTensor":
+        """With features of float32."""
+        return self.to(torch.float32)
+
+    def half(self) -> "SparseTensor":
+        """With features of float16."""
+        return self.to(torch.float16)
+
+    def bfloat16(self) -> "SparseTensor":
+        """With features of bfloat16."""
+        return self.to(torch.bfloat16)
+
+    def detach(self) -> "SparseTensor":
+        """On the same voxels, with features that autograd does not follow back."""
+        return self.with_features(self.features.detach())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The features' dtype."""
+        return self.features.dtype
 
     @property
     def coords(self) -> torch.Tensor:
