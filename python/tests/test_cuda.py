@@ -57,6 +57,20 @@ if HAS_DEVICE:
         assert y.features.is_cuda and y.features.dtype == features.dtype
         assert norm_error(y.features, expected(coords, features, w)) < bound
 
+    def test_a_map_serves_equal_voxels_alone():
+        coords, features, w = inputs()
+        x = voxconv.SparseTensor(coords, features)
+        m = voxconv.KernelMap(x, kernel=3)
+        want = voxconv.conv(x, w, map=m).features
+        before = voxconv._voxconv._synchronisations(0)
+        voxconv.conv(x.with_features(features), w, map=m)
+        assert voxconv._voxconv._synchronisations(0) == before  # the voxels are shared
+        assert torch.equal(voxconv.conv(voxconv.SparseTensor(coords, features), w, map=m).features, want)
+        other = coords.copy()
+        other[7] = [0, 99, 99, 99]
+        with pytest.raises(ValueError, match="map: made for other voxels than x has: row 7 differs"):
+            voxconv.conv(voxconv.SparseTensor(other, features), w, map=m)
+
     def test_passes_are_the_cpus():
         coords, features, w = inputs()
         m = voxconv.KernelMap(voxconv.SparseTensor(coords, features), kernel=3)

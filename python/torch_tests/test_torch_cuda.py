@@ -47,6 +47,19 @@ def rounded(layer, dtype):
 
 if HAS_DEVICE:
 
+    def test_a_tensor_goes_to_the_device_and_back():
+        coords, features = reference.scene(channels=16)
+        x = vt.SparseTensor(torch.tensor(coords), torch.tensor(features, requires_grad=True), stride=1)
+        y = x.cuda()
+        assert y.device.type == "cuda" and y.cuda() is y and y.to("cuda").voxels is y.voxels
+        assert torch.equal(y.coords.cpu(), x.coords)
+        layer = vt.SubMConv3d(16, 8, 3)
+        expected = layer(x).features
+        got = layer.cuda()(y).cpu()
+        assert error(got.features, expected.double()) < BOUNDS[torch.float32]
+        got.features.sum().backward()
+        assert x.features.grad is not None and x.cuda(0).half().dtype == torch.float16
+
     @pytest.mark.parametrize("dtype", BOUNDS, ids=str)
     @pytest.mark.parametrize("layer", [*LAYERS, DownAndUp()], ids=lambda layer: type(layer).__name__)
     def test_values_and_gradients_are_those_of_float64(layer, dtype):
