@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/session.h"
+#include "voxconv/builtin/backends.h"
 #include "voxconv/io/file_bytes.h"
 #include "voxconv/io/json_file.h"
 #include "voxconv/io/npy.h"
@@ -108,17 +109,19 @@ TrainingRunConfig Config(const std::string& folder, int64_t epochs) {
 
 absl::StatusOr<NetworkGraph> Train(const TrainingRunConfig& config, const Dataset& set,
                                    const TrainingObserver& observer = {},
-                                   const NetworkGraph& graph = Classifier()) {
-  return RunTraining(graph, config, set, &set, BuiltinRegistry(), Cpu(), observer);
+                                   const NetworkGraph& graph = Classifier(),
+                                   Backend& backend = Cpu()) {
+  return RunTraining(graph, config, set, &set, BuiltinRegistry(), backend, observer);
 }
 
-// The lines of a run, without their times.
+// The lines of a run, without their times, and without what the process has held at once.
 std::vector<std::string> Lines(const std::string& path) {
   std::vector<std::string> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     Json json = *ParseJson(line);
     json.erase("ms");
+    json.erase("peak_bytes");
     lines.push_back(json.dump());
   }
   return lines;
@@ -193,6 +196,73 @@ TEST(TrainingRunTest, GoesOnToTheSameBitsFromAnyCheckpoint) {
       EXPECT_EQ(trained->parameters()[i].values, expected->parameters()[i].values);
     }
   }
+}
+
+// Trains with a loss scale that makes gradients overflow, and goes on from each checkpoint that a
+// skipped step left.
+void ExpectTheSameBitsAfterSkippedSteps(TrainingRunConfig config, Backend& backend) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  const std::string whole = FreshFolder("skipping");
+  config.folder = whole;
+  config.checkpoint_steps = 1;
+  std::vector<std::string> killed;
+  bool skipped = false, grew = false;
+  float scale = config.training.optimizer.loss_scale;
+  const TrainingObserver observer{.step = [&](const StepReport& report) {
+    if (skipped) {  // the checkpoint is that of the step before
+      killed.push_back(FreshFolder("skipped" + std::to_string(report.step)));
+      fs::copy(whole, killed.back());
+    }
+    skipped = report.result.skipped;
+    grew |= report.result.loss_scale > scale;
+    scale = report.result.loss_scale;
+  }};
+  const auto expected = Train(config, *set, observer, Classifier(), backend);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_FALSE(killed.empty());
+  EXPECT_TRUE(grew || backend.kind() == BackendKind::kCpu);
+  for (const std::string& folder : killed) {
+    SCOPED_TRACE(folder);
+    config.folder = folder;
+    const auto trained = Train(config, *set, {}, Classifier(), backend);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    EXPECT_EQ(Lines(folder + "/steps.jsonl"), Lines(whole + "/steps.jsonl"));
+    EXPECT_EQ(Lines(folder + "/epochs.jsonl"), Lines(whole + "/epochs.jsonl"));
+    for (size_t i = 0; i < trained->parameters().size(); ++i) {
+      EXPECT_EQ(trained->parameters()[i].values, expected->parameters()[i].values);
+    }
+  }
+}
+
+TEST(TrainingRunTest, GoesOnToTheSameBitsAfterSkippedSteps) {
+  TrainingRunConfig config = Config("", 2);
+  config.training.optimizer.loss_scale = std::numeric_limits<float>::max();
+  config.training.optimizer.scale_growth_interval = 2000;
+  ExpectTheSameBitsAfterSkippedSteps(config, Cpu());
+}
+
+// As `voxconv train` scales the loss in f16, but that the scale grows sooner.
+TEST(TrainingRunTest, GoesOnToTheSameBitsAfterSkippedStepsInF16) {
+  const auto cuda = MakeBackend({.kind = BackendKind::kCuda});
+  if (!cuda.ok()) GTEST_SKIP() << "no CUDA device on this machine: " << cuda.status().message();
+  TrainingRunConfig config = Config("", 6);
+  config.training.run.precision = Precision::kF16;
+  config.training.optimizer.loss_scale = 65536;
+  config.training.optimizer.scale_growth_interval = 3;
+  ExpectTheSameBitsAfterSkippedSteps(config, **cuda);
+}
+
+TEST(TrainingRunTest, StepsThatAreAllSkippedEndTheRun) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  TrainingRunConfig config = Config(FreshFolder("stuck"), 4);
+  config.training.optimizer.loss_scale = std::numeric_limits<float>::max();
+  const auto trained = Train(config, *set);
+  EXPECT_EQ(trained.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(trained.status().message()),
+              ContainsRegex("^step 3: 3 steps in a row had gradients that are not finite, so "
+                            "nothing is learned; the one nearest to the loss is that of parameter "
+                            "'[a-z0-9_.]+'$"));
+  EXPECT_TRUE(fs::exists(config.folder + "/steps.jsonl"));
 }
 
 // Killed between the checkpoint of an epoch's last step and the test after it.
