@@ -300,14 +300,13 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
   config.train.shuffle = true;
   config.train.seed = values["seed"].as<uint64_t>();
   const double flip = values["flip"].as<double>();
-  config.train.augmentation = {
-      .rotation = values["rotate-any"].as<bool>() ? 180 : values["rotate"].as<double>(),
-      .any_axis = values["rotate-any"].as<bool>(),
-      .flip = {flip, flip, 0},
-      .scale = values["scale"].as<double>(),
-      .shift = values["shift"].as<double>(),
-      .jitter = values["jitter"].as<double>(),
-      .drop_points = values["drop-points"].as<double>()};
+  config.train.augmentation = {.rotation = values["rotate"].as<double>(),
+                               .any_rotation = values["rotate-any"].as<bool>(),
+                               .flip = {flip, flip, 0},
+                               .scale = values["scale"].as<double>(),
+                               .shift = values["shift"].as<double>(),
+                               .jitter = values["jitter"].as<double>(),
+                               .drop_points = values["drop-points"].as<double>()};
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, ParseLayerChoice(values, backend));
   VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, choice));
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,

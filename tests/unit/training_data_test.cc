@@ -15,8 +15,10 @@
 #include "tests/support/session.h"
 #include "voxconv/io/npy.h"
 #include "voxconv/training/data/augment.h"
+#include "voxconv/training/data/class_weights.h"
 #include "voxconv/training/data/dataset.h"
 #include "voxconv/training/data/loader.h"
+#include "voxconv/training/data/model_arrays.h"
 #include "voxconv/training/data/scan_sets.h"
 
 namespace voxconv {
@@ -69,11 +71,64 @@ TEST(DatasetTest, ModelsThatDoNotFitAreRefusedByName) {
     return std::string(set.status().message());
   };
   EXPECT_THAT(message(WriteModels({1, -2, 1})), HasSubstr("labels_test: -2 at 1"));
+  EXPECT_THAT(message(WriteModels({-1, -1, -1})),
+              HasSubstr("models.npz: labels_test: -1 at 0; allowed are 0 to 4095"));
+  EXPECT_THAT(message(WriteModels({1, 2'000'000'000, 1})),
+              HasSubstr("labels_test: 2000000000 at 1; allowed are 0 to 4095"));
   EXPECT_THAT(message(WriteModels({1, 0, 1}, {0, 2, 1, 3})), HasSubstr("'offsets_test'"));
   EXPECT_THAT(message(WriteModels({1, 0, 1}, {0, 2, 2, 4})), HasSubstr("to the 3 rows"));
   EXPECT_THAT(message(TempPath("nothing_there")), HasSubstr("no data set"));
   EXPECT_THAT(std::string(OpenDataset(WriteModels(), "validation").status().message()),
               HasSubstr("split: 'validation'; allowed are train and test"));
+}
+
+TEST(DatasetTest, ClassesWithoutNamesAreThoseOfBothSplits) {
+  const std::string path = TempPath("unnamed.npz");
+  NpzArrays arrays = {{"labels_train", Array<int32_t>({1}, {0})},
+                      {"labels_test", Array<int32_t>({1}, {2})}};
+  for (const std::string split : {"train", "test"}) {
+    arrays.emplace_back("coords_" + split, Array<int32_t>({1, 3}, {0, 0, 0}));
+    arrays.emplace_back("offsets_" + split, Array<int64_t>({2}, {0, 1}));
+  }
+  ASSERT_TRUE(WriteNpz(path, arrays).ok());
+  EXPECT_EQ((*OpenDataset(path, "train"))->classes(), 3);
+  EXPECT_EQ((*OpenDataset(path, "test"))->classes(), 3);
+  EXPECT_EQ(CheckClassNames({"chair", "table", "chair"}).message(),
+            "class_names: 'chair' at 0 and at 2");
+  EXPECT_TRUE(CheckClassNames({"chair", "table"}).ok());
+}
+
+TEST(DatasetTest, ASplitWithoutCloudsIsRefused) {
+  const std::string path = TempPath("no_clouds.npz");
+  const auto message = [&](const std::string& set) {
+    return std::string(OpenDataset(set, "test").status().message());
+  };
+  ASSERT_TRUE(WriteNpz(path, {{"coords_train", Array<int32_t>({1, 3}, {0, 0, 0})},
+                              {"offsets_train", Array<int64_t>({2}, {0, 1})},
+                              {"labels_train", Array<int32_t>({1}, {0})}})
+                  .ok());
+  EXPECT_EQ(message(path), path + ": split test: 0 clouds; at least 1 is needed");
+  ASSERT_TRUE(WriteNpz(path, {{"coords_test", Array<int32_t>({0, 3}, {})},
+                              {"offsets_test", Array<int64_t>({3}, {0, 0, 0})},
+                              {"labels_test", Array<int32_t>({2}, {0, 1})}})
+                  .ok());
+  EXPECT_EQ(message(path), path + ": split test: 0 clouds; at least 1 is needed");
+  const std::filesystem::path folder = TempPath("train_alone");
+  std::filesystem::create_directories(folder / "chair" / "train");
+  std::ofstream(folder / "chair" / "train" / "a.xyz") << "0 0 0\n";
+  EXPECT_EQ(message(folder.string()),
+            folder.string() + ": split test: 0 clouds; at least 1 is needed");
+}
+
+TEST(DatasetTest, BalancedWeightsAreInverseToTheLabels) {
+  const std::string path = TempPath("unequal.npz");
+  ASSERT_TRUE(WriteNpz(path, {{"coords_train", Array<int32_t>({4, 3}, std::vector<int32_t>(12))},
+                              {"offsets_train", Array<int64_t>({5}, {0, 1, 2, 3, 4})},
+                              {"labels_train", Array<int32_t>({4}, {0, 2, 0, 0})}})
+                  .ok());
+  const auto weights = BalancedClassWeights(**OpenDataset(path, "train"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_THAT(*weights, ElementsAre(4 / (2 * 3.0f), 0, 2));
 }
 
 // A tetrahedron of class 1 and a triangle of class 0.
@@ -287,9 +342,9 @@ LabelledCloud SomeCloud() {
 }
 
 TEST(AugmentTest, RotationsTurnPointsAndNormalsAlike) {
-  for (const bool any_axis : {false, true}) {
+  for (const bool any : {false, true}) {
     LabelledCloud cloud = SomeCloud();
-    Augment({.rotation = 180, .any_axis = any_axis, .flip = {0.5, 0.5, 0.5}}, 7, cloud);
+    Augment({.rotation = 180, .any_rotation = any, .flip = {0.5, 0.5, 0.5}}, 7, cloud);
     const LabelledCloud before = SomeCloud();
     EXPECT_NE(cloud.cloud.xyz, before.cloud.xyz);
     for (size_t i = 0; i < before.cloud.xyz.size(); i += 3) {
@@ -298,11 +353,31 @@ TEST(AugmentTest, RotationsTurnPointsAndNormalsAlike) {
       for (size_t axis = 0; axis < 3; ++axis) {
         EXPECT_NEAR(cloud.cloud.features[i + axis], cloud.cloud.xyz[i + axis], 1e-5);
       }
-      if (!any_axis) {
+      if (!any) {
         EXPECT_NEAR(std::abs(cloud.cloud.xyz[i + 2]), std::abs(before.cloud.xyz[i + 2]), 1e-12);
       }
     }
   }
+}
+
+// The mean trace of rotations that are uniform is 0. A uniform axis with a uniform angle has 1.
+TEST(AugmentTest, AnyRotationIsUniform) {
+  double trace = 0, z_squared = 0;
+  constexpr int kSeeds = 4000;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    LabelledCloud axes;
+    axes.cloud.xyz = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    Augment({.any_rotation = true}, seed, axes);
+    const std::vector<double>& xyz = axes.cloud.xyz;
+    trace += (xyz[0] + xyz[4] + xyz[8]) / kSeeds;
+    z_squared += xyz[8] * xyz[8] / kSeeds;
+    const double triple = xyz[0] * (xyz[4] * xyz[8] - xyz[5] * xyz[7]) -
+                          xyz[1] * (xyz[3] * xyz[8] - xyz[5] * xyz[6]) +
+                          xyz[2] * (xyz[3] * xyz[7] - xyz[4] * xyz[6]);
+    EXPECT_NEAR(triple, 1, 1e-12);  // no reflection
+  }
+  EXPECT_NEAR(trace, 0, 0.08);  // five standard deviations
+  EXPECT_NEAR(z_squared, 1.0 / 3, 0.025);
 }
 
 TEST(AugmentTest, DroppedPointsTakeTheirLabelsAlong) {

@@ -12,28 +12,31 @@ namespace {
 
 using Matrix = std::array<std::array<double, 3>, 3>;
 
-// Rodrigues' rotation by `angle` about a unit axis.
-Matrix Rotation(const std::array<double, 3>& axis, double angle) {
+Matrix RotationAboutZ(double angle) {
   const double c = std::cos(angle), s = std::sin(angle);
-  const auto [x, y, z] = axis;
-  return {{{c + x * x * (1 - c), x * y * (1 - c) - z * s, x * z * (1 - c) + y * s},
-           {y * x * (1 - c) + z * s, c + y * y * (1 - c), y * z * (1 - c) - x * s},
-           {z * x * (1 - c) - y * s, z * y * (1 - c) + x * s, c + z * z * (1 - c)}}};
+  return {{{c, -s, 0}, {s, c, 0}, {0, 0, 1}}};
 }
 
-// Uniform on the sphere (Marsaglia, 1972, by cylinder coordinates).
-std::array<double, 3> RandomAxis(Random& random) {
-  const double z = random.Uniform(-1, 1), around = random.Uniform(0, 2 * M_PI);
-  const double r = std::sqrt(std::max(0.0, 1 - z * z));
-  return {r * std::cos(around), r * std::sin(around), z};
+// Uniform over all rotations, as that of a unit quaternion that is uniform on its sphere
+// (Shoemake, 1992).
+Matrix AnyRotation(Random& random) {
+  const double share = random.Uniform();
+  const double first = random.Uniform(0, 2 * M_PI), second = random.Uniform(0, 2 * M_PI);
+  const double a = std::sqrt(1 - share), b = std::sqrt(share);
+  const double x = a * std::sin(first), y = a * std::cos(first);
+  const double z = b * std::sin(second), w = b * std::cos(second);
+  return {{{1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)},
+           {2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)},
+           {2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)}}};
 }
 
 // The linear part of the change, without the scale.
 Matrix RandomOrientation(const Augmentation& augmentation, Random& random) {
-  const std::array<double, 3> axis =
-      augmentation.any_axis ? RandomAxis(random) : std::array<double, 3>{0, 0, 1};
-  const double degrees = random.Uniform(-augmentation.rotation, augmentation.rotation);
-  Matrix matrix = Rotation(axis, degrees * M_PI / 180);
+  Matrix matrix =
+      augmentation.any_rotation
+          ? AnyRotation(random)
+          : RotationAboutZ(random.Uniform(-augmentation.rotation, augmentation.rotation) * M_PI /
+                           180);
   for (int row = 0; row < 3; ++row) {
     if (random.Uniform() >= augmentation.flip[row]) continue;
     for (double& value : matrix[row]) value = -value;
@@ -99,8 +102,8 @@ absl::Status CheckAmount(absl::string_view name, double value) {
 }  // namespace
 
 bool Augmentation::empty() const {
-  return rotation == 0 && flip == std::array<double, 3>{0, 0, 0} && scale == 0 && shift == 0 &&
-         jitter == 0 && drop_points == 0;
+  return rotation == 0 && !any_rotation && flip == std::array<double, 3>{0, 0, 0} && scale == 0 &&
+         shift == 0 && jitter == 0 && drop_points == 0;
 }
 
 absl::Status CheckAugmentation(const Augmentation& augmentation) {

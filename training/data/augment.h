@@ -12,10 +12,10 @@
 namespace voxconv {
 
 struct Augmentation {
-  // Rotation about z (or about a random axis, if `any_axis`) by an angle in [-rotation, rotation]
-  // degrees.
+  // Rotation about z by an angle in [-rotation, rotation] degrees, or, with `any_rotation`, one
+  // that is uniform over all rotations; `rotation` is then not read.
   double rotation = 0;
-  bool any_axis = false;
+  bool any_rotation = false;
   // The probability that the sign of an axis changes: x, y, z.
   std::array<double, 3> flip = {0, 0, 0};
   double scale = 0;        // all coordinates times a factor in [1 - scale, 1 + scale]

@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenClassFolders(const std::string& fol
       files.push_back({path, static_cast<int32_t>(c)});
     }
   }
-  if (files.empty()) {
+  if (classes.empty()) {
     return absl::NotFoundError(absl::StrCat(
         folder,
         ": no data set; allowed are .npz files, a folder with sequences/NN/velodyne/*.bin, "

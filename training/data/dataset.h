@@ -57,9 +57,11 @@ struct DatasetOptions {
 //   Sequence 08 is "test"; 00 to 07, 09 and 10 are "train". Labels are mapped as its authors do.
 // - A folder with a folder for each class: CLASS/SPLIT/* or SPLIT/CLASS/*. The files are points or
 //   meshes (io/read_point_cloud.h). Classes are numbered in the order of their names.
-// Names of classes of .npz files come from an array class_names, if it is there.
-// kInvalidArgument for another kind of file and for labels that are no class; the message names
-// the file, the array and the value. Errors of ReadNpz.
+// Names of classes of .npz files come from an array class_names, if it is there. No two are equal.
+// Without them the classes are those up to the greatest label of both splits, which is less than
+// 4096. Either all frames of a list have an intensity, or none has.
+// kInvalidArgument for another kind of file, for a split without clouds, and for labels that are no
+// class; the message names the file, the array and the value. Errors of ReadNpz.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const std::string& path,
                                                      const std::string& split,
                                                      const DatasetOptions& options = {});

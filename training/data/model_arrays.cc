@@ -22,6 +22,27 @@ absl::StatusOr<const NpyArray*> FindShaped(const NpzArrays& arrays, const std::s
                                                  axes == 1 ? "[n]" : "[n, 3]", " is needed"));
 }
 
+// A class has one number in both splits, so both count. `labels` are those of one of them; the
+// other may be missing, and its labels are checked when it is opened.
+absl::StatusOr<ModelClasses> UnnamedClasses(const std::string& path, const std::string& other,
+                                            absl::Span<const int32_t> labels) {
+  int32_t most = 0;
+  for (const int32_t label : labels) most = std::max(most, label);
+  const std::string array = absl::StrCat("labels_", other);
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<std::string> arrays, ListNpz(path));
+  if (std::find(arrays.begin(), arrays.end(), array) != arrays.end()) {
+    VOXCONV_ASSIGN_OR_RETURN(const NpzArrays npz, ReadNpz(path, {.only = {array}}));
+    const absl::StatusOr<std::vector<int32_t>> others = ReadModelLabels(npz, array);
+    if (!others.ok()) return StatusAt(path, others.status());
+    for (const int32_t label : *others) {
+      if (label < kMostUnnamedClasses) most = std::max(most, label);
+    }
+  }
+  ModelClasses names;
+  for (int32_t c = 0; c <= most; ++c) names.push_back(absl::StrCat("class ", c));
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<const NpyArray*> FindModelRows(const NpzArrays& arrays, const std::string& name) {
@@ -52,14 +73,28 @@ absl::StatusOr<std::vector<int64_t>> ReadModelEnds(const NpzArrays& arrays, cons
 absl::StatusOr<ModelClasses> ReadModelClasses(const std::string& path, const std::string& split,
                                               absl::Span<const int32_t> labels) {
   VOXCONV_ASSIGN_OR_RETURN(ModelClasses names, ReadNpzText(path, "class_names"));
+  const std::string array = absl::StrCat("labels_", split);
+  absl::Status status = CheckClassNames(names);
   if (names.empty()) {
-    const int32_t most = labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end());
-    for (int32_t c = 0; c <= most; ++c) names.push_back(absl::StrCat("class ", c));
+    status = CheckLabels(labels, 0, kMostUnnamedClasses, array);
+    if (status.ok()) {
+      VOXCONV_ASSIGN_OR_RETURN(names,
+                               UnnamedClasses(path, split == "train" ? "test" : "train", labels));
+    }
   }
-  const absl::Status status =
-      CheckLabels(labels, 0, static_cast<int64_t>(names.size()), absl::StrCat("labels_", split));
+  status.Update(CheckLabels(labels, 0, static_cast<int64_t>(names.size()), array));
   if (!status.ok()) return StatusAt(path, status);
   return names;
+}
+
+absl::Status CheckClassNames(const ModelClasses& names) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const auto other = std::find(names.begin(), name, *name);
+    if (other == name) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "class_names: '", *name, "' at ", other - names.begin(), " and at ", name - names.begin()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLabels(absl::Span<const int32_t> labels, int32_t least, int64_t classes,

@@ -31,10 +31,17 @@ absl::StatusOr<std::vector<int64_t>> ReadModelEnds(const NpzArrays& arrays, cons
                                                    const std::string& rows_name, int64_t rows,
                                                    const std::string& labels_name);
 
-// The array class_names of the file, or "class 0", "class 1", ... up to the greatest label. Refuses
-// a label that has no name. Messages begin with the path.
+// Where an .npz file has no class_names, its labels are less than this.
+inline constexpr int32_t kMostUnnamedClasses = 4096;
+
+// The array class_names of the file, or "class 0", "class 1", ... up to the greatest label of both
+// splits. `labels` are those of `split`. Refuses a label that has no name, one from
+// kMostUnnamedClasses on, and a name that two classes have. Messages begin with the path.
 absl::StatusOr<ModelClasses> ReadModelClasses(const std::string& path, const std::string& split,
                                               absl::Span<const int32_t> labels);
+
+// Refuses a name that two classes have.
+absl::Status CheckClassNames(const ModelClasses& names);
 
 // Refuses a label below `least` or from `classes` on; the message gives the array, the value and
 // its place.

@@ -76,6 +76,11 @@ class Frames final : public Dataset {
   std::vector<std::string> files_, class_names_;
 };
 
+absl::StatusOr<bool> HasIntensity(const std::string& file) {
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<std::string> arrays, ListNpz(file));
+  return std::find(arrays.begin(), arrays.end(), "intensity") != arrays.end();
+}
+
 class SemanticKitti final : public Dataset {
  public:
   SemanticKitti(std::string folder, std::vector<std::string> scans)
@@ -145,6 +150,7 @@ absl::StatusOr<int32_t> SemanticKittiClass(uint32_t raw) {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenFrames(const std::vector<std::string>& files) {
   std::vector<std::string> class_names;
+  bool first_has_intensity = false;
   for (const std::string& file : files) {
     VOXCONV_ASSIGN_OR_RETURN(std::vector<std::string> names, ReadNpzText(file, "class_names"));
     // The first name is that of what is ignored.
@@ -154,6 +160,15 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFrames(const std::vector<std::strin
           file,
           ": holds none of class_names, of a labelled frame, coords_SPLIT, of voxel models, and "
           "mesh_vertices_SPLIT, of meshes, where SPLIT is train or test"));
+    }
+    const absl::Status unique = CheckClassNames(names);
+    if (!unique.ok()) return StatusAt(file, unique);
+    VOXCONV_ASSIGN_OR_RETURN(const bool intensity, HasIntensity(file));
+    if (file == files[0]) first_has_intensity = intensity;
+    if (intensity != first_has_intensity) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ": it has ", intensity ? "an" : "no",
+                                                     " intensity, and ", files[0],
+                                                     intensity ? " has none" : " has one"));
     }
     if (class_names.empty()) class_names = names;
     if (names != class_names) {
