@@ -2,7 +2,6 @@
 // voxconv train and voxconv eval: a network on a labelled data set.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <initializer_list>
 #include <iostream>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "voxconv/cli/input_options.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/standard_output.h"
+#include "voxconv/cli/train_checks.h"
 #include "voxconv/measure/defaults.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
@@ -106,9 +106,13 @@ po::options_description TrainOptions() {
        "cross_entropy+lovasz, their sum")  //
       ("smoothing", po::value<double>()->default_value(0),
        "label smoothing of the cross-entropy, in [0, 1)")  //
+      ("class-weights", po::value<std::string>(),
+       "weights of the classes in the cross-entropy: a list with commas, one for each class, or "
+       "balanced: inverse to how often the training labels have each class")  //
       ("rotate", po::value<double>()->default_value(0),
-       "augmentation: rotation about z by up to so many degrees")                 //
-      ("rotate-any", po::bool_switch(), "augmentation: rotation about any axis")  //
+       "augmentation: rotation about z by up to so many degrees")  //
+      ("rotate-any", po::bool_switch(),
+       "augmentation: any rotation, uniform over all of them")  //
       ("flip", po::value<double>()->default_value(0),
        "augmentation: probability that x, and that y, changes its sign")                     //
       ("scale", po::value<double>()->default_value(0), "augmentation: factor of 1 -+ this")  //
@@ -165,14 +169,6 @@ absl::Status CheckSamples(const po::variables_map& values,
   return RefuseGiven(values, "samples", "for data without meshes");
 }
 
-absl::Status CheckAtLeast(const po::variables_map& values, const char* name, int64_t least,
-                          int64_t most) {
-  const int64_t value = values[name].as<int64_t>();
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, " ", value, ": allowed are ", least, " to ", most));
-}
-
 absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
   VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "batch", 1, 4096));
   VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "in-channels", 1, 65536));
@@ -188,6 +184,7 @@ absl::StatusOr<LoaderConfig> ParseLoader(const po::variables_map& values) {
   if (config.unit_sphere && config.centre) {
     return absl::InvalidArgumentError("--centre has no meaning with --unit-sphere, which centres");
   }
+  VOXCONV_RETURN_IF_ERROR(CheckVoxelSize(values));
   config.voxelize.size.fill(values["voxel-size"].as<double>());
   config.voxelize.xyz_features = !values["no-xyz"].as<bool>();
   VOXCONV_ASSIGN_OR_RETURN(config.voxelize.order, ParseOrderOption(values));
@@ -234,11 +231,6 @@ absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values,
 
 absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
                                                Precision precision) {
-  const double clip = values["clip"].as<double>();
-  if (!(clip >= 0) || !std::isfinite(clip)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--clip ", clip, ": allowed are finite values from 0"));
-  }
   const std::string& kind = values["optimizer"].as<std::string>();
   if (kind != "sgd" && kind != "adamw") {
     return absl::InvalidArgumentError(
@@ -247,7 +239,7 @@ absl::StatusOr<OptimizerConfig> ParseOptimizer(const po::variables_map& values,
   OptimizerConfig config{.kind = kind == "sgd" ? OptimizerKind::kSgd : OptimizerKind::kAdamW,
                          .momentum = values["momentum"].as<double>(),
                          .weight_decay = values["weight-decay"].as<double>(),
-                         .max_norm = clip};
+                         .max_norm = values["clip"].as<double>()};
   if (precision == Precision::kF16) {  // gradients below 6e-8 would be 0
     config.loss_scale = 65536;
     config.scale_growth_interval = 2000;
@@ -279,6 +271,9 @@ std::string SettingsOf(const po::variables_map& values, const LayerChoice& choic
   for (const char* name : {"unit-sphere", "centre", "no-xyz", "rotate-any"}) {
     settings.push_back(absl::StrCat(name, "=", values[name].as<bool>()));
   }
+  if (values.count("class-weights") != 0) {
+    settings.push_back(absl::StrCat("class-weights=", values["class-weights"].as<std::string>()));
+  }
   settings.push_back(absl::StrCat("levels=", values["levels"].as<int>()));
   settings.push_back(absl::StrCat("seed=", values["seed"].as<uint64_t>()));
   return absl::StrJoin(settings, " ");
@@ -286,8 +281,7 @@ std::string SettingsOf(const po::variables_map& values, const LayerChoice& choic
 
 absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& values,
                                                    BackendKind backend) {
-  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "epochs", 1, 1000000));
-  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "checkpoint-steps", 0, INT64_MAX));
+  VOXCONV_RETURN_IF_ERROR(CheckTrainingNumbers(values));
   const std::string& decay = values["decay"].as<std::string>();
   if (decay != "cosine" && decay != "none") {
     return absl::InvalidArgumentError(
@@ -314,7 +308,12 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
   VOXCONV_ASSIGN_OR_RETURN(config.training.loss.kind,
                            ParseLossKind(values["loss"].as<std::string>()));
   config.training.loss.smoothing = values["smoothing"].as<double>();
-  VOXCONV_RETURN_IF_ERROR(CheckAtLeast(values, "activation-memory", 0, int64_t{1} << 40));
+  if (config.training.loss.kind == LossKind::kLovasz) {
+    constexpr absl::string_view kWhy = "with --loss lovasz, which has no cross-entropy";
+    VOXCONV_RETURN_IF_ERROR(RefuseGiven(values, "smoothing", kWhy));
+    VOXCONV_RETURN_IF_ERROR(RefuseGiven(values, "class-weights", kWhy));
+  }
+  VOXCONV_ASSIGN_OR_RETURN(config.training.loss.class_weights, ParseClassWeights(values));
   config.training.activation_limit = values["activation-memory"].as<int64_t>() << 20;
   config.training.dropout_seed = values["seed"].as<uint64_t>();
   config.rate = {.rate = values["rate"].as<double>(),
@@ -408,8 +407,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(CheckTrainOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(values));
   Backend& backend = session->backend();
-  VOXCONV_ASSIGN_OR_RETURN(const TrainingRunConfig config,
-                           ParseTrainingRun(values, backend.kind()));
+  VOXCONV_ASSIGN_OR_RETURN(TrainingRunConfig config, ParseTrainingRun(values, backend.kind()));
   const std::string test_data =
       values.count("test-data") != 0 ? values["test-data"].as<std::string>() : data;
   VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
@@ -417,6 +415,7 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> test,
                            OpenDataset(test_data, "test", read));
   VOXCONV_RETURN_IF_ERROR(CheckSamples(values, {train.get(), test.get()}));
+  VOXCONV_RETURN_IF_ERROR(FitToData(values, *train, config));
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph,
                            BuildGraph(values, train->classes(), values["seed"].as<uint64_t>()));
   std::cout << absl::StrFormat("%s, %d parameters, on %s: %d clouds to train, %d to test; %s\n",

@@ -127,13 +127,14 @@ class TrainCommandTest : public ::testing::Test {
     return Path(name);
   }
 
-  // A run's steps, without their times.
+  // A run's steps, without their times, and without what the process has held at once.
   std::vector<std::string> Steps(const std::string& run) const {
     std::vector<std::string> steps;
     for (const absl::string_view line : absl::StrSplit(Bytes(run + "/steps.jsonl"), '\n')) {
       absl::StatusOr<Json> json = ParseJson(line);
       if (!json.ok()) continue;
       json->erase("ms");
+      json->erase("peak_bytes");
       steps.push_back(json->dump());
     }
     return steps;
@@ -258,6 +259,15 @@ TEST_F(TrainCommandTest, WeightsOfAnotherNetworkAreRefused) {
   ExpectRefused("eval" + deeper + weights, "hcnn_classifier needs");
   ExpectRefused(Common("train") + " --loss lovasz" + out,
                 "a run with the settings 'loss=cross_entropy'; this one has 'loss=lovasz'");
+  // Both classes have as many models, so that balanced weights are 1.
+  const std::string balanced = Common("train") + " --class-weights balanced";
+  ExpectRefused(balanced + out, "this one has 'class-weights=balanced'");
+  ASSERT_EQ(Voxconv(balanced + " --epochs 1 --out " + Path("balanced")).exit_code, 0);
+  EXPECT_EQ(Steps("balanced"), Steps("run"));
+  ASSERT_EQ(Voxconv(Common("train") + " --class-weights 1,3 --epochs 1 --out " + Path("weighted"))
+                .exit_code,
+            0);
+  EXPECT_NE(Steps("weighted"), Steps("run"));
 }
 
 TEST_F(TrainCommandTest, RefusesInOneLine) {
@@ -267,27 +277,36 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ExpectRefused(train + "--epochs 0", "--epochs 0: allowed are 1 to");
   ExpectRefused("train --out " + Path("run") + " --data " + Path("models.npz") + " --batch 0",
                 "--batch 0: allowed are 1 to");
-  ExpectRefused(train + "--rate nan", "rate: nan");
+  ExpectRefused(train + "--rate nan", "--rate nan: allowed are finite values from 0");
   ExpectRefused(train + "--optimizer lion", "--optimizer lion: allowed are sgd and adamw");
-  ExpectRefused(train + "--momentum 1", "sgd: momentum: 1; allowed is [0, 1)");
+  ExpectRefused(train + "--momentum 1", "--momentum 1: allowed are values from 0, less than 1");
   ExpectRefused(train + "--decay step", "--decay step: allowed are cosine and none");
-  ExpectRefused(train + "--scale 2", "scale: 2; allowed is [0, 1)");
-  ExpectRefused(train + "--shift -1", "shift: -1; it must be finite and at least 0");
+  ExpectRefused(train + "--scale 2", "--scale 2: allowed are values from 0, less than 1");
+  ExpectRefused(train + "--shift -1", "--shift -1: allowed are finite values from 0");
   ExpectRefused(train + "--centre --unit-sphere", "--centre has no meaning with --unit-sphere");
-  ExpectRefused(train + "--rate -1", "rate: -1");
+  ExpectRefused(train + "--rate -1", "--rate -1: allowed are");
   ExpectRefused(train + "--clip -1", "--clip -1: allowed are finite values from 0");
-  ExpectRefused(train + "--warm-up -1", "warm_up: -1; it must be at least 0");
-  ExpectRefused(train + "--weight-decay -1", "weight_decay: -1");
-  ExpectRefused(train + "--flip 2", "flip: 2; allowed is [0, 1]");
-  ExpectRefused(train + "--rotate nan", "rotation: nan");
-  ExpectRefused(train + "--voxel-size 0", "voxel size along x = 0");
+  ExpectRefused(train + "--warm-up -1", "--warm-up -1: allowed are 0 to");
+  ExpectRefused(train + "--weight-decay -1", "--weight-decay -1: allowed are finite");
+  ExpectRefused(train + "--flip 2", "--flip 2: allowed are 0 to 1");
+  ExpectRefused(train + "--rotate nan", "--rotate nan: allowed are finite values from 0");
+  ExpectRefused(train + "--voxel-size 0",
+                "--voxel-size 0: allowed are finite values greater than 0");
   ExpectRefused(train + "--loss dice", "loss 'dice' is unknown; allowed are cross_entropy, lovasz");
-  ExpectRefused(train + "--loss lovasz --smoothing 0.1", "smoothing: 0.1; the loss lovasz");
-  ExpectRefused(train + "--smoothing 1", "smoothing: 1; allowed is [0, 1)");
+  ExpectRefused(train + "--loss lovasz --smoothing 0.1", "--smoothing: has no meaning with --loss");
+  ExpectRefused(train + "--loss lovasz --class-weights 1,2", "--class-weights: has no meaning");
+  ExpectRefused(train + "--class-weights 1,-2", "--class-weights: '-2'; allowed are balanced and");
+  ExpectRefused(train + "--class-weights 0,0", "--class-weights: all are 0");
+  ExpectRefused(train + "--class-weights 1,2,3",
+                "--class-weights: 3 values; the data set has 2 classes");
+  ExpectRefused(train + "--smoothing 1", "--smoothing 1: allowed are values from 0, less than 1");
+  ExpectRefused(train + "--warm-up 50 --epochs 5", "--warm-up 50: allowed are 0 to 49");
+  ExpectRefused(train + "--drop-points 1.5", "--drop-points 1.5: allowed are 0 to 1");
+  ExpectRefused(train + "--checkpoint-steps -1", "--checkpoint-steps -1: allowed are 0 to 1000000");
   ExpectRefused(train + "--workers 99", "--workers 99: allowed are 0 to 64");
   ExpectRefused(train + "--activation-memory -1", "--activation-memory -1: allowed are 0 to");
   ExpectRefused(train + "--samples 0", "--samples 0: allowed are 1 to");
-  ExpectRefused(train + "--dropout 1", "layer 'dropout': dropout rate 1; allowed is [0, 1)");
+  ExpectRefused(train + "--dropout 1", "--dropout 1: allowed are values from 0, less");
   ExpectRefused(train + "--dtype f16", "f16");
   ExpectRefused("train --out " + Path("run") + " --data " + Path("nothing.npz"), "nothing.npz");
   ExpectRefused(
