@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files are replaced in one step, and nothing else is touched (io/output_file.h).
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +46,26 @@ TEST_F(OutputFile, LeavesOneFileAndNoOther) {
   ASSERT_TRUE(WriteFileBytes(path, "newer").ok());
   EXPECT_EQ(FileBytes(path), "newer");
   EXPECT_THAT(Names(), UnorderedElementsAre("out.npz"));
+}
+
+// One that a program still writes is locked.
+TEST_F(OutputFile, RemovesTheTemporaryFilesOfKilledProgramsAlone) {
+  for (const char* name : {".voxconv-0123456789abcdef", ".voxconv-fedcba9876543210",
+                           ".voxconv-notes", ".voxconv-0123456789abcdeg", "out"}) {
+    folder_.Write(name, "bytes");
+  }
+  fs::create_directory(folder_.Path(".voxconv-00000000000000aa"));
+  const int written = open(folder_.Path(".voxconv-fedcba9876543210").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(written, 0);
+  ASSERT_EQ(flock(written, LOCK_EX | LOCK_NB), 0);
+  RemoveAbandonedFiles(folder_.Path(""));
+  EXPECT_THAT(Names(), UnorderedElementsAre(".voxconv-fedcba9876543210", ".voxconv-notes",
+                                            ".voxconv-0123456789abcdeg", "out",
+                                            ".voxconv-00000000000000aa"));
+  close(written);
+  RemoveAbandonedFiles(folder_.Path(""));
+  EXPECT_FALSE(fs::exists(folder_.Path(".voxconv-fedcba9876543210")));
+  RemoveAbandonedFiles(folder_.Path("nowhere"));
 }
 
 // Names that temporary files had before belong to their owner.
@@ -146,6 +168,7 @@ TEST_F(OutputFile, AFailedRenameTakesTheFirstOneBack) {
 TEST_F(OutputFile, ALockKeepsOthersOut) {
   const std::string counter = folder_.Write("counter", "0");
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int k = 0; k < 20; ++k) {

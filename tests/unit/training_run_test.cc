@@ -376,6 +376,44 @@ TEST(TrainingRunTest, LogitsThatAreNotFiniteAreNamed) {
                 "of 5 clouds of its batch"));
 }
 
+// Two clouds of three points. Only the last two of the second cloud have a label.
+class SomePoints final : public Dataset {
+ public:
+  int64_t size() const override { return 2; }
+  LabelKind label_kind() const override { return LabelKind::kPoint; }
+  int64_t classes() const override { return 2; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  std::string NameOf(int64_t index) const override { return "cloud " + std::to_string(index); }
+  absl::StatusOr<std::string> ContentHash() const override { return "0"; }
+  absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
+    LabelledCloud cloud{.cloud = {}, .labels = {-1, -1, -1}};
+    cloud.cloud.xyz = {0.5, 0, 0, 1.5, 0, 0, 2.5, 0, 0};
+    if (index == 1) cloud.labels = {-1, 0, 1};
+    return cloud;
+  }
+
+ private:
+  std::vector<std::string> names_ = {"ground", "tree"};
+};
+
+TEST(TrainingRunTest, TheVoxelWhoseLogitsAreNotFiniteIsNamed) {
+  const SomePoints set;
+  NetworkGraph graph =
+      *MakeHcnnSegmenter({.width = 0.25, .in_channels = 1, .classes = 2, .levels = 1});
+  InitializeParameters(graph, 1);
+  const TrainingRunConfig config = Config("", 1);
+  const auto evaluate = [&] {
+    return Evaluate(graph, config.training.run, config.test, set, BuiltinRegistry(), Cpu());
+  };
+  EXPECT_EQ(evaluate()->total(), 2);
+  const Parameter& last = graph.parameters().back();
+  const std::vector<float> values(last.values.size(), std::numeric_limits<float>::infinity());
+  ASSERT_TRUE(graph.SetParameter(last.name, values).ok());
+  EXPECT_EQ(evaluate().status().message(),
+            "cloud 1: the logits of voxel 1 are not finite; so are those of 2 of 6 voxels of its "
+            "batch");
+}
+
 TEST(TrainingRunTest, TwoRunsInOneFolderAreRefused) {
   const std::unique_ptr<Dataset> set = ShapesSet();
   const TrainingRunConfig config = Config(FreshFolder("twice"), 1);
