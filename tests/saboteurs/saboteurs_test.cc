@@ -113,10 +113,10 @@ class Saboteurs : public ::testing::Test {
   }
 
   void PrintTable() const {
-    std::cout << absl::StrFormat("%-29s %-20s %-5s %s\n", "fault", "in", "type", "caught by");
+    std::cout << absl::StrFormat("%-33s %-20s %-5s %s\n", "fault", "in", "type", "caught by");
     for (const auto& [key, row] : rows_) {
       const std::string passed = absl::StrCat("nothing in ", row.cases, " cases");
-      std::cout << absl::StrFormat("%-29s %-20s %-5s %s\n", row.fault, row.inner,
+      std::cout << absl::StrFormat("%-33s %-20s %-5s %s\n", row.fault, row.inner,
                                    ToString(key.second),
                                    row.caught_by.empty() ? passed : row.caught_by);
     }
