@@ -68,6 +68,9 @@ class AdamWRule {
   VOXCONV_HOST_DEVICE AdamWRule(const AdamWStep& step, const StepState& state)
       : beta1_(static_cast<float>(step.beta1)),
         beta2_(static_cast<float>(step.beta2)),
+        // In f64: 1 - 0.999f is 1.3e-5 off 0.001.
+        gain1_(static_cast<float>(1.0 - step.beta1)),
+        gain2_(static_cast<float>(1.0 - step.beta2)),
         epsilon_(static_cast<float>(step.epsilon)),
         kept_(static_cast<float>(1.0 - RateOf(step) * step.weight_decay)),
         coefficient_(state.coefficient) {
@@ -78,13 +81,13 @@ class AdamWRule {
 
   VOXCONV_HOST_DEVICE void Apply(float gradient, float& value, float& first, float& second) const {
     const float g = gradient * coefficient_;
-    first = beta1_ * first + (1.0f - beta1_) * g;
-    second = beta2_ * second + (1.0f - beta2_) * g * g;
+    first = beta1_ * first + gain1_ * g;
+    second = beta2_ * second + gain2_ * g * g;
     value = value * kept_ - rate_ * first / (sqrtf(second * correction_) + epsilon_);
   }
 
  private:
-  float rate_, beta1_, beta2_, epsilon_, kept_, coefficient_, correction_;
+  float rate_, beta1_, beta2_, gain1_, gain2_, epsilon_, kept_, coefficient_, correction_;
 };
 
 // The finaliser of SplitMix64 (Steele et al., 2014): every bit of the result depends on every bit.

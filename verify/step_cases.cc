@@ -141,12 +141,10 @@ absl::Status Sgd(const Bench& bench, bool nesterov, const StepRule& rule) {
   return absl::OkStatus();
 }
 
-// A running mean, beta * old + (1 - beta) * fresh. The rounding of beta to f32 changes both factors
-// by the same.
+// A running mean, beta * old + (1 - beta) * fresh. Each factor is rounded to f32.
 Bounded RunningMean(double beta, double old, double fresh) {
   const double magnitude = beta * std::abs(old) + (1 - beta) * std::abs(fresh);
-  return {beta * old + (1 - beta) * fresh,
-          6 * kUnit * magnitude + 0.5 * kUnit * (std::abs(old) + std::abs(fresh))};
+  return {beta * old + (1 - beta) * fresh, 6 * kUnit * magnitude};
 }
 
 absl::Status AdamW(const Bench& bench, const StepRule& rule) {
