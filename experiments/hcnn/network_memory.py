@@ -68,15 +68,32 @@ def mesh_of(source, folder):
     return file
 
 
-def voxelize(voxconv, source, resolution, samples, folder):
+def voxelize(options, source, resolution, folder):
     """Cells [n, 3] of the unit sphere, in 0 .. resolution - 1."""
     out = folder / "voxels.npz"
-    command = [voxconv, "voxelize", source, out, "--origin=-1", "--voxel-size", repr(2 / resolution)]
+    command = [options.voxconv, "voxelize", source, out, "--origin=-1", "--voxel-size", repr(2 / resolution)]
     if not str(source).startswith("scene:"):  # the objects among the scenes lie in the unit sphere
-        command += ["--unit-sphere", "--samples", samples * resolution ** 2]
+        command += ["--unit-sphere", "--samples", options.samples * resolution ** 2]
     run(command)
     cells = np.load(out)["coords"][:, 1:]
     return np.unique(np.clip(cells, 0, resolution - 1), axis=0)
+
+
+def surfaces(options, folder):
+    """The inputs' cells by resolution."""
+    meshes = [mesh_of(source, folder) for source in options.inputs]
+    clouds = {}
+    for resolution in options.resolutions:
+        kept = pathlib.Path(options.cells) / f"{resolution}.npz" if options.cells else None
+        if kept and kept.exists():
+            with np.load(kept) as arrays:
+                clouds[resolution] = [arrays[str(i)].astype(np.int64) for i in range(len(meshes))]
+            continue
+        clouds[resolution] = [voxelize(options, mesh, resolution, folder) for mesh in meshes]
+        if kept:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            np.savez_compressed(kept, **{str(i): cells.astype(np.int16) for i, cells in enumerate(clouds[resolution])})
+    return clouds
 
 
 def level_counts(cells, levels):
@@ -298,6 +315,7 @@ def parse():
     parser.add_argument("--backend", default="cpu", choices=("cpu", "cuda"), help="of the program")
     parser.add_argument("--threads", type=int, default=0, help="of the program; 0: its default")
     parser.add_argument("--jobs", type=int, default=1, help="programs that run at once")
+    parser.add_argument("--cells", help="a folder that keeps the inputs' cells for later calls with the same inputs")
     parser.add_argument("--out", help="a file that gets a line of JSON for each result")
     parser.add_argument("--from", dest="lines", help="print the table of such a file; measure nothing")
     options = parser.parse_args()
@@ -326,9 +344,7 @@ def main():
     else:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            meshes = [mesh_of(source, folder) for source in options.inputs]
-            clouds = {resolution: [voxelize(options.voxconv, mesh, resolution, options.samples, folder)
-                                   for mesh in meshes] for resolution in options.resolutions}
+            clouds = surfaces(options, folder)
             lines = []
             for line in all_lines(options, clouds):
                 lines.append(line)

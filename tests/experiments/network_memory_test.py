@@ -47,12 +47,16 @@ class StandInTest(unittest.TestCase):
 
 
 class PageTest(unittest.TestCase):
-    def test_has_the_table_of_the_lines(self):
+    def test_has_the_tables_of_the_lines(self):
         root = SCRIPT.parents[2]
-        lines = root / "experiments" / "results" / "cpu" / "hcnn-network-memory.jsonl"
-        result = support.run(sys.executable, SCRIPT, "--from", lines)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(result.stdout, (root / "docs" / "results" / "hcnn_network_memory.md").read_text())
+        page = (root / "docs" / "results" / "hcnn_network_memory.md").read_text()
+        files = list((root / "experiments" / "results" / "cpu").glob("hcnn-network-memory*.jsonl"))
+        self.assertEqual(len(files), 2)
+        for lines in files:
+            result = support.run(sys.executable, SCRIPT, "--from", lines)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for table in result.stdout.split("\n\n"):
+                self.assertIn(table.strip(), page)
 
 
 class NetworkMemoryTest(unittest.TestCase):
