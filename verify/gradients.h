@@ -52,7 +52,8 @@ struct GradTensors {
 };
 
 // Runs kInputGrad or kWeightGrad of `dataflow` onto a tensor that is NaN before, so that an element
-// that the dataflow does not write is seen. Returns dx in the dtype of x, or dw in `weights_grad`.
+// that the dataflow does not write is seen. Returns dx in the dtype of x, or dw in `weights_grad`,
+// in the backend's memory. Only queues. Errors of the dataflow.
 absl::StatusOr<Tensor> RunGradient(Pass pass, const Dataflow& dataflow, const KernelMap& map,
                                    const GradTensors& tensors, Precision precision,
                                    DType weights_grad, const ExecutionContext& context);

@@ -79,6 +79,30 @@ absl::Status Begin(const Bench& bench, const StepRule& rule, const std::vector<f
   return bench.ops().PrepareStep(rule, arrays.norm.data(), arrays.state.data(), bench.context());
 }
 
+// A step that the backend has taken, on the host.
+struct TakenStep {
+  std::vector<float> gradients;  // scaled
+  double clip = 1;
+  HostArrays before, after;
+
+  double Gradient(int64_t parameter) const { return gradients[parameter] * clip / kScale; }
+};
+
+// Takes step `number` of an optimiser. `step` is an SgdStep or an AdamWStep.
+template <typename Step>
+absl::StatusOr<TakenStep> Take(const Bench& bench, const StepRule& rule, int number,
+                               const Step& step, StepArrays& arrays) {
+  TakenStep taken{.gradients = ScaledGradients(number)};
+  VOXCONV_ASSIGN_OR_RETURN(taken.before, HostArrays::Of(arrays, bench.context()));
+  VOXCONV_RETURN_IF_ERROR(Begin(bench, rule, taken.gradients, arrays));
+  VOXCONV_RETURN_IF_ERROR(
+      bench.ops().Step(step, arrays.range(), arrays.state.data(), bench.context()));
+  VOXCONV_ASSIGN_OR_RETURN(taken.after, HostArrays::Of(arrays, bench.context()));
+  const double norm = NormOf(taken.gradients) / kScale;
+  if (rule.max_norm > 0) taken.clip = std::min(1.0, rule.max_norm / norm);
+  return taken;
+}
+
 // A number, and how far an honest step may be off.
 struct Bounded {
   double value = 0, bound = 0;
@@ -112,23 +136,16 @@ absl::Status Sgd(const Bench& bench, bool nesterov, const StepRule& rule) {
                      .nesterov = nesterov,
                      .velocity = arrays.first.data()};
   for (int i = 0; i < kStepsTaken; ++i) {
-    const std::vector<float> gradients = ScaledGradients(i);
-    VOXCONV_ASSIGN_OR_RETURN(const HostArrays before, HostArrays::Of(arrays, bench.context()));
-    VOXCONV_RETURN_IF_ERROR(Begin(bench, rule, gradients, arrays));
-    VOXCONV_RETURN_IF_ERROR(
-        bench.ops().Step(step, arrays.range(), arrays.state.data(), bench.context()));
-    VOXCONV_ASSIGN_OR_RETURN(const HostArrays after, HostArrays::Of(arrays, bench.context()));
-    const double norm = NormOf(gradients) / kScale;
-    const double clip = rule.max_norm > 0 ? std::min(1.0, rule.max_norm / norm) : 1;
-    const auto gradient = [&](int64_t p) { return gradients[p] * clip / kScale; };
+    VOXCONV_ASSIGN_OR_RETURN(const TakenStep taken, Take(bench, rule, i, step, arrays));
+    const HostArrays &before = taken.before, &after = taken.after;
     const auto velocity = [&](int64_t p) {
-      return SgdVelocity(step, gradient(p), before.values[p], before.first[p]);
+      return SgdVelocity(step, taken.Gradient(p), before.values[p], before.first[p]);
     };
     const auto value = [&](int64_t p) {
       const double w = before.values[p];
       Bounded change = velocity(p);
       if (nesterov) {
-        change = SgdVelocity(step, gradient(p), w, change.value);
+        change = SgdVelocity(step, taken.Gradient(p), w, change.value);
         change.bound += step.momentum * velocity(p).bound;
       }
       const double moved = w - step.rate * change.value;
@@ -154,20 +171,13 @@ absl::Status AdamW(const Bench& bench, const StepRule& rule) {
                        .first = arrays.first.data(),
                        .second = arrays.second.data()};
   for (int i = 0; i < kStepsTaken; ++i) {
-    const std::vector<float> gradients = ScaledGradients(i);
-    VOXCONV_ASSIGN_OR_RETURN(const HostArrays before, HostArrays::Of(arrays, bench.context()));
-    VOXCONV_RETURN_IF_ERROR(Begin(bench, rule, gradients, arrays));
-    VOXCONV_RETURN_IF_ERROR(
-        bench.ops().Step(step, arrays.range(), arrays.state.data(), bench.context()));
-    VOXCONV_ASSIGN_OR_RETURN(const HostArrays after, HostArrays::Of(arrays, bench.context()));
-    const double norm = NormOf(gradients) / kScale;
-    const double clip = rule.max_norm > 0 ? std::min(1.0, rule.max_norm / norm) : 1;
-    const auto gradient = [&](int64_t p) { return gradients[p] * clip / kScale; };
+    VOXCONV_ASSIGN_OR_RETURN(const TakenStep taken, Take(bench, rule, i, step, arrays));
+    const HostArrays &before = taken.before, &after = taken.after;
     const auto first = [&](int64_t p) {
-      return RunningMean(step.beta1, before.first[p], gradient(p));
+      return RunningMean(step.beta1, before.first[p], taken.Gradient(p));
     };
     const auto second = [&](int64_t p) {
-      return RunningMean(step.beta2, before.second[p], Square(gradient(p)));
+      return RunningMean(step.beta2, before.second[p], Square(taken.Gradient(p)));
     };
     const auto value = [&](int64_t p) {
       const Bounded m = first(p), u = second(p);
