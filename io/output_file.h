@@ -43,8 +43,8 @@ absl::Status CheckWriteFile(const std::string& path);
 absl::StatusOr<std::string> WriteNewFile(const std::string& folder, absl::string_view prefix,
                                          absl::string_view suffix, absl::string_view bytes);
 
-// Removes temporary files from a folder that programs left which were killed: those that no program
-// has locked. One that cannot be removed stays, as all do on a file system without locks.
+// Removes the temporary files of killed programs from a folder. These are the files that no program
+// has locked. A file that cannot be removed stays. On a file system without locks all files stay.
 void RemoveAbandonedFiles(const std::string& folder);
 
 // Keeps other programs that ask for it from changing files in one folder, from Take until it is

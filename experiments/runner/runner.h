@@ -46,7 +46,7 @@ struct RunnerOptions {
   // Called when a cell begins, which is verified before its pairs, and between its pairs, with what
   // runs, the pairs done and their number; may be empty.
   std::function<void(const std::string&, int64_t, int64_t)> progress;
-  // Asked where Ctrl-C is; true ends the run as Ctrl-C does. May be empty.
+  // Called where the run looks for Ctrl-C. True ends the run as Ctrl-C does. May be empty.
   std::function<bool()> stop;
   std::shared_ptr<Shared> shared;  // with other experiments; null: none
 };

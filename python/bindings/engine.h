@@ -141,14 +141,14 @@ std::shared_ptr<const Registry> Plugins();
 // The dataflow of this spec on the engine's kind of backend. Kept for later calls, until plugins
 // are added. Needs the GIL.
 std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine);
-// Calls `add` with a copy of the registry, which replaces it if `add` succeeds. `replaces`: a name
-// of the registry has another plugin then.
+// Calls `add` with a copy of the registry, which replaces it if `add` succeeds. `replaces` says
+// that `add` gives another plugin to a name that the registry has.
 void AddPlugins(const std::function<absl::Status(Registry&)>& add, bool replaces = false);
-// How often a plugin has replaced one of its name: what was made by name may be older. Needs the
-// GIL.
+// Returns how often a plugin has replaced one of the same name. What was made with a smaller number
+// may use a plugin that was replaced. Needs the GIL.
 int64_t Replacements();
-// The spec, told from those of dataflows that were replaced: what a dataflow makes is kept by this
-// name. Needs the GIL.
+// Returns the name under which a map keeps what the dataflow of this spec makes of it. The name
+// changes when the dataflow is replaced. Needs the GIL.
 std::string NameToKeep(const std::string& spec);
 // Frees plugins and engines that nothing else holds. For the interpreter's end.
 void Shutdown();

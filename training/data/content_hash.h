@@ -10,11 +10,12 @@
 
 namespace voxconv {
 
-// Of the files' bytes, in their order. O(bytes). Errors of HashFile.
+// Returns the hash of the files' bytes, in the order of `paths`, as 16 hex digits. O(bytes). Errors
+// of HashFile.
 absl::StatusOr<std::string> HashFiles(absl::Span<const std::string> paths);
 
-// Of the files' paths within `folder` and their sizes, in their order. A file that cannot be looked
-// at counts without a size. O(files).
+// Returns the hash of the files' paths within `folder` and of their sizes, in the order of `paths`,
+// as 16 hex digits. A file whose size cannot be read counts without a size. O(files).
 std::string HashNamesAndSizes(const std::string& folder, absl::Span<const std::string> paths);
 
 }  // namespace voxconv
