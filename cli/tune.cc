@@ -170,9 +170,17 @@ void PrintNetworkTimes(const std::vector<tune::NetworkTime>& times) {
   std::cout << FormatTable(table);
 }
 
+// Whether the search is over candidates that the caller named.
+bool NamesCandidates(const po::variables_map& values) {
+  if (values.count("candidates") != 0) return true;
+  const auto names = [&](const char* list) { return !values[list].as<Specs>().empty(); };
+  return names("mapping") || names("dataflow") || names("output-coords");
+}
+
 // The whole network with the trusted plugins, to whose output the others are held, with the plan,
 // with the best single choice, and with what `run` takes by itself. These two replace the plan
-// where they are faster: a layer alone and a layer among others need not agree. A runner that
+// where they are faster: a layer alone and a layer among others need not agree. What `run` takes
+// is left out where the caller named candidates, for it need not be one of them. A runner that
 // cannot run this dtype yet is no reason to lose the plan.
 Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
               tune::SearchResult& result) {
@@ -188,20 +196,24 @@ Json TimePlan(const po::variables_map& values, const Job& job, Session& session,
                      std::make_shared<FixedPlanner>(single)});
   }
   const size_t single_plan = plans.size() - 1;
-  plans.push_back({absl::StrCat("the default, ", job.usual.mapping, "/", job.usual.dataflow),
-                   std::make_shared<FixedPlanner>(job.usual)});
+  std::vector<size_t> others = {single_plan};
+  if (!NamesCandidates(values)) {
+    others.push_back(plans.size());
+    plans.push_back({absl::StrCat("the default, ", job.usual.mapping, "/", job.usual.dataflow),
+                     std::make_shared<FixedPlanner>(job.usual)});
+  }
   const auto times = tune::TimeNetworks(MakeNetworkSetup(values, job, session), plans);
   if (!times.ok()) {
     std::cout << "network not timed: " << times.status().message() << "\n";
     return nullptr;
   }
   PrintNetworkTimes(*times);
-  const size_t usual_plan = plans.size() - 1;
-  const size_t taken = tune::PlanToTake(*times, 1, {single_plan, usual_plan});
-  if (taken == single_plan && taken != 1) {
+  const size_t taken = tune::PlanToTake(*times, 1, others);
+  if (taken == 1) return tune::ToJson(*times);
+  if (taken == single_plan) {
     std::cout << "the single choice is the fastest and becomes the plan\n";
     tune::TakeForAll(single, result);
-  } else if (taken == usual_plan) {
+  } else {
     std::cout << "the default is the fastest and becomes the plan\n";
     tune::TakeForAll(job.usual, result);
   }

@@ -69,6 +69,20 @@ class PlanTest(Test):
         self.assertIn("| tuned |", page)
         self.assertIn("| A: each layer's mapping of 1 and dataflow of 2", page)
 
+    def test_a_plan_holds_none_but_the_candidates_that_were_named(self):
+        plan = self.path / "plan.json"
+        space = self.path / "space.json"
+        space.write_text(json.dumps({"mappings": ["hash:variant=std"], "grids": [],
+                                     "dataflows": ["direct:weights=naive"]}))
+        for named in (["--candidates", space], ["--dataflow", "direct:weights=naive"]):
+            tuned = support.run(VOXCONV, "tune", "--network", NETWORK["network"], "--width",
+                                NETWORK["width"], "--input", support.SMALL, "--threads", 1,
+                                "--repeats", 1, *named, "--quick", "--out", plan)
+            self.assertEqual(tuned.returncode, 0, tuned.stderr)
+            self.assertNotIn("the default,", tuned.stdout)
+            layers = json.loads(plan.read_text())["plans"][0]["layers"]
+            self.assertEqual({layer["dataflow"] for layer in layers}, {"direct:weights=naive"})
+
     def test_a_cell_without_its_plan_is_refused(self):
         result, lines = self.run_plan(self.path / "nowhere.json")
         self.assertEqual(result.returncode, 0, result.stderr)

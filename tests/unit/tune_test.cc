@@ -15,6 +15,7 @@
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/version.h"
 #include "voxconv/io/file_bytes.h"
+#include "voxconv/measure/defaults.h"
 #include "voxconv/measure/preset.h"
 #include "voxconv/networks/graph_builder.h"
 #include "voxconv/networks/initialize.h"
@@ -482,6 +483,8 @@ TEST_F(TuneTest, SpacesOfEngines) {
 // What an engine may be tuned over (experiments/spaces).
 TEST_F(TuneTest, TheEnginesOwnSpacesAreRead) {
   const Candidates none;
+  const auto defaults = measure::LoadDefaults();
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
            absl::StrCat(VOXCONV_SOURCE_DIR, "/experiments/spaces"))) {
@@ -494,6 +497,15 @@ TEST_F(TuneTest, TheEnginesOwnSpacesAreRead) {
       ASSERT_TRUE(space.ok()) << entry.path() << ": " << space.status();
       EXPECT_FALSE(space->mappings.empty()) << entry.path();
       EXPECT_FALSE(space->dataflows.empty()) << entry.path();
+      const auto preset = measure::LoadPreset(entry.path().stem().string());
+      ASSERT_TRUE(preset.ok()) << preset.status();
+      EXPECT_EQ(space->mappings[0],
+                *registry_.mappings().Canonical(preset->configuration.choice.mapping))
+          << entry.path();
+      const std::string& output_coords = preset->configuration.choice.output_coords;
+      EXPECT_THAT(space->output_coords,
+                  ElementsAre(output_coords.empty() ? defaults->output_coords : output_coords))
+          << entry.path();
     }
   }
   EXPECT_EQ(files, 4);
