@@ -41,6 +41,21 @@ int64_t RoundedSize(int64_t bytes) {
   return (bytes + quarter - 1) / quarter * quarter;
 }
 
+// A block of `size` bytes. Large ones ask the kernel for huge pages, because rows that are read in
+// random order then miss the processor's address table less often. nullptr if none is left.
+void* NewBlock(int64_t size) {
+#if defined(MADV_HUGEPAGE)
+  constexpr int64_t kHugePage = int64_t{2} << 20;
+  if (size >= 2 * kHugePage) {
+    void* data = nullptr;
+    if (posix_memalign(&data, kHugePage, size) != 0) return nullptr;
+    madvise(data, size, MADV_HUGEPAGE);  // a wish: a refusal does no harm
+    return data;
+  }
+#endif
+  return std::aligned_alloc(kAlignment, size);
+}
+
 }  // namespace
 
 // Keeps freed blocks for reuse: fresh pages cost the kernel's zeroing, which would be timed as if
@@ -59,10 +74,10 @@ class CpuBackend::Pool final : public Buffer::Deleter {
     std::lock_guard<std::mutex> lock(mutex_);
     VOXCONV_RETURN_IF_ERROR(CheckRoom(bytes));
     void* data = TakeFree(rounded);
-    if (data == nullptr) data = std::aligned_alloc(kAlignment, rounded);
+    if (data == nullptr) data = NewBlock(rounded);
     if (data == nullptr) {
       Trim();
-      data = std::aligned_alloc(kAlignment, rounded);
+      data = NewBlock(rounded);
       if (data == nullptr) return Exhausted(bytes);
     }
     Add(bytes);
