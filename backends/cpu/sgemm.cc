@@ -32,9 +32,7 @@ struct DenseOperands {
   ProductMode mode;
 };
 
-// A packed panel of B of this depth fits the first-level cache, and the rows of A that meet it the
-// second-level cache.
-constexpr int64_t kDepthPerPanel = 256;
+// The rows of A that meet a packed panel of B fit the second-level cache.
 constexpr int64_t kRowsPerPanel = 512;
 
 }  // namespace
@@ -45,6 +43,9 @@ HWY_BEFORE_NAMESPACE();
 namespace voxconv {
 namespace HWY_NAMESPACE {
 namespace {
+
+// A packed panel of B of this depth fits the first-level cache.
+constexpr int64_t kDepthPerPanel = 512 / kPanelVectors;
 
 // Rows and depths of A that meet one packed panel of B.
 template <int kVectors>
@@ -59,21 +60,41 @@ struct DenseTiles {
   void Run(int64_t tile_row) const {
     const float* from[kRows];
     float* to[kRows];
-    Vec sum[kRows][kVectors];
+    HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
       const int64_t row = first_row + tile_row + r;
       from[r] = operands.a + row * operands.row_step + first_depth * operands.depth_step;
       to[r] = operands.c + row * operands.n + first_column;
       hwy::Prefetch(to[r]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(Tag());
     }
+    Vec sum[kRows][kVectors];
+    ClearSums(sum);
     if (operands.depth_step == 1) {  // as a constant, it saves a register
-      MultiplyAddPanel<kRows, kVectors>(from, 1, packed, depth, sum);
+      MultiplyAddPanel(from, 0, 1, packed, depth, sum);
     } else {
-      MultiplyAddPanel<kRows, kVectors>(from, operands.depth_step, packed, depth, sum);
+      MultiplyAddPanel(from, 0, operands.depth_step, packed, depth, sum);
     }
-    const bool accumulate = first_depth > 0 || operands.mode == ProductMode::kAccumulate;
-    for (int r = 0; r < kRows; ++r) StoreRow<kVectors>(sum[r], columns, accumulate, to[r]);
+    if (first_depth > 0 || operands.mode == ProductMode::kAccumulate) {
+      HWY_UNROLL(16)
+      for (int r = 0; r < kRows; ++r) AddRow<kVectors>(to[r], columns, sum[r]);
+    }
+    HWY_UNROLL(16)
+    for (int r = 0; r < kRows; ++r) StoreRow<kVectors>(sum[r], columns, to[r]);
+  }
+};
+
+// What meets one packed panel of B: rows and depths of A.
+struct PanelOfB {
+  const DenseOperands& operands;
+  const float* packed;
+  int64_t row, rows;
+  int64_t depth, depths;
+  int64_t column, columns;
+
+  template <int kVectors>
+  void Run() const {
+    ForTiles<kVectors>(rows,
+                       DenseTiles<kVectors>{operands, packed, row, depth, depths, column, columns});
   }
 };
 
@@ -86,12 +107,8 @@ void MultiplyImpl(const DenseOperands& operands) {
       for (int64_t column = 0; column < operands.n; column += PanelWidth()) {
         const int64_t columns = std::min(PanelWidth(), operands.n - column);
         PackPanel(operands.b + depth * operands.n + column, operands.n, depths, columns, packed);
-        if (columns > Lanes()) {
-          ForTiles(rows, DenseTiles<kPanelVectors>{operands, packed, row, depth, depths, column,
-                                                   columns});
-        } else {
-          ForTiles(rows, DenseTiles<1>{operands, packed, row, depth, depths, column, columns});
-        }
+        ForVectors<kPanelVectors>(
+            columns, PanelOfB{operands, packed, row, rows, depth, depths, column, columns});
       }
     }
   }
