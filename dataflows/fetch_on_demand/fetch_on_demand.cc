@@ -40,7 +40,7 @@ PluginDescription DescribeFetchOnDemand() {
       .Enum("copies", {"never", "minkowski", "always"}, "never",
             "layers that copy the rows of an offset, multiply the copy and add the product: none, "
             "those of MinkowskiEngine's rule by channels and input rows, or all")
-      .Int("tile", 512, 16, 1 << 20, "CPU: output rows that one task computes at a time");
+      .Int("tile", 2048, 16, 1 << 20, "CPU: output rows that one task computes, at most");
   return description;
 }
 

@@ -13,6 +13,7 @@
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
+#include "voxconv/core/integer.h"
 #include "voxconv/dataflows/fetch_on_demand/copies.h"
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
@@ -24,6 +25,16 @@ namespace {
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are added
 
+// Rows of a tile: `most`, or fewer where threads would be idle or sums in f32 would not stay in the
+// cache. What a row holds does not depend on it.
+int64_t TileRows(int64_t most, const KernelMap& map, const ConvShape& shape, int threads) {
+  constexpr int64_t kTilesPerThread = 8;
+  constexpr int64_t kLeast = 512;
+  if (shape.types.precision == Precision::kBF16) return std::min(most, kLeast);
+  const int64_t share = CeilDiv(map.num_outputs(), kTilesPerThread * threads);
+  return std::min(most, std::max(kLeast, share));
+}
+
 // Cuts the outputs into tiles of `tile` rows and finds every tile's segment of every offset.
 // O(K N_out / tile * log(pairs)).
 class CpuPlan final : public DataflowPlan {
@@ -31,6 +42,7 @@ class CpuPlan final : public DataflowPlan {
   CpuPlan(std::vector<FgmsLaunch> launches, int64_t tile, const KernelMap& map,
           const ConvShape& shape, int threads)
       : launches_(std::move(launches)), tile_(tile), tiles_((map.num_outputs() + tile - 1) / tile) {
+    PutIdentityFirst(map.identity_offset());
     FindSegments(map);
     Count(map, shape);
     weights_slot_ = booking_.Book(PackedWeights::Bytes(shape));
@@ -48,6 +60,8 @@ class CpuPlan final : public DataflowPlan {
   }
 
   const std::vector<FgmsLaunch>& launches() const { return launches_; }
+  // Whether the first offset of the first launch has a pair in every row of the output.
+  bool overwrites() const { return overwrites_; }
   int64_t tile() const { return tile_; }
   int64_t tiles() const { return tiles_; }
   // First pair of offset k whose output is in tile t or behind it; t = tiles() ends the offset.
@@ -61,6 +75,21 @@ class CpuPlan final : public DataflowPlan {
   int64_t sums_size() const { return sums_size_; }
 
  private:
+  // The identity offset has a pair in every row. Where it comes first, nothing need be cleared.
+  void PutIdentityFirst(int32_t identity) {
+    for (auto launch = launches_.begin(); launch != launches_.end(); ++launch) {
+      auto& offsets = launch->offsets;
+      const auto found = std::find(offsets.begin(), offsets.end(), identity);
+      if (found == offsets.end()) continue;
+      const auto padded = launch->padded_rows.begin() + (found - offsets.begin());
+      std::rotate(launch->padded_rows.begin(), padded, padded + 1);
+      std::rotate(offsets.begin(), found, found + 1);
+      std::rotate(launches_.begin(), launch, launch + 1);
+      overwrites_ = true;
+      return;
+    }
+  }
+
   // PCEngine's FGMS_ptr, refined from offsets to tiles of an offset: pairs ascend by output row.
   void FindSegments(const KernelMap& map) {
     const int32_t* out = map.pairs().out.data();
@@ -101,6 +130,7 @@ class CpuPlan final : public DataflowPlan {
   }
 
   std::vector<FgmsLaunch> launches_;
+  bool overwrites_ = false;
   int64_t tile_;
   int64_t tiles_;
   std::vector<int64_t> fgms_ptr_;  // [K, tiles + 1]
@@ -132,13 +162,19 @@ void ComputePadding(IndirectGemmOperands operands, float* padding_row, int32_t k
 // spread evenly over the tiles.
 void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& pairs,
                  const IndirectGemmOperands& operands, float* padding_row, int64_t t) {
+  const bool overwrites = plan.overwrites() && &launch == &plan.launches().front();
   for (size_t j = 0; j < launch.offsets.size(); ++j) {
     const int32_t k = launch.offsets[j];
     const int64_t begin = plan.fgms_ptr(k, t);
     const int64_t count = plan.fgms_ptr(k, t + 1) - begin;
-    IndirectGemm(operands, {&k, 1},
-                 {count, pairs.in.data() + begin, count, pairs.out.data() + begin},
-                 ProductMode::kAccumulate);
+    IndirectGemmRows rows{count, pairs.in.data() + begin, count, pairs.out.data() + begin};
+    if (j + 1 < launch.offsets.size()) {
+      const int64_t next = plan.fgms_ptr(launch.offsets[j + 1], t);
+      rows.next_in = pairs.in.data() + next;
+      rows.next_count = plan.fgms_ptr(launch.offsets[j + 1], t + 1) - next;
+    }
+    IndirectGemm(operands, {&k, 1}, rows,
+                 overwrites && j == 0 ? ProductMode::kOverwrite : ProductMode::kAccumulate);
     const int64_t padding =
         launch.padded_rows[j] - (plan.fgms_ptr(k, plan.tiles()) - plan.fgms_ptr(k, 0));
     if (padding > 0) {
@@ -149,8 +185,7 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
 }
 
 // All offsets on one tile of output rows, in bf16, one panel of columns after the other: the rows
-// stay in the second-level cache. The sums stay in f32 until the tile is done. The identity offset
-// has a pair in every row, so it goes first where there is one, and nothing need be cleared.
+// stay in the second-level cache. The sums stay in f32 until the tile is done.
 void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, Bf16SumOperands operands,
                      int64_t begin, int64_t end, uint16_t* output) {
   const uint16_t* matrices = operands.packed_weights;
@@ -166,15 +201,15 @@ void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, Bf16SumOperands 
                      .first_out = begin},
                     panel, mode);
   };
-  const int identity = map.identity_offset();
-  if (identity < 0) {
+  if (!plan.overwrites()) {
     std::fill_n(operands.sums, (end - begin) * Bf16SumWidth(operands.c_out), 0.0f);
   }
   for (int64_t panel = 0; panel < Bf16Panels(operands.c_out); ++panel) {
-    if (identity >= 0) add(identity, panel, ProductMode::kOverwrite);
+    ProductMode mode = plan.overwrites() ? ProductMode::kOverwrite : ProductMode::kAccumulate;
     for (const FgmsLaunch& launch : plan.launches()) {
       for (const int32_t k : launch.offsets) {
-        if (k != identity) add(k, panel, ProductMode::kAccumulate);
+        add(k, panel, mode);
+        mode = ProductMode::kAccumulate;
       }
     }
   }
@@ -250,10 +285,11 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
     if (Copies(map, shape)) return std::make_unique<CopyPlan>(map, shape, /*counts_launches=*/true);
-    const int64_t tile = options().GetInt("tile");
+    const int threads = AsCpu(context).threads();
+    const int64_t tile = TileRows(options().GetInt("tile"), map, shape, threads);
     try {
       return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape,
-                                       AsCpu(context).threads());
+                                       threads);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError(absl::StrCat(
           kFetchOnDemandName, ": out of memory to plan ", map.num_offsets(), " offsets and ",
@@ -310,7 +346,7 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       const bool first = &launch == &plan.launches().front();
       ParallelRanges(context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end) {
         const int64_t t = begin / plan.tile();
-        if (first) clear_rows(begin, end);
+        if (first && !plan.overwrites()) clear_rows(begin, end);
         ComputeTile(plan, launch, pairs, operands, padding + t * c_out, t);
       });
     }

@@ -45,7 +45,7 @@ TEST_F(FetchOnDemandTest, SmallerTilesReadWeightsMoreOften) {
             CountersOf("fetch_on_demand:tile=256").bytes_read);
 }
 
-// A row's sum runs over ascending offsets however the work is cut.
+// A row's sum runs over the identity offset, then over ascending ones, however the work is cut.
 TEST_F(FetchOnDemandTest, TileAndSeparateFusionDoNotChangeABit) {
   const std::vector<float> expected = RunDataflow(registry_, "fetch_on_demand", problem_).output;
   EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:tile=17", problem_).output, expected);
