@@ -327,7 +327,7 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
 void PrintConfusion(const Confusion& confusion, const Dataset& dataset) {
   std::vector<std::vector<std::string>> table = {{"class", "rows", "right", "IoU"}};
   for (int64_t label = 0; label < confusion.classes(); ++label) {
-    int64_t rows = 0;
+    int64_t rows = confusion.not_finite(label);
     for (int64_t c = 0; c < confusion.classes(); ++c) rows += confusion.count(label, c);
     const double iou = confusion.IntersectionOverUnion(label);
     table.push_back({dataset.class_names()[label], absl::StrCat(rows),
@@ -338,6 +338,9 @@ void PrintConfusion(const Confusion& confusion, const Dataset& dataset) {
   std::cout << absl::StrFormat("accuracy %.2f %%, mean IoU %.2f %%, of %d rows\n",
                                100 * confusion.Accuracy(),
                                100 * confusion.MeanIntersectionOverUnion(), confusion.total());
+  if (confusion.not_finite() == 0) return;
+  std::cout << absl::StrFormat("the logits of %d rows are not finite; they count as wrong\n",
+                               confusion.not_finite());
 }
 
 // The most that steps of a run held.
@@ -378,6 +381,10 @@ class EpochPrinter {
       std::cout << absl::StrFormat(", test accuracy %.2f %%, mean IoU %.2f %%",
                                    100 * report.test.Accuracy(),
                                    100 * report.test.MeanIntersectionOverUnion());
+    }
+    if (report.test.not_finite() > 0) {
+      std::cout << absl::StrFormat(" (the logits of %d of %d rows are not finite, so wrong)",
+                                   report.test.not_finite(), report.test.total());
     }
     if (report.skipped_steps > 0) {
       std::cout << absl::StrFormat("; %d steps skipped, whose gradients were not finite",
@@ -436,9 +443,9 @@ absl::Status RunTrain(const std::vector<std::string>& args) {
       const NetworkGraph trained,
       RunTraining(graph, config, *train, test.get(), session->registry(), backend, observer));
   memory.Print();
-  VOXCONV_ASSIGN_OR_RETURN(
-      const Confusion confusion,
-      Evaluate(trained, config.training.run, config.test, *test, session->registry(), backend));
+  VOXCONV_ASSIGN_OR_RETURN(const Confusion confusion,
+                           Evaluate(trained, config.training.run, config.test, *test,
+                                    session->registry(), backend, NonFiniteLogits::kCounted));
   PrintConfusion(confusion, *test);
   return absl::OkStatus();
 }
@@ -470,9 +477,9 @@ absl::Status RunEval(const std::vector<std::string>& args) {
   VOXCONV_RETURN_IF_ERROR(CheckSamples(values, {dataset.get()}));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildGraph(values, dataset->classes(), 1));
   VOXCONV_RETURN_IF_ERROR(LoadParameters(weights, graph));
-  VOXCONV_ASSIGN_OR_RETURN(
-      const Confusion confusion,
-      Evaluate(graph, run, loader, *dataset, session->registry(), session->backend()));
+  VOXCONV_ASSIGN_OR_RETURN(const Confusion confusion,
+                           Evaluate(graph, run, loader, *dataset, session->registry(),
+                                    session->backend(), NonFiniteLogits::kRefused));
   PrintConfusion(confusion, *dataset);
   return absl::OkStatus();
 }

@@ -368,12 +368,12 @@ TEST(TrainingRunTest, LogitsThatAreNotFiniteAreNamed) {
   values.assign(values.size(), std::numeric_limits<float>::quiet_NaN());
   ASSERT_TRUE(graph.SetParameter(last.name, values).ok());
   const TrainingRunConfig config = Config("", 1);
-  EXPECT_THAT(
-      std::string(Evaluate(graph, config.training.run, config.test, *set, BuiltinRegistry(), Cpu())
-                      .status()
-                      .message()),
-      HasSubstr("shapes.npz: train model 0: its logits are not finite; so are those of 5 "
-                "of 5 clouds of its batch"));
+  EXPECT_THAT(std::string(Evaluate(graph, config.training.run, config.test, *set, BuiltinRegistry(),
+                                   Cpu(), NonFiniteLogits::kRefused)
+                              .status()
+                              .message()),
+              HasSubstr("shapes.npz: train model 0: its logits are not finite; so are those of 5 "
+                        "of 5 clouds of its batch"));
 }
 
 // Two clouds of three points. Only the last two of the second cloud have a label.
@@ -402,16 +402,22 @@ TEST(TrainingRunTest, TheVoxelWhoseLogitsAreNotFiniteIsNamed) {
       *MakeHcnnSegmenter({.width = 0.25, .in_channels = 1, .classes = 2, .levels = 1});
   InitializeParameters(graph, 1);
   const TrainingRunConfig config = Config("", 1);
-  const auto evaluate = [&] {
-    return Evaluate(graph, config.training.run, config.test, set, BuiltinRegistry(), Cpu());
+  const auto evaluate = [&](NonFiniteLogits non_finite) {
+    return Evaluate(graph, config.training.run, config.test, set, BuiltinRegistry(), Cpu(),
+                    non_finite);
   };
-  EXPECT_EQ(evaluate()->total(), 2);
+  EXPECT_EQ(evaluate(NonFiniteLogits::kRefused)->total(), 2);
   const Parameter& last = graph.parameters().back();
   const std::vector<float> values(last.values.size(), std::numeric_limits<float>::infinity());
   ASSERT_TRUE(graph.SetParameter(last.name, values).ok());
-  EXPECT_EQ(evaluate().status().message(),
+  EXPECT_EQ(evaluate(NonFiniteLogits::kRefused).status().message(),
             "cloud 1: the logits of voxel 1 are not finite; so are those of 2 of 6 voxels of its "
             "batch");
+  const absl::StatusOr<Confusion> counted = evaluate(NonFiniteLogits::kCounted);
+  ASSERT_TRUE(counted.ok()) << counted.status();
+  EXPECT_EQ(counted->not_finite(), 2);
+  EXPECT_EQ(counted->total(), 2);
+  EXPECT_EQ(counted->Accuracy(), 0);
 }
 
 TEST(TrainingRunTest, TwoRunsInOneFolderAreRefused) {
@@ -478,6 +484,18 @@ TEST(ConfusionTest, CountsAccuracyAndIntersectionOverUnion) {
   EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(2), 0);
   EXPECT_DOUBLE_EQ(confusion.MeanIntersectionOverUnion(), 0.5);
   EXPECT_EQ(Confusion(2).Accuracy(), 0);
+}
+
+TEST(ConfusionTest, CountsRowsWithoutPredictionAsWrong) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Confusion confusion(2);
+  confusion.Add({2, 1, 3, nan, 0, 1, nan, nan}, {0, 0, 1, -1}, /*ignored=*/-1);
+  EXPECT_EQ(confusion.not_finite(0), 1);
+  EXPECT_EQ(confusion.not_finite(), 1);
+  EXPECT_EQ(confusion.total(), 3);
+  EXPECT_DOUBLE_EQ(confusion.Accuracy(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(0), 0.5);
+  EXPECT_DOUBLE_EQ(confusion.IntersectionOverUnion(1), 1);
 }
 
 }  // namespace

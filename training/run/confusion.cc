@@ -9,15 +9,19 @@
 #include "voxconv/core/check.h"
 
 namespace voxconv {
+namespace {
+
+bool AreFinite(absl::Span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+}  // namespace
 
 NonFiniteRows FindNonFiniteRows(absl::Span<const float> logits, absl::Span<const int32_t> labels,
                                 int64_t classes, int32_t ignored) {
   NonFiniteRows rows;
   for (size_t row = 0; row < labels.size(); ++row) {
-    const auto values = logits.subspan(row * classes, classes);
-    const bool finite =
-        std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-    if (finite || labels[row] == ignored) continue;
+    if (labels[row] == ignored || AreFinite(logits.subspan(row * classes, classes))) continue;
     if (rows.count++ == 0) rows.first = static_cast<int64_t>(row);
   }
   return rows;
@@ -26,17 +30,24 @@ NonFiniteRows FindNonFiniteRows(absl::Span<const float> logits, absl::Span<const
 void Confusion::Add(absl::Span<const float> logits, absl::Span<const int32_t> labels,
                     int32_t ignored) {
   VOXCONV_CHECK(logits.size() == labels.size() * classes_);
-  VOXCONV_CHECK(FindNonFiniteRows(logits, labels, classes_, ignored).count == 0);
   for (size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] == ignored) continue;
     const auto values = logits.subspan(row * classes_, classes_);
+    if (!AreFinite(values)) {
+      ++not_finite_[labels[row]];
+      continue;
+    }
     const auto prediction = std::max_element(values.begin(), values.end()) - values.begin();
     ++counts_[labels[row] * classes_ + prediction];
   }
 }
 
+int64_t Confusion::not_finite() const {
+  return std::accumulate(not_finite_.begin(), not_finite_.end(), int64_t{0});
+}
+
 int64_t Confusion::total() const {
-  return std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
+  return std::accumulate(counts_.begin(), counts_.end(), not_finite());
 }
 
 double Confusion::Accuracy() const {
@@ -46,7 +57,7 @@ double Confusion::Accuracy() const {
 }
 
 double Confusion::IntersectionOverUnion(int64_t label) const {
-  int64_t either = -count(label, label);
+  int64_t either = not_finite(label) - count(label, label);
   for (int64_t c = 0; c < classes_; ++c) either += count(label, c) + count(c, label);
   if (either == 0) return std::numeric_limits<double>::quiet_NaN();
   return static_cast<double>(count(label, label)) / static_cast<double>(either);

@@ -20,11 +20,12 @@ NonFiniteRows FindNonFiniteRows(absl::Span<const float> logits, absl::Span<const
 
 class Confusion {
  public:
-  explicit Confusion(int64_t classes) : classes_(classes), counts_(classes * classes, 0) {}
+  explicit Confusion(int64_t classes)
+      : classes_(classes), counts_(classes * classes, 0), not_finite_(classes, 0) {}
 
   // Counts the rows of `logits`, [labels.size(), classes]. The prediction is the largest logit, the
-  // first of equals. Rows with the label `ignored` do not count. In the others all logits are
-  // finite (checked).
+  // first of equals. A row with a logit that is not finite has no prediction. Rows with the label
+  // `ignored` do not count.
   void Add(absl::Span<const float> logits, absl::Span<const int32_t> labels, int32_t ignored);
 
   int64_t classes() const { return classes_; }
@@ -32,12 +33,16 @@ class Confusion {
   int64_t count(int64_t label, int64_t prediction) const {
     return counts_[label * classes_ + prediction];
   }
-  int64_t total() const;
+  // Rows of class `label` without a prediction.
+  int64_t not_finite(int64_t label) const { return not_finite_[label]; }
+  int64_t not_finite() const;  // of all classes
+  int64_t total() const;       // all rows that count, with and without a prediction
 
-  // The share of rows that were predicted right; 0 without rows.
+  // The share of rows that were predicted right; 0 without rows. A row without a prediction is
+  // wrong.
   double Accuracy() const;
-  // Of one class: right predictions over all rows that have the class or were predicted as it. NaN
-  // if there are none.
+  // Of one class: right predictions over all rows that have the class, with or without a
+  // prediction, or were predicted as it. NaN if there are none.
   double IntersectionOverUnion(int64_t label) const;
   // The mean over the classes that are there; 0 without rows.
   double MeanIntersectionOverUnion() const;
@@ -45,6 +50,7 @@ class Confusion {
  private:
   int64_t classes_;
   std::vector<int64_t> counts_;
+  std::vector<int64_t> not_finite_;
 };
 
 }  // namespace voxconv

@@ -168,6 +168,7 @@ Json ToJson(const EpochReport& report, const Dataset* test) {
                {"skipped_steps", report.skipped_steps}};
   if (test == nullptr) return json;
   json["test_rows"] = report.test.total();
+  json["test_not_finite"] = report.test.not_finite();
   json["test_accuracy"] = report.test.Accuracy();
   json["test_miou"] = report.test.MeanIntersectionOverUnion();
   Json matrix = Json::array();
@@ -291,7 +292,8 @@ class TrainingRun {
     if (test_ != nullptr) {
       VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph snapshot, trainer_->Snapshot());
       absl::StatusOr<Confusion> test =
-          Evaluate(snapshot, config_.training.run, config_.test, *test_, registry_, backend_);
+          Evaluate(snapshot, config_.training.run, config_.test, *test_, registry_, backend_,
+                   NonFiniteLogits::kCounted);
       if (!test.ok()) return StatusAt(absl::StrCat("epoch ", report.epoch), test.status());
       report.test = *std::move(test);
     }
@@ -403,7 +405,8 @@ absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const Traini
 
 absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& run,
                                    const LoaderConfig& loader, const Dataset& dataset,
-                                   const Registry& registry, Backend& backend) {
+                                   const Registry& registry, Backend& backend,
+                                   NonFiniteLogits non_finite) {
   VOXCONV_RETURN_IF_ERROR(CheckFits(graph, dataset));
   RunConfig config = run;
   config.trains = false;
@@ -419,7 +422,9 @@ absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& r
     VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> logits,
                              result.output.features().ToHost(context));
-    VOXCONV_RETURN_IF_ERROR(CheckLogits(logits, batch, dataset));
+    if (non_finite == NonFiniteLogits::kRefused) {
+      VOXCONV_RETURN_IF_ERROR(CheckLogits(logits, batch, dataset));
+    }
     confusion.Add(logits, batch.labels, dataset.ignored());
   }
   return confusion;

@@ -49,7 +49,9 @@ struct EpochReport {
   // mean over all rows of the epoch that count.
   double loss = 0;
   int64_t skipped_steps = 0;  // of the epoch: a gradient was not finite
-  Confusion test{0};          // of no class if there is no test set
+  // Of no class if there is no test set. Logits that are not finite are counted: after a few steps
+  // in f16, running averages are far from the activations' statistics, and logits overflow.
+  Confusion test{0};
 };
 
 // Watches a run. Either function may be null.
@@ -81,11 +83,17 @@ absl::StatusOr<NetworkGraph> RunTraining(const NetworkGraph& graph, const Traini
                                          const Registry& registry, Backend& backend,
                                          const TrainingObserver& observer);
 
-// Runs the network over a data set as at inference, and counts its predictions. kOutOfRange for
-// logits that are not finite; the message names the first cloud and row.
+// What happens to rows whose logits are not finite.
+enum class NonFiniteLogits {
+  kRefused,  // kOutOfRange; the message names the first cloud and row
+  kCounted,  // by Confusion::not_finite
+};
+
+// Runs the network over a data set as at inference, and counts its predictions.
 absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& run,
                                    const LoaderConfig& loader, const Dataset& dataset,
-                                   const Registry& registry, Backend& backend);
+                                   const Registry& registry, Backend& backend,
+                                   NonFiniteLogits non_finite);
 
 }  // namespace voxconv
 
