@@ -50,8 +50,8 @@ class PageTest(unittest.TestCase):
     def test_has_the_tables_of_the_lines(self):
         root = SCRIPT.parents[2]
         page = (root / "docs" / "results" / "hcnn_network_memory.md").read_text()
-        files = list((root / "experiments" / "results" / "cpu").glob("hcnn-network-memory*.jsonl"))
-        self.assertEqual(len(files), 2)
+        files = list((root / "experiments" / "results").glob("*/hcnn-network-memory*.jsonl"))
+        self.assertEqual(len(files), 4)
         for lines in files:
             result = support.run(sys.executable, SCRIPT, "--from", lines)
             self.assertEqual(result.returncode, 0, result.stderr)
