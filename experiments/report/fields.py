@@ -2,6 +2,8 @@
 """What a result line must hold for the report to read it: asked once, when it is read."""
 
 import errno
+import gzip
+import zlib
 
 NUMBER = (int, float)
 NAMES = {str: "a text", dict: "an object", list: "an array", bool: "true or false",
@@ -26,10 +28,18 @@ _STATUSES = ("measured", "refused", "failed")
 
 
 def text_of(path):
-    """The text of a file. A pipe in its place would be waited for: OSError."""
+    """The text of a file, unpacked where its name ends in .gz. OSError where it cannot be read.
+
+    A pipe in its place would be waited for, and is refused.
+    """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix != ".gz":
+        return path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise OSError(errno.EINVAL, f"it is no gzip file: {error}", str(path)) from error
 
 
 def _is(value, kind):

@@ -220,14 +220,17 @@ def _identity(line):
 class _File:
     """What a file of results holds."""
 
-    def __init__(self, path):
+    def __init__(self, paths):
         self.definition = None
         self.devices = {}  # {device: {identity: line}}
         self.asked = {}    # {(device, quick): [cells]} of the last definition
         self.problems = []
+        for path in paths:
+            self._read(path)
+
+    def _read(self, path):
         # Lines end with a line feed alone: names may hold what else ends a line to Python.
-        text = fields.text_of(path)
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, line in enumerate(fields.text_of(path).split("\n"), 1):
             if not line.strip():
                 continue
             try:
@@ -300,10 +303,15 @@ def _of_device(path, file, device, lines):
 
 
 def load(directory, others=()):
-    """All experiments of a directory, by device and name. `others` are files of something else."""
+    """All experiments of a directory, by device and name. `others` are files of something else.
+
+    NAME.jsonl.gz is NAME.jsonl, packed. Where both are, the lines of NAME.jsonl follow.
+    """
+    packed = {path.with_suffix(""): path for path in pathlib.Path(directory).glob("*.jsonl.gz")}
+    plain = set(pathlib.Path(directory).glob("*.jsonl")) - set(others)
     experiments = []
-    for path in sorted(set(pathlib.Path(directory).glob("*.jsonl")) - set(others)):
-        file = _File(path)
+    for path in sorted(plain | packed.keys()):
+        file = _File(([packed[path]] if path in packed else []) + ([path] if path in plain else []))
         if file.definition is None:
             continue
         devices = {device: list(cells.values()) for device, cells in file.devices.items()}

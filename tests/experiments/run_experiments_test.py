@@ -5,6 +5,7 @@
 """
 
 import copy
+import gzip
 import json
 import pathlib
 import sys
@@ -103,6 +104,23 @@ class CompareTest(unittest.TestCase):
         self.assertIn("claims: 0 of 1 verdicts are equal (0.0 %), 1 are opposite", result.stdout)
         self.assertIn("one is faster: reproduced, then not reproduced", result.stdout)
         self.assertIn("faster, then slower", result.stdout)
+
+    def test_packed_lines_count_as_plain_ones(self):
+        faster, slower = self.write("3", 3), self.write("0.25", 0.25)
+        plain = support.run(SCRIPT, "compare", faster, slower).stdout
+        lines = slower / "small.jsonl"
+        packed = slower / "small.jsonl.gz"
+        packed.write_bytes(gzip.compress(lines.read_bytes()))
+        lines.unlink()
+        self.assertEqual(support.run(SCRIPT, "compare", faster, slower).stdout, plain)
+        # Lines beside them are newer.
+        lines.write_bytes((faster / "small.jsonl").read_bytes())
+        self.assertEqual(support.run(SCRIPT, "compare", faster, slower).returncode, 0)
+        lines.unlink()
+        packed.write_bytes(b"no gzip")
+        result = support.run(VOXCONV, "report", slower)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("small.jsonl.gz cannot be read or written (it is no gzip file", result.stderr)
 
     def test_nothing_in_common_is_an_error(self):
         empty = self.path / "empty"
