@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/backends/cpu/amx_gemm.h"
 #include "voxconv/backends/cpu/bf16_gemm.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
 #include "voxconv/backends/cpu/packed_weights.h"
@@ -25,12 +26,22 @@ namespace {
 constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are added
 
+bool UsesAmx(const ConvShape& shape) {
+  return shape.types.precision == Precision::kBF16 && TakesAmxProducts(shape.c_in) &&
+         HasAmxProducts();
+}
+
 // Rows of a tile: `most`, or fewer where threads would be idle or sums in f32 would not stay in the
 // cache. What a row holds does not depend on it.
 int64_t TileRows(int64_t most, const KernelMap& map, const ConvShape& shape, int threads) {
   constexpr int64_t kTilesPerThread = 8;
   constexpr int64_t kLeast = 512;
-  if (shape.types.precision == Precision::kBF16) return std::min(most, kLeast);
+  constexpr int64_t kMostSums = 1 << 18;
+  if (UsesAmx(shape)) {
+    most = std::min(most, std::max(kLeast, kMostSums / Bf16SumWidth(shape.c_out)));
+  } else if (shape.types.precision == Precision::kBF16) {
+    return std::min(most, kLeast);
+  }
   const int64_t share = CeilDiv(map.num_outputs(), kTilesPerThread * threads);
   return std::min(most, std::max(kLeast, share));
 }
@@ -50,12 +61,15 @@ class CpuPlan final : public DataflowPlan {
     if (bf16) {
       sums_size_ = std::min(tile, map.num_outputs()) * Bf16SumWidth(shape.c_out);
       sums_slot_ = booking_.Book<float>(threads * sums_size_);
+      amx_ = UsesAmx(shape);
+      if (amx_) gathered_slot_ = booking_.Book<uint16_t>(threads * AmxScratchSize(shape.c_in));
     } else {
       zero_row_slot_ = booking_.Book<float>(shape.c_in);
       const bool pads = work_.padded_pairs > work_.true_pairs;
       padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
     }
-    kernel_ = absl::StrCat("products of ", tile, " rows, ", bf16 ? Bf16Target() : SgemmTarget());
+    kernel_ = absl::StrCat("products of ", tile, " rows, ",
+                           amx_ ? "AMX" : (bf16 ? Bf16Target() : SgemmTarget()));
     weights_layout_ = PackedWeights::kLayout;
   }
 
@@ -73,6 +87,9 @@ class CpuPlan final : public DataflowPlan {
   // bf16: [threads, sums_size()], the sums of the tile that a thread computes.
   int sums_slot() const { return sums_slot_; }
   int64_t sums_size() const { return sums_size_; }
+  bool amx() const { return amx_; }  // whether bf16 is multiplied by AMX
+  // With AMX: [threads, AmxScratchSize(c_in)].
+  int gathered_slot() const { return gathered_slot_; }
 
  private:
   // The identity offset has a pair in every row. Where it comes first, nothing need be cleared.
@@ -139,6 +156,8 @@ class CpuPlan final : public DataflowPlan {
   int padding_slot_ = 0;
   int sums_slot_ = 0;
   int64_t sums_size_ = 0;
+  bool amx_ = false;
+  int gathered_slot_ = 0;
 };
 
 // Multiplies `count` rows of zeros and adds them to one row that nobody reads.
@@ -184,36 +203,61 @@ void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& 
   }
 }
 
-// All offsets on one tile of output rows, in bf16, one panel of columns after the other: the rows
-// stay in the second-level cache. The sums stay in f32 until the tile is done.
-void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, Bf16SumOperands operands,
-                     int64_t begin, int64_t end, uint16_t* output) {
-  const uint16_t* matrices = operands.packed_weights;
+// One tile of output rows in bf16.
+struct Bf16Tile {
+  Bf16SumOperands operands;  // of all matrices
+  int64_t begin, end;        // rows
+  uint16_t* gathered;        // memory for AddAmxProducts
+};
+
+// Calls add(operands, pairs, mode) for all offsets on a tile, one after the other.
+template <typename Add>
+void ForOffsets(const CpuPlan& plan, const KernelMap& map, const Bf16Tile& tile, const Add& add) {
+  Bf16SumOperands operands = tile.operands;
   const int64_t matrix_size = PackedBf16WeightSize(operands.c_in, operands.c_out);
-  const int64_t t = begin / plan.tile();
-  const auto add = [&](int32_t k, int64_t panel, ProductMode mode) {
+  ProductMode mode = plan.overwrites() ? ProductMode::kOverwrite : ProductMode::kAccumulate;
+  const int64_t t = tile.begin / plan.tile();
+  const auto inputs = [&](int32_t k) {
     const int64_t first = plan.fgms_ptr(k, t);
-    operands.packed_weights = matrices + k * matrix_size;
-    AddBf16Products(operands,
-                    {.count = plan.fgms_ptr(k, t + 1) - first,
-                     .in = map.pairs().in.data() + first,
-                     .out = map.pairs().out.data() + first,
-                     .first_out = begin},
-                    panel, mode);
+    return absl::MakeConstSpan(map.pairs().in).subspan(first, plan.fgms_ptr(k, t + 1) - first);
   };
-  if (!plan.overwrites()) {
-    std::fill_n(operands.sums, (end - begin) * Bf16SumWidth(operands.c_out), 0.0f);
-  }
-  for (int64_t panel = 0; panel < Bf16Panels(operands.c_out); ++panel) {
-    ProductMode mode = plan.overwrites() ? ProductMode::kOverwrite : ProductMode::kAccumulate;
-    for (const FgmsLaunch& launch : plan.launches()) {
-      for (const int32_t k : launch.offsets) {
-        add(k, panel, mode);
-        mode = ProductMode::kAccumulate;
-      }
+  for (const FgmsLaunch& launch : plan.launches()) {
+    const auto& offsets = launch.offsets;
+    for (size_t j = 0; j < offsets.size(); ++j) {
+      const absl::Span<const int32_t> in = inputs(offsets[j]);
+      Bf16Pairs pairs{.count = static_cast<int64_t>(in.size()), .in = in.data()};
+      pairs.out = map.pairs().out.data() + plan.fgms_ptr(offsets[j], t);
+      pairs.first_out = tile.begin;
+      if (j + 1 < offsets.size()) pairs.next_in = inputs(offsets[j + 1]);
+      operands.packed_weights = tile.operands.packed_weights + offsets[j] * matrix_size;
+      add(operands, pairs, mode);
+      mode = ProductMode::kAccumulate;
     }
   }
-  RoundBf16Sums(operands.sums, end - begin, operands.c_out, output + begin * operands.c_out);
+}
+
+// The sums stay in f32 until all offsets are added. Without AMX one panel of columns comes after
+// the other: its weights stay in the first-level cache, and the rows in the second.
+void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, const Bf16Tile& tile,
+                     uint16_t* output) {
+  const Bf16SumOperands& operands = tile.operands;
+  const int64_t rows = tile.end - tile.begin;
+  if (!plan.overwrites()) {
+    std::fill_n(operands.sums, rows * Bf16SumWidth(operands.c_out), 0.0f);
+  }
+  if (plan.amx()) {
+    ForOffsets(plan, map, tile, [&](const auto& matrix, const Bf16Pairs& pairs, ProductMode mode) {
+      AddAmxProducts(matrix, pairs, mode, tile.gathered);
+    });
+  } else {
+    for (int64_t panel = 0; panel < Bf16Panels(operands.c_out); ++panel) {
+      ForOffsets(plan, map, tile,
+                 [&](const auto& matrix, const Bf16Pairs& pairs, ProductMode mode) {
+                   AddBf16Products(matrix, pairs, panel, mode);
+                 });
+    }
+  }
+  RoundBf16Sums(operands.sums, rows, operands.c_out, output + tile.begin * operands.c_out);
 }
 
 void RunBf16(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
@@ -230,16 +274,18 @@ void RunBf16(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
   }
   const StageScope stage(context, Stage::kFused);
   auto* sums = workspace.Get<float>(plan.sums_slot());
-  ParallelRangesByThread(context, map.num_outputs(), plan.tile(),
-                         [&](int64_t begin, int64_t end, int thread) {
-                           ComputeBf16Tile(plan, map,
-                                           {.input = static_cast<const uint16_t*>(args.input.data),
-                                            .packed_weights = static_cast<const uint16_t*>(panels),
-                                            .sums = sums + thread * plan.sums_size(),
-                                            .c_in = shape.c_in,
-                                            .c_out = shape.c_out},
-                                           begin, end, static_cast<uint16_t*>(args.output.data));
-                         });
+  auto* gathered = plan.amx() ? workspace.Get<uint16_t>(plan.gathered_slot()) : nullptr;
+  ParallelRangesByThread(
+      context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end, int thread) {
+        Bf16Tile tile{.begin = begin, .end = end};
+        tile.operands = {.input = static_cast<const uint16_t*>(args.input.data),
+                         .packed_weights = static_cast<const uint16_t*>(panels),
+                         .sums = sums + thread * plan.sums_size(),
+                         .c_in = shape.c_in,
+                         .c_out = shape.c_out};
+        if (plan.amx()) tile.gathered = gathered + thread * AmxScratchSize(shape.c_in);
+        ComputeBf16Tile(plan, map, tile, static_cast<uint16_t*>(args.output.data));
+      });
 }
 
 void RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& args,

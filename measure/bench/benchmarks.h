@@ -34,7 +34,8 @@ void AddMapBenchmark(const std::string& mapping, Asked asked, std::shared_ptr<Sc
 // conv/<spec>/<input>/CINxCOUT[/<dtype>]/threads=N: plan and forward on a map and weights that are
 // prepared for the dataflow; the dtype unless it is f32. Counters: GFLOP/s of the true pairs, and
 // of_sgemm, which is this rate divided by that of one dense SGEMM with as many rows, run after each
-// iteration. Not timed if the output is not close to that of the baseline dataflow.
+// iteration. The label names the kernel. Not timed if the output is not close to that of the
+// baseline dataflow.
 void AddConvBenchmark(const std::string& dataflow, Asked asked, const Channels& channels,
                       Precision precision, std::shared_ptr<Scenario> scenario,
                       std::shared_ptr<GateFailures> failures);
@@ -47,7 +48,7 @@ void AddSgemmBenchmark(const Channels& channels, const std::shared_ptr<Scenario>
 void AddCopyBenchmark(int threads);
 
 // peak/<dtype>/threads=N: multiply-adds in registers on every thread, which bound all products of
-// f32, or of bf16 where the processor has them. Counter: GFLOP/s.
+// f32, or of bf16 where the processor has them: those of AMX, or dot products. Counter: GFLOP/s.
 void AddPeakBenchmark(Precision precision, int threads);
 
 struct NetworkSpec {

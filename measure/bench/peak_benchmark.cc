@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
+#include "voxconv/backends/cpu/amx_gemm.h"
 #include "voxconv/backends/cpu/bf16_gemm.h"
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
@@ -14,6 +15,14 @@ namespace voxconv::bench {
 namespace {
 
 constexpr int64_t kMultiplyAdds = 20'000'000;  // of whole vectors, on each thread: some 10 ms
+constexpr int64_t kTileProducts = 1'000'000;   // the same of AMX
+
+// With the fastest instructions that layers of this precision use on this processor.
+double RunInRegisters(Precision precision) {
+  if (precision != Precision::kBF16) return RunMultiplyAdds(kMultiplyAdds);
+  if (HasAmxProducts()) return RunAmxProducts(kTileProducts);
+  return RunBf16DotProducts(kMultiplyAdds);
+}
 
 void RunPeak(Precision precision, int threads, benchmark::State& state) {
   if (precision == Precision::kBF16 && !HasBf16Products()) {
@@ -30,10 +39,8 @@ void RunPeak(Precision precision, int threads, benchmark::State& state) {
   for (auto _ : state) {
     const measure::Timer timer;
     std::atomic<double> flops = 0;
-    ParallelRanges(context, threads, 1, [&](int64_t, int64_t) {
-      flops.fetch_add(precision == Precision::kBF16 ? RunBf16DotProducts(kMultiplyAdds)
-                                                    : RunMultiplyAdds(kMultiplyAdds));
-    });
+    ParallelRanges(context, threads, 1,
+                   [&](int64_t, int64_t) { flops.fetch_add(RunInRegisters(precision)); });
     const double seconds = timer.Seconds();
     rates.push_back(flops / seconds);
     state.SetIterationTime(seconds);

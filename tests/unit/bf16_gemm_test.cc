@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "unit_cpu.h"
+#include "voxconv/backends/cpu/amx_gemm.h"
 #include "voxconv/core/half.h"
 
 namespace voxconv {
@@ -54,6 +55,7 @@ class Problem {
     multiply({input_.data(), zeros.data(), packed.data(), output.data(), c_in, c_out}, steps_,
              {count, in_.data() + first, sizes_.rows, out_.data() + first});
     std::vector<float> values;
+    values.reserve(output.size());
     for (const uint16_t bits : output) values.push_back(Bf16BitsToFloat(bits));
     return values;
   }
@@ -90,9 +92,48 @@ class Problem {
     RoundBf16Sums(sums.data(), sizes_.rows, c_out, output.data());
     EXPECT_EQ(Bf16BitsToFloat(output.back()), 77);
     std::vector<float> values;
+    values.reserve(output.size());
     for (const uint16_t bits : output) values.push_back(Bf16BitsToFloat(bits));
     values.pop_back();
     return values;
+  }
+
+  // The products of `count` rows with the first matrix by AMX, added to themselves.
+  std::vector<float> RunOnTiles(int64_t first, int64_t count) const {
+    const int64_t c_in = sizes_.c_in, c_out = sizes_.c_out, width = Bf16SumWidth(c_out);
+    const UnitCpu cpu(1);
+    Array<uint16_t> packed =
+        *AllocateArray<uint16_t>(sizes_.matrices * PackedBf16WeightSize(c_in, c_out), cpu.context);
+    Array<uint16_t> scratch = *AllocateArray<uint16_t>(AmxScratchSize(c_in), cpu.context);
+    Array<float> sums = *AllocateArray<float>(sizes_.rows * width, cpu.context);
+    std::fill_n(sums.data(), sizes_.rows * width, 77.0f);
+    PackBf16Weights(weights_.data(), sizes_.matrices, c_in, c_out, packed.data(), cpu.context);
+    std::vector<int32_t> in;
+    for (int64_t i = 0; i < sizes_.rows; ++i) in.push_back(std::max(in_[i], 0));
+    const Bf16SumOperands operands{input_.data(), packed.data(), sums.data(), c_in, c_out};
+    const Bf16Pairs pairs{count, in.data() + first, out_.data() + first};
+    AddAmxProducts(operands, pairs, ProductMode::kOverwrite, scratch.data());
+    AddAmxProducts(operands, pairs, ProductMode::kAccumulate, scratch.data());
+    std::vector<float> values;
+    for (int64_t i = 0; i < sizes_.rows; ++i) {
+      values.insert(values.end(), sums.data() + i * width, sums.data() + i * width + c_out);
+    }
+    return values;
+  }
+
+  // The same sum of one row by the rule that the header gives.
+  float SumOfTiles(int64_t i, int64_t column) const {
+    const uint16_t* x = &input_[std::max(in_[i], 0) * sizes_.c_in];
+    float product = 0;
+    for (int64_t c = 0; c < sizes_.c_in; c += 32) {
+      float chains[2] = {};
+      for (int64_t j = c; j < c + 32; ++j) {
+        const float weight = Bf16BitsToFloat(weights_[j * sizes_.c_out + column]);
+        chains[j % 2] = std::fma(Bf16BitsToFloat(x[j]), weight, chains[j % 2]);
+      }
+      product += chains[0] + chains[1];
+    }
+    return product + product;
   }
 
   // The sums, and those of the magnitudes.
@@ -181,6 +222,47 @@ TEST(Bf16GemmTest, NanStaysInItsRow) {
     const std::vector<float> output = problem.Run(0, sizes.rows, widened);
     for (size_t i = 0; i < sums.size(); ++i) {
       ASSERT_EQ(std::isnan(output[i]), std::isnan(sums[i])) << i;
+    }
+  }
+}
+
+class AmxGemmTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasAmxProducts()) GTEST_SKIP() << "this processor has no AMX";
+  }
+};
+
+// Blocks and panels that are full and not.
+constexpr Sizes kTileSizes[] = {{1, 1, 32, 1}, {16, 1, 64, 16}, {33, 1, 96, 40}, {75, 1, 256, 64}};
+
+TEST_F(AmxGemmTest, SumsFollowTheRuleToTheBit) {
+  for (const Sizes& sizes : kTileSizes) {
+    const Problem problem(sizes);
+    const std::vector<float> sums = problem.RunOnTiles(0, sizes.rows);
+    for (int64_t i = 0; i < sizes.rows; ++i) {
+      for (int64_t column = 0; column < sizes.c_out; ++column) {
+        ASSERT_EQ(sums[(sizes.rows - 1 - i) * sizes.c_out + column], problem.SumOfTiles(i, column))
+            << sizes.rows << " rows, " << sizes.c_in << " -> " << sizes.c_out << ", row " << i;
+      }
+    }
+  }
+}
+
+TEST_F(AmxGemmTest, NanStaysInItsRowAndOthersAreNotWritten) {
+  const Sizes sizes{60, 1, 64, 20};
+  Problem problem(sizes);
+  std::fill_n(problem.input().begin() + 3 * sizes.c_in, sizes.c_in,
+              FloatToBf16Bits(std::numeric_limits<float>::quiet_NaN()));
+  const std::vector<float> sums = problem.RunOnTiles(5, 40);
+  for (int64_t i = 0; i < sizes.rows; ++i) {
+    for (int64_t column = 0; column < sizes.c_out; ++column) {
+      const float sum = sums[(sizes.rows - 1 - i) * sizes.c_out + column];
+      if (i < 5 || i >= 45) {
+        ASSERT_EQ(sum, 77) << i;
+      } else {
+        ASSERT_EQ(std::isnan(sum), std::isnan(problem.SumOfTiles(i, column))) << i;
+      }
     }
   }
 }
