@@ -80,6 +80,7 @@ class ConvBenchmark {
     state.counters["GFLOP/s"] = gflops / Median(seconds);
     state.counters["sgemm_GFLOP/s"] = gflops / Median(dense_seconds);
     state.counters["of_sgemm"] = Median(dense_seconds) / Median(seconds);
+    state.SetLabel(kernel_);
   }
 
  private:
@@ -103,6 +104,7 @@ class ConvBenchmark {
     VOXCONV_ASSIGN_OR_RETURN(
         const auto plan,
         dataflow_->Plan(Pass::kForward, *map_, scenario_->ShapeOf(channels_, precision_), context));
+    kernel_ = plan->kernel();
     return RunPlannedConvolution(*dataflow_, *plan, *map_, data->features.view(),
                                  data->weights.view(), workspace_, context, /*epilogue=*/{},
                                  /*settled=*/false, prepared_weights_.get());
@@ -147,6 +149,7 @@ class ConvBenchmark {
   std::unique_ptr<const Dataflow> dataflow_;
   std::shared_ptr<const PreparedMap> map_;
   std::unique_ptr<const PreparedWeights> prepared_weights_;  // once, as networks do
+  std::string kernel_;
   Workspace workspace_;
   std::optional<absl::Status> gate_;
 };
