@@ -61,6 +61,25 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Arrays of a try that kernels expect to have one value each. One kernel fills them all, because a
+// call to fill one takes the host longer than the device, which waits for the host here.
+struct Initial {
+  static constexpr int kArrays = 6;
+  struct Words {
+    uint32_t* data;
+    int64_t size;
+    uint32_t value;
+  };
+  Words arrays[kArrays];
+};
+
+__global__ void __launch_bounds__(kThreads) FillKernel(const __grid_constant__ Initial initial) {
+  const int64_t stride = int64_t{gridDim.x} * kThreads;
+  for (const Initial::Words& words : initial.arrays) {
+    for (int64_t i = GlobalThread(); i < words.size; i += stride) words.data[i] = words.value;
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) AssignKernel(Sorting sorting) {
   const int64_t row = GlobalThread();
   if (row >= sorting.num_rows) return;
@@ -343,18 +362,16 @@ absl::Status PlaceSingles(const PshBuckets& buckets, const ExecutionContext& con
 absl::StatusOr<std::vector<int32_t>> TryPlace(const CoordinateSet& voxels, const Samples& samples,
                                               PshCuda& psh, const ExecutionContext& context) {
   const int64_t num_rows = voxels.size(), num_buckets = samples.num_buckets();
-  const auto fill = [&](auto& array, uint8_t value) {
-    return context.backend->FillBytes(array.data(), value, array.bytes(), *context.stream);
+  const auto words = [](auto& array, uint32_t value) -> Initial::Words {
+    return {reinterpret_cast<uint32_t*>(array.data()),
+            array.bytes() / static_cast<int64_t>(sizeof(uint32_t)), value};
   };
-  VOXCONV_ASSIGN_OR_RETURN(psh.samples, CopyToBackend<PshSample>(samples.tables(), context));
   VOXCONV_ASSIGN_OR_RETURN(psh.h, AllocateArray<int32_t>(samples.num_slots(), context));
   VOXCONV_ASSIGN_OR_RETURN(psh.phi, AllocateArray<uint32_t>(num_buckets, context));
-  VOXCONV_ASSIGN_OR_RETURN(const Array<PshFreeBits> bits,
-                           CopyToBackend<PshFreeBits>(samples.free_bits(), context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> free_bits,
                            AllocateArray<uint32_t>(samples.num_words(), context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> failed,
-                           AllocateArray<int32_t>(psh.samples.size(), context));
+                           AllocateArray<int32_t>(samples.tables().size(), context));
   VOXCONV_ASSIGN_OR_RETURN(Array<PshCounts> counts, AllocateArray<PshCounts>(1, context));
   // bucket_of and rank; size and cursor
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> by_row, AllocateArray<uint32_t>(2 * num_rows, context));
@@ -365,12 +382,13 @@ absl::StatusOr<std::vector<int32_t>> TryPlace(const CoordinateSet& voxels, const
   // Three lists of buckets of two voxels and more.
   const int64_t most = num_rows / 2;
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> lists, AllocateArray<uint32_t>(3 * most, context));
-  VOXCONV_RETURN_IF_ERROR(fill(psh.h, 0xff));
-  VOXCONV_RETURN_IF_ERROR(fill(psh.phi, 0));
-  VOXCONV_RETURN_IF_ERROR(fill(free_bits, 0xff));
-  VOXCONV_RETURN_IF_ERROR(fill(failed, 0));
-  VOXCONV_RETURN_IF_ERROR(fill(counts, 0));
-  VOXCONV_RETURN_IF_ERROR(fill(zeroed, 0));
+  const Initial initial{{words(psh.h, ~0u), words(psh.phi, 0), words(free_bits, ~0u),
+                         words(failed, 0), words(counts, 0), words(zeroed, 0)}};
+  const int64_t longest = std::max({psh.h.size(), free_bits.size(), zeroed.size()});
+  VOXCONV_LAUNCH(FillKernel, GridFor(longest, kThreads), kThreads, 0, context, initial);
+  VOXCONV_ASSIGN_OR_RETURN(psh.samples, CopyToBackend<PshSample>(samples.tables(), context));
+  VOXCONV_ASSIGN_OR_RETURN(const Array<PshFreeBits> bits,
+                           CopyToBackend<PshFreeBits>(samples.free_bits(), context));
 
   const Sorting sorting{voxels.rows().data(),
                         num_rows,
