@@ -45,8 +45,8 @@ PluginDescription DescribeImplicitGemm() {
   for (const MaskOrder order : kMaskOrders) orders.emplace_back(ToString(order));
   description.options
       .Enum("mask_sort", orders, "mask",
-            "order of the output rows: as given, by their offset mask, by its Gray rank, or by "
-            "their two rarest offsets (400000 rows and more: by the Gray rank)")
+            "order of the output rows: as given, by their offset mask, by its Gray rank with masks "
+            "of few offsets first, or by their two rarest offsets (400000 rows and more: as gray)")
       .Int("splits", 0, 0, 32,
            "parts of the offset range, sorted each for itself; at most K; 0: one, but of few rows "
            "more where CUDA takes 3xtf32 in f32 and layers are wide")

@@ -45,6 +45,22 @@ constexpr int64_t NumRarestKeys(int64_t num_offsets) {
   return 1 + num_offsets * (num_offsets + 1) / 2;
 }
 
+// The key of MaskOrder::kGray for a mask of `num_offsets` offsets. Rows of at most kFewOffsets
+// offsets come first. Within both groups keys ascend by the rank of the mask in the sequence of
+// reflected Gray codes. Of few offsets there are few masks, so that rows with the same mask fill
+// whole tiles. Rows of more offsets would cut these tiles apart. They come last, because the
+// kernels begin with the last rows, and tiles of many offsets cost the most. Where a mask fills the
+// whole key, the key is the rank alone.
+template <typename Key>
+constexpr Key GrayKey(Key mask, int num_offsets) {
+  constexpr int kFewOffsets = 3;
+  Key rank = mask, rest = mask;
+  for (int shift = 4 * sizeof(Key); shift > 0; shift /= 2) rank ^= rank >> shift;
+  for (int i = 0; i < kFewOffsets; ++i) rest &= rest - 1;
+  constexpr int kKeyBits = 8 * sizeof(Key);
+  return rest != 0 && num_offsets < kKeyBits ? rank | Key{1} << num_offsets : rank;
+}
+
 }  // namespace voxconv
 
 #endif  // VOXCONV_DATAFLOWS_IMPLICIT_GEMM_MASK_ORDER_H_

@@ -20,7 +20,8 @@ namespace voxconv {
 // Order of the output rows.
 // - kNone: as given.
 // - kMask: by the value of the mask.
-// - kGray: by the mask read as a Gray code. Neighbours in this order differ in few bits.
+// - kGray: by the mask read as a Gray code, masks of few offsets first (mask_order.h).
+//   Neighbours in this order differ in few bits.
 // - kRarest: by the two rarest offsets (mask_order.h).
 enum class MaskOrder { kNone, kMask, kGray, kRarest };
 inline constexpr MaskOrder kMaskOrders[] = {MaskOrder::kNone, MaskOrder::kMask, MaskOrder::kGray,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "voxconv/backends/cpu/parallel.h"
+#include "voxconv/dataflows/implicit_gemm/mask_order.h"
 #include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
 #include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
@@ -12,21 +13,13 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 4096;
 
-// Rank of `code` in the sequence of reflected Gray codes.
-uint32_t GrayRank(uint32_t code) {
-  for (int shift = 16; shift > 0; shift /= 2) code ^= code >> shift;
-  return code;
-}
-
 // The sort key of a row's mask, most significant word first. Of a mask longer than 64 bits only
 // the first 64 offsets order the rows: order is a matter of speed, not of results.
-uint64_t MaskSortKey(const uint32_t* mask, int words, MaskOrder order) {
+uint64_t MaskSortKey(const uint32_t* mask, int words, int num_offsets, MaskOrder order) {
   uint64_t key = mask[0];
   if (words > 1) key |= uint64_t{mask[1]} << 32;
   if (order != MaskOrder::kGray) return key;
-  if (words == 1) return GrayRank(static_cast<uint32_t>(key));
-  for (int shift = 32; shift > 0; shift /= 2) key ^= key >> shift;
-  return key;
+  return words == 1 ? GrayKey(mask[0], num_offsets) : GrayKey(key, num_offsets);
 }
 
 // Masks of the offsets [first, last) of each row.
@@ -55,7 +48,7 @@ absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int num_o
     MakeRarestKeys(masks, rows, words, num_offsets, keys);
   } else {
     for (int64_t row = 0; row < rows; ++row) {
-      keys[row] = MaskSortKey(masks + row * words, words, order);
+      keys[row] = MaskSortKey(masks + row * words, words, num_offsets, order);
     }
   }
   // Stable, so that rows of one mask stay in order and neighbours in memory.

@@ -7,6 +7,7 @@
 #include "voxconv/backends/cuda/device_primitives.h"
 #include "voxconv/backends/cuda/row_masks.h"
 #include "voxconv/dataflows/implicit_gemm/bucket_order.h"
+#include "voxconv/dataflows/implicit_gemm/mask_order.h"
 #include "voxconv/dataflows/implicit_gemm/mask_sorted.h"
 
 namespace voxconv {
@@ -14,34 +15,32 @@ namespace {
 
 constexpr int kBlock = 256;
 
-// Keys as on the CPU (mask_sorted_cpu.cc): the mask, or its rank in the sequence of reflected Gray
-// codes; of a mask longer than 64 bits the first 64.
+// Keys as on the CPU (mask_sorted_cpu.cc): the mask or its GrayKey; of a mask longer than 64 bits
+// the first 64.
 template <typename Key>
-__global__ void MakeMaskKeys(const uint32_t* masks, int64_t rows, int words, bool gray, Key* keys,
-                             int32_t* order) {
+__global__ void MakeMaskKeys(const uint32_t* masks, int64_t rows, int words, int bits, bool gray,
+                             Key* keys, int32_t* order) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   Key key = masks[row * words];
   if constexpr (sizeof(Key) == 8) key |= Key{masks[row * words + 1]} << 32;
-  if (gray) {
-    for (int shift = 4 * sizeof(Key); shift > 0; shift /= 2) key ^= key >> shift;
-  }
-  keys[row] = key;
+  keys[row] = gray ? GrayKey(key, bits) : key;
   order[row] = static_cast<int32_t>(row);
 }
 
-// Orders the rows of one split of `bits` offsets. A Gray rank has no bit above its mask's.
+// Orders the rows of one split of `bits` offsets. A GrayKey has one bit more than its mask.
 template <typename Key>
 absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int bits, MaskOrder order,
                        int32_t* row_order, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> sorted_keys, AllocateArray<Key>(rows, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(rows, context));
+  const bool gray = order == MaskOrder::kGray;
   VOXCONV_LAUNCH(MakeMaskKeys<Key>, GridFor(rows, kBlock), kBlock, 0, context, masks, rows, words,
-                 order == MaskOrder::kGray, keys.data(), as_given.data());
+                 bits, gray, keys.data(), as_given.data());
   // Stable, so that rows of one mask stay in order and neighbours in memory.
   return SortByKey(keys.data(), sorted_keys.data(), as_given.data(), row_order, rows,
-                   std::clamp<int>(bits, 1, 8 * sizeof(Key)), context);
+                   std::clamp<int>(bits + (gray ? 1 : 0), 1, 8 * sizeof(Key)), context);
 }
 
 absl::Status OrderSplit(const MaskSortedArrays& result, int s, MaskOrder order, int64_t rows,

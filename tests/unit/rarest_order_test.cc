@@ -3,6 +3,7 @@
 #include "voxconv/dataflows/implicit_gemm/rarest_order.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -76,6 +77,25 @@ TEST(RarestOrderTest, ManyOffsetsGoByPlacesAlone) {
   EXPECT_EQ(keys[80], RarestKey(19, 18));
   EXPECT_EQ(keys[99], RarestKey(0, -1));
   EXPECT_EQ(keys[100], RarestKey(-1, -1));
+}
+
+TEST(GrayKeyTest, MasksOfFewOffsetsComeFirstBothByTheirRank) {
+  constexpr int kOffsets = 9;
+  for (uint32_t rank = 0; rank < 1u << kOffsets; ++rank) {
+    const uint32_t mask = rank ^ rank >> 1;  // the code of that rank
+    const uint32_t many = std::popcount(mask) > 3 ? 1u << kOffsets : 0;
+    EXPECT_EQ(GrayKey(mask, kOffsets), many + rank);
+    EXPECT_EQ(GrayKey(uint64_t{mask}, kOffsets), many + rank);
+  }
+}
+
+TEST(GrayKeyTest, AFullKeyIsTheRankAlone) {
+  EXPECT_EQ(GrayKey(0xC0000000u, 32), 0x80000000u);
+  EXPECT_EQ(GrayKey(0xFu, 31), 0x8000000Au);
+  EXPECT_EQ(GrayKey(0xFu, 32), 0xAu);
+  EXPECT_EQ(GrayKey(uint64_t{0xF}, 33), uint64_t{1} << 33 | 0xA);
+  EXPECT_EQ(GrayKey(uint64_t{0xF}, 64), 0xAu);
+  EXPECT_EQ(GrayKey(uint64_t{0xF}, 70), 0xAu);
 }
 
 }  // namespace
