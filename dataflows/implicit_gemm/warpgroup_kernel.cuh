@@ -111,14 +111,28 @@ class TileMultiplier {
     }
   }
 
-  // Writes this piece's sums to shared_sums. The warpgroup that comes last reads the sums of all
-  // shares and adds them up in the order of the shares, so that the result is deterministic.
-  // Returns true for that warpgroup only.
+  // Adds up the sums of a tile's shares. Returns true for the warpgroup that then has them all.
+  // Loads of sums stand once and in a loop that is not unrolled: registers are scarce.
   __device__ bool AddShares(const TilePiece<Config>& piece, int shares) {
     uint32_t* const arrived = &ticket_->arrived[piece.tile * Config::kGroups + group_];
-    if constexpr (kAddsToOther) {
-      if (shares == 2) return AddToOther(piece, arrived);
+    int first = 0, end = shares;  // the shares to add
+    if (kAddsToOther && shares == 2) {
+      if (!AwaitOther(piece, arrived)) return false;
+      first = 1 - piece.share;
+      end = first + 1;
+    } else {
+      if (!WriteAsLast(piece, shares, arrived)) return false;
+#pragma unroll
+      for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] = 0;
     }
+#pragma unroll 1
+    for (int share = first; share < end; ++share) AddSums(SumsOf(piece, share));
+    return true;
+  }
+
+  // Writes this piece's sums to shared_sums. Returns true for the warpgroup that comes last. It is
+  // to add all shares in their order, so that the result is deterministic.
+  __device__ bool WriteAsLast(const TilePiece<Config>& piece, int shares, uint32_t* arrived) {
     WriteSums(SumsOf(piece, piece.share));
     MeetWarpgroup();
     uint32_t& last = ring_.control.last[group_];
@@ -128,17 +142,13 @@ class TileMultiplier {
       __threadfence();
     }
     MeetWarpgroup();
-    if (last == 0) return false;
-#pragma unroll
-    for (int i = 0; i < Config::kChannels / 2; ++i) sum_[i] = 0;
-    for (int share = 0; share < shares; ++share) AddSums(SumsOf(piece, share));
-    return true;
+    return last != 0;
   }
 
-  // AddShares for two shares. A sum of two numbers does not depend on their order, so that the
-  // warpgroup that comes second adds the other's sums to its own, which it need not write. It waits
-  // until the other has written them. The other waits for nothing meanwhile.
-  __device__ bool AddToOther(const TilePiece<Config>& piece, uint32_t* arrived) {
+  // For two shares. A sum of two numbers does not depend on their order, so that the warpgroup that
+  // comes second may add the other's sums to its own, which it need not write. Returns true for it,
+  // once the other has written its sums. The other waits for nothing meanwhile.
+  __device__ bool AwaitOther(const TilePiece<Config>& piece, uint32_t* arrived) {
     constexpr uint32_t kBothCameOneWrote = 3;
     uint32_t& before = ring_.control.last[group_];
     if (threadIdx.x % 128 == 0) before = atomicAdd(arrived, 1);
@@ -159,7 +169,6 @@ class TileMultiplier {
       *arrived = 0;
     }
     MeetWarpgroup();
-    AddSums(SumsOf(piece, 1 - piece.share));
     return true;
   }
 
