@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include "voxconv/core/backend_support.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/status_macros.h"
+#include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/training_ops.h"
 
 namespace voxconv::python {
 namespace {
@@ -96,20 +99,24 @@ nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
   return OutTensor(map.engine(), std::move(made), shape, like);
 }
 
+// Refuses other arrays than [channels] in float32 or as the features are.
+void CheckColumn(const InArray& array, int64_t channels, DType dtype, Engine& engine) {
+  array.CheckOn(engine);
+  const bool fits = array.ndim() == 1 && array.shape(0) == channels;
+  if (fits && (array.Is<float>() || array.Matrix().dtype == dtype)) return;
+  const std::string dtypes =
+      dtype == DType::kF32 ? "float32" : absl::StrCat("float32 or ", ToString(dtype));
+  ThrowValueError(absl::StrCat(array.name(), ": ", array.DTypeText(), " ", array.ShapeText(), "; ",
+                               dtypes, " [", channels, "] is needed"));
+}
+
 // A bias [C_out], or none, in float32 or as the features are.
 class Bias {
  public:
   Bias(nb::handle object, int64_t c_out, DType dtype, Engine& engine) {
     if (object.is_none()) return;
     array_.emplace("bias", object);
-    array_->CheckOn(engine);
-    const bool fits = array_->ndim() == 1 && array_->shape(0) == c_out;
-    if (!fits || (!array_->Is<float>() && array_->Matrix().dtype != dtype)) {
-      const std::string dtypes =
-          dtype == DType::kF32 ? "float32" : absl::StrCat("float32 or ", ToString(dtype));
-      ThrowValueError(absl::StrCat("bias: ", array_->DTypeText(), " ", array_->ShapeText(), "; ",
-                                   dtypes, " [", c_out, "] is needed"));
-    }
+    CheckColumn(*array_, c_out, dtype, engine);
   }
 
   std::optional<ConstTensorView> view() const {
@@ -133,6 +140,58 @@ class Bias {
   std::optional<InArray> array_;
 };
 
+// The arrays of a batch norm [C_out] with running statistics, in float32 or as the features are.
+class RunningNorm {
+ public:
+  RunningNorm(nb::handle mean, nb::handle variance, nb::handle gamma, nb::handle beta,
+              double epsilon, int64_t channels, DType dtype, Engine& engine)
+      : arrays_{InArray("running_mean", mean), InArray("running_var", variance),
+                InArray("weight", gamma), InArray("bias", beta)},
+        epsilon_(epsilon),
+        channels_(channels) {
+    for (const InArray& array : arrays_) CheckColumn(array, channels, dtype, engine);
+  }
+
+  void AddTo(std::vector<ConstTensorView>& inputs) const {
+    for (const InArray& array : arrays_) inputs.push_back(array.Matrix());
+  }
+  // Sets scale and shift. `own` receives their memory, and must outlive the run.
+  absl::Status SetScale(Epilogue& epilogue, Tensor& own, const ExecutionContext& context) const {
+    TrainingOps* ops = context.backend->training_ops();
+    if (ops == nullptr) return absl::UnimplementedError("batch norm: not on this backend");
+    const int64_t room = (channels_ + 63) / 64 * 64;  // so that each row is aligned
+    VOXCONV_ASSIGN_OR_RETURN(own, Tensor::Create(7, room, DType::kF32, context));
+    const auto row = [&](int i) { return own.view().f32() + i * room; };
+    std::array<const float*, 4> given;
+    for (int i = 0; i < 4; ++i) {
+      const ConstTensorView array = arrays_[i].Matrix();
+      given[i] = static_cast<const float*>(array.data);
+      if (array.dtype == DType::kF32) continue;
+      const TensorView wide = {row(i), 1, channels_, DType::kF32, array.device, channels_};
+      VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().Convert(array, wide, context));
+      given[i] = wide.f32();
+    }
+    epilogue.scale = row(5);
+    epilogue.shift = row(6);
+    return ops->BatchNormScale({.channels = channels_,
+                                .rows = 1,  // the running variance is a deviation of one row
+                                .mean = given[0],
+                                .deviation = given[1],
+                                .gamma = given[2],
+                                .beta = given[3],
+                                .epsilon = epsilon_,
+                                .inverse_std = row(4),
+                                .scale = row(5),
+                                .shift = row(6)},
+                               context);
+  }
+
+ private:
+  std::array<InArray, 4> arrays_;
+  double epsilon_;
+  int64_t channels_;
+};
+
 nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
                     nb::handle bias_object, const std::string& dataflow,
                     const std::optional<std::string>& precision_text, nb::handle out) {
@@ -152,6 +211,41 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
                    VOXCONV_ASSIGN_OR_RETURN(const Epilogue epilogue, bias.AsEpilogue(context, own));
                    return RunConvolutionOnto(plugin, map.map(), x, w, precision, y, workspace,
                                              context, epilogue, kept);
+                 });
+}
+
+// The layer, the batch norm behind it, `residual` added to that unless it is None, and a ReLU.
+nb::object ConvolveNorm(nb::handle map_object, nb::handle features_object,
+                        nb::handle weights_object, nb::handle mean, nb::handle variance,
+                        nb::handle gamma, nb::handle beta, double epsilon,
+                        nb::handle residual_object, bool relu, const std::string& dataflow) {
+  const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
+  const InArray features("features", features_object), weights("weights", weights_object);
+  const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
+  const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
+  const RunningNorm norm(mean, variance, gamma, beta, epsilon, w.channels, x.dtype, *map.engine());
+  std::vector<ConstTensorView> inputs = {x, w};
+  norm.AddTo(inputs);
+  std::optional<InArray> residual;
+  Epilogue epilogue;
+  epilogue.relu = relu;
+  if (!residual_object.is_none()) {
+    residual.emplace("residual", residual_object);
+    epilogue.residual = SideMatrix(*residual, *map.engine(), map.map().num_outputs(), "outputs");
+    if (epilogue.residual.channels != w.channels || epilogue.residual.dtype != x.dtype) {
+      ThrowValueError(absl::StrCat("residual: ", residual->DTypeText(), " ", residual->ShapeText(),
+                                   "; ", ToString(x.dtype), " [", map.map().num_outputs(), ", ",
+                                   w.channels, "] is needed"));
+    }
+  }
+  return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, nb::none(),
+                 features.object(), inputs,
+                 [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& y,
+                     Workspace& workspace, const ExecutionContext& context) -> absl::Status {
+                   Tensor own;
+                   VOXCONV_RETURN_IF_ERROR(norm.SetScale(epilogue, own, context));
+                   return RunConvolutionOnto(plugin, map.map(), x, w, PrecisionOf(x.dtype), y,
+                                             workspace, context, epilogue, kept);
                  });
 }
 
@@ -327,6 +421,13 @@ Returns:
 
 Raises:
     ValueError, NotImplementedError, MemoryError: as conv.)");
+
+  module.def("_convolve_norm", &ConvolveNorm, nb::arg("map").none(), nb::arg("features").none(),
+             nb::arg("weights").none(), nb::arg("running_mean").none(),
+             nb::arg("running_var").none(), nb::arg("weight").none(), nb::arg("bias").none(),
+             nb::arg("eps"), nb::arg("residual").none(), nb::arg("relu"), nb::arg("dataflow"),
+             "convolve, then batch norm with running statistics, `residual` added unless it is "
+             "None, and max(y, 0) if `relu`; rounded once. Does not wait for the device.");
 
   module.def(
       "input_grad", &InputGrad, nb::arg("map").none(), nb::arg("output_grad").none(),

@@ -57,7 +57,7 @@ def test_convolutions_are_in_graphs():
 def test_operators_pass_pytorchs_own_checks():
     x = scene(n=40, channels=3)
     layer = vt.SparseConv3d(3, 4, 2)
-    made = layer._layer(x)
+    made = layer._layer(x).for_graph()
     features, weight = x.features.requires_grad_(), layer.weight
     for bias in (None, layer.bias, layer.bias.double()):
         torch.library.opcheck(

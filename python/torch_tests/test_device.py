@@ -274,3 +274,29 @@ def test_losses_of_compiled_steps_fall_as_the_modules_do():
         courses.append(losses)
     assert courses[1][-1] < courses[1][0]
     np.testing.assert_allclose(courses[1][:5], courses[0][:5], rtol=2e-2)
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.float32, 2e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+def test_joined_layers_equal_the_layers_in_float64(dtype, bound):
+    torch.manual_seed(0)
+    coords, features = scene(dtype=dtype)
+    network = vt.Sequential(
+        vt.models.ResidualBlock(16, 24), vt.SubMConv3d(24, 13, 3, bias=False), vt.BatchNorm(13), torch.nn.ReLU()
+    ).cuda()
+    for part in network.modules():
+        if isinstance(part, torch.nn.BatchNorm1d):
+            part.running_mean.uniform_(-0.5, 0.5), part.running_var.uniform_(0.5, 1.5)
+    network = network.to(dtype).eval()
+    exact = copy.deepcopy(network).double()(vt.SparseTensor(coords, features.double())).features
+    x = vt.SparseTensor(coords, features)
+    with torch.no_grad():
+        assert error(network(x).features, exact) < 3 * bound  # of three convolutions, one after the other
+        separate = network[3](network[2](network[1](network[0](x)).features))
+        assert error(network(x).features, exact) <= error(separate, exact) + bound
+        torch.cuda.synchronize()
+        before = waits()
+        network(x)
+        assert waits() == before
+        with torch.autocast("cuda", dtype=torch.float16):
+            y = network.float()(vt.SparseTensor(coords, features.float()))
+    assert y.dtype == torch.float16 and error(y.features, exact) < 3e-2

@@ -164,10 +164,10 @@ def test_maps_are_made_once(monkeypatch):
     monkeypatch.setattr("voxconv.torch.tensor.voxconv.KernelMap", count)
     network, x = unet(), scene()
     network(x)
-    assert len(made) == 4  # of the stem, down, the middle and the head
+    assert len(made) == 3  # of the stem, down and the middle; the head's kernel of 1 needs none
     network(x)
     network(x.with_features(x.features * 2))
-    assert len(made) == 4
+    assert len(made) == 3
 
 
 def test_voxels_and_maps_die_with_their_tensors():

@@ -25,7 +25,6 @@ from voxconv.torch.modules import (
     AvgPool3d,
     GlobalPool,
     MaxPool3d,
-    Sequential,
     SparseConv3d,
     SparseInverseConv3d,
     SubMConv3d,
@@ -33,6 +32,7 @@ from voxconv.torch.modules import (
     TransposedConv3d,
 )
 from voxconv.torch.norm import BatchNorm, SyncBatchNorm, convert_sync_batchnorm
+from voxconv.torch.sequential import Sequential
 from voxconv.torch.tensor import SparseTensor
 
 __all__ = [

@@ -74,7 +74,7 @@ def convolve(
         ValueError: features and weights differ in dtype.
         ValueError, NotImplementedError, MemoryError: as voxconv.convolve.
     """
-    features, weights = _cast(features, weights)
+    features, weights = cast(features, weights)
     if features.dtype == torch.float64:
         y = _convolve_by_torch(features, weights, kernel_map)
         return y if bias is None else y + bias.to(y.dtype)
@@ -86,19 +86,33 @@ def convolve(
     return ops._forward(kernel_map, features, weights, bias, dataflow)
 
 
-def convolve_layer(
+def convolve_in_graph(
     layer: Layer, features: torch.Tensor, weights: torch.Tensor, dataflow: str | None,
     bias: torch.Tensor | None,
 ) -> torch.Tensor:
-    """The same on the map of a layer. torch.compile takes it as an operator."""
-    if not ops.is_compiling():
-        return convolve(layer.kernel_map, features, weights, dataflow, bias)
-    features, weights = _cast(features, weights)
+    """The same as an operator of torch.compile, on the map of a layer that Layer.for_graph has seen."""
+    features, weights = cast(features, weights)
     dataflow = dataflow or ops.default_dataflow(features.is_cuda)
     return ops.convolve_op(features, weights, bias, layer.token, layer.outputs.rows, dataflow)
 
 
-def _cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def multiply(
+    features: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """The convolution of a kernel of 1 and stride 1, whose map would be the identity: a product by
+    weights [1, C_in, C_out]. Dtypes are those of convolve."""
+    features, weights = cast(features, weights)
+    if features.device != weights.device:
+        raise ValueError(f"weights: on {weights.device}; the features are on {features.device}")
+    dtype = features.dtype
+    if dtype in ops.ROUNDED and not features.is_cuda:
+        features, weights = features.float(), weights.float()
+    if bias is None:
+        return torch.mm(features, weights.squeeze(0)).to(dtype)
+    return torch.addmm(bias.to(features.dtype), features, weights.squeeze(0)).to(dtype)
+
+
+def cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """As autocast says, which leaves float64 alone. Autograd casts gradients back."""
     dtype = ops.autocast_dtype(features.device.type)
     if dtype is not None and torch.float64 not in (features.dtype, weights.dtype):
@@ -111,7 +125,9 @@ def _cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, 
 
 
 @ops.outside_of_graphs
-def _window(voxels: Voxels, mapping: str, geometry: dict[str, Any]) -> tuple[Layer, torch.Tensor]:
+def _window(
+    x: SparseTensor, mapping: str, key: str | None, geometry: dict[str, Any]
+) -> tuple[Layer, torch.Tensor]:
     """The map of a pooling, and its table [N_out, K]; -1: there is no voxel."""
     layer = voxels.layer(mapping, **geometry)
     return layer, to_torch(layer.kernel_map.table()).long()

@@ -12,6 +12,7 @@ from torch import nn
 from voxconv.torch.functional import add, cat, relu
 from voxconv.torch.modules import SparseConv3d, SparseInverseConv3d, SubMConv3d
 from voxconv.torch.norm import BatchNorm
+from voxconv.torch.sequential import convolve_norm, is_plain, joins, may_join
 from voxconv.torch.tensor import SparseTensor
 
 # The network's names of a batch norm's arrays, by PyTorch's.
@@ -34,6 +35,8 @@ class ConvBlock(nn.Module):
         self.bn = BatchNorm(conv.out_channels)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        if may_join(x) and joins(x, self.conv, self.bn):
+            return convolve_norm(x, self.conv, self.bn, self.activation)
         x = self.bn(self.conv(x))
         return relu(x) if self.activation else x
 
@@ -56,7 +59,11 @@ class ResidualBlock(nn.Module):
             self.shortcut = ConvBlock(conv(in_channels, 1), activation=False)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        y = self.conv2(self.conv1(x))
+        y, last = self.conv1(x), self.conv2
+        if may_join(y) and is_plain(last, (ConvBlock.forward,)) and joins(y, last.conv, last.bn):
+            residual = x if self.shortcut is None else self.shortcut(x)
+            return convolve_norm(y, last.conv, last.bn, True, residual)
+        y = last(y)
         return relu(add(y, x if self.shortcut is None else self.shortcut(x)))
 
 

@@ -94,7 +94,6 @@ class _Conv(Counted):
         """What tells this layer's map from others of the same voxels."""
         raise NotImplementedError
 
-    @ops.outside_of_graphs
     def _layer(self, x: SparseTensor) -> Layer:
         layer = x.voxels.find(self._place())
         if layer is None:
@@ -103,6 +102,7 @@ class _Conv(Counted):
         if self.key is None:
             return layer
         known = x.named.setdefault(self.key, layer)
+        """The kernel map of the layer, with the voxels on its two sides. ValueError for another key."""
         if known.kernel_map is layer.kernel_map:
             return known
         if known.replacements != layer.replacements:  # of plugins that were replaced
@@ -116,8 +116,25 @@ class _Conv(Counted):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
-        layer = self._layer(x)
-        y = functional.convolve_layer(layer, x.features, self.weight, self.dataflow, self.bias)
+        if self._is_product():
+            y = functional.multiply(x.features, self.weight, self.bias)
+            return x.with_features(y)
+        given = x.features, self.weight, self.dataflow, self.bias
+        if ops.is_compiling():
+            layer = self._layer_for_graph(x)
+            y = functional.convolve_in_graph(layer, *given)
+    @ops.outside_of_graphs
+    def _layer_for_graph(self, x: SparseTensor) -> Layer:
+        return self._layer(x).for_graph()
+
+    def _is_product(self) -> bool:
+        """Whether this is a product of each voxel's features by the weights, which needs no map."""
+        return False
+
+        else:
+        """x. TypeError or ValueError for another input than the layer takes."""
+            layer = self._layer(x)
+            y = functional.convolve(layer.kernel_map, *given)
         return x.on(layer.outputs, y)
 
     def _checked(self, x: Any) -> SparseTensor:
@@ -144,6 +161,9 @@ class SubMConv3d(_Conv):
     Args:
         in_channels, out_channels: features of an input and of an output voxel.
         kernel_size, dilation: one whole number or three for x, y, z.
+
+    A kernel of 1 without a key is PyTorch's matrix product, as in voxconv.networks: its map would be the
+    identity, and its plugins are not asked.
         bias: whether a bias [out_channels] is added.
         key: a name for the kernel map. Layers of one geometry share their map without it; a layer
             that names a map of another geometry is refused.
@@ -160,6 +180,9 @@ class SubMConv3d(_Conv):
         bias: bool = True,
         key: str | None = None,
         mapping: str = "hash",
+    def _is_product(self) -> bool:
+        return self.kernel_size == (1, 1, 1) and self.key is None
+
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
@@ -267,11 +290,11 @@ class SparseInverseConv3d(_Conv):
         bias: bool = True,
         *,
         key: str,
+        """That of the layer of the key, the other way round."""
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, None, dataflow)
 
-    @ops.outside_of_graphs
     def _layer(self, x: SparseTensor) -> Layer:
         layer = x.named.get(self.key)
         if layer is None:
@@ -385,20 +408,3 @@ class GlobalPool(nn.Module):
 
 
 SPARSE = (_Conv, _Pool, GlobalPool)
-
-
-class Sequential(nn.Sequential):
-    """Modules one after the other. PyTorch's own (BatchNorm1d, ReLU, Linear, Dropout, ...) are given
-    the features, [N, C]; modules that take a SparseTensor are told by their base class or by an
-    attribute `takes_sparse = True`."""
-
-    takes_sparse = True
-
-    def forward(self, x: Any) -> Any:
-        for module in self:
-            sparse = isinstance(module, SPARSE) or getattr(module, "takes_sparse", False)
-            if isinstance(x, SparseTensor) and not sparse:
-                x = x.with_features(module(x.features))
-            else:
-                x = module(x)
-        return x

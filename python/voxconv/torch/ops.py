@@ -41,7 +41,7 @@ def default_dataflow(cuda: bool) -> str:
 _DATAFLOWS: dict[bool, str] = {}
 
 
-def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
+def as_engine_takes(*tensors: torch.Tensor) -> list[torch.Tensor]:
     """The tensors as the engine takes them."""
     given = []
     for t in tensors:
@@ -54,20 +54,20 @@ def _engine(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _forward(kernel_map, features, weights, bias, dataflow):
-    x, w = _engine(features, weights)
+    x, w = as_engine_takes(features, weights)
     if bias is not None:
-        (bias,) = _engine(bias if bias.dtype in (torch.float32, x.dtype) else bias.float())
+        (bias,) = as_engine_takes(bias if bias.dtype in (torch.float32, x.dtype) else bias.float())
     y = voxconv.convolve(kernel_map, x, w, bias=bias, dataflow=dataflow)
     return y if y.dtype == features.dtype else y.to(features.dtype)
 
 
 def _input_grad(kernel_map, output_grad, weights, dataflow):
-    dy, w = _engine(output_grad, weights)
+    dy, w = as_engine_takes(output_grad, weights)
     return voxconv.input_grad(kernel_map, dy, w, dataflow=dataflow).to(weights.dtype)
 
 
 def _weight_grad(kernel_map, features, output_grad, dataflow):
-    x, dy = _engine(features, output_grad)
+    x, dy = as_engine_takes(features, output_grad)
     return voxconv.weight_grad(kernel_map, x, dy, dataflow=dataflow).to(features.dtype)
 
 

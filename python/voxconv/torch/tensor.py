@@ -13,12 +13,12 @@ from voxconv.torch import ops
 
 
 class _Map:
-    """A kernel map, the voxels that it makes if it makes any, and what stands for it in operators."""
+    """A kernel map, the voxels that it makes if it makes any, and what stands for it in graphs."""
 
     def __init__(self, kernel_map: voxconv.KernelMap, outputs: "Voxels | None" = None):
         self.kernel_map, self.outputs = kernel_map, outputs
         self.replacements = _replacements()  # a plugin that is replaced later makes another map
-        self.token = ops.token(kernel_map) if ops.HAS_OPERATORS else None
+        self.token: torch.Tensor | None = None  # Layer.for_graph makes it
         self._inverse: _Map | None = None
 
     def inverse(self) -> "_Map":
@@ -32,8 +32,7 @@ class Layer:
 
     def __init__(self, made: _Map, inputs: "Voxels", outputs: "Voxels"):
         self._map, self.inputs, self.outputs = made, inputs, outputs
-        self.kernel_map, self.token = made.kernel_map, made.token
-        self.replacements = made.replacements
+        self.kernel_map, self.replacements = made.kernel_map, made.replacements
 
     def inverse(self) -> "Layer":
         """The map from the outputs back to the inputs. Made once."""
@@ -41,6 +40,17 @@ class Layer:
 
 
 class Voxels:
+    def for_graph(self) -> "Layer":
+        """Itself, with the token that an operator takes in place of the map."""
+        if self._map.token is None:
+            self._map.token = ops.token(self.kernel_map)
+        return self
+
+    @property
+    def token(self) -> torch.Tensor | None:
+        """What for_graph makes."""
+        return self._map.token
+
     """A set of voxels. Its maps are made once, however many layers and tensors use them."""
 
     def __init__(self, handle: voxconv.SparseTensor):

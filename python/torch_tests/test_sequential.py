@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers that are joined in evaluation, and kernels of 1."""
+
+import copy
+
+import pytest
+import torch
+import voxconv
+import voxconv.torch as vt
+from test_torch import DATAFLOWS, raises, scene
+from voxconv.torch import models, sequential
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The joined calls of the engine."""
+    made = []
+
+    def count(*args):
+        made.append(args)
+        return voxconv._voxconv._convolve_norm(*args)
+
+    monkeypatch.setattr(sequential, "_convolve_norm", count)
+    return made
+
+
+def trained(network):
+    """The network in evaluation, with other statistics and parameters than at first."""
+    generator = torch.Generator().manual_seed(3)
+    for part in network.modules():
+        if isinstance(part, torch.nn.BatchNorm1d) and part.running_mean is not None:
+            part.running_mean.copy_(torch.randn(part.num_features, generator=generator))
+            part.running_var.copy_(0.5 + torch.rand(part.num_features, generator=generator))
+            if part.affine:
+                torch.nn.init.normal_(part.weight)
+                torch.nn.init.normal_(part.bias)
+    return network.eval()
+
+
+def block(dataflow=None, norm=vt.BatchNorm, **settings):
+    torch.manual_seed(0)
+    conv = vt.SubMConv3d(5, 6, 3, bias=False, dataflow=dataflow)
+    return trained(vt.Sequential(conv, norm(6, **settings), torch.nn.ReLU()))
+
+
+@pytest.mark.parametrize("dataflow", DATAFLOWS)
+def test_a_joined_block_equals_its_layers(dataflow, calls):
+    network, x = block(dataflow, eps=0.01), scene()
+    expected = network(x).features
+    assert not calls and expected.requires_grad  # a gradient may be needed
+    with torch.no_grad():
+        torch.testing.assert_close(network(x).features, expected.detach())
+        torch.testing.assert_close(network[:2](x).features, network[1](network[0](x)).features)
+    assert len(calls) == 2
+    with torch.inference_mode():
+        torch.testing.assert_close(network(scene()).features, expected.detach())
+
+
+@pytest.mark.parametrize("channels", [5, 8])
+def test_a_residual_block_equals_its_layers(channels, calls):
+    torch.manual_seed(0)
+    network, x = trained(models.ResidualBlock(5, channels)), scene()
+    expected = network(x)
+    assert not calls
+    with torch.no_grad():
+        y = network(x)
+    assert len(calls) == 2  # the shortcut's kernel of 1 is a product, with PyTorch's norm
+    torch.testing.assert_close(y.features, expected.features.detach())
+
+
+def test_a_network_equals_itself_layer_by_layer(calls):
+    torch.manual_seed(0)
+    network, x = trained(models.MinkUNet42(5, width=0.25)), scene()
+    expected = network(x).features
+    with torch.no_grad():
+        torch.testing.assert_close(network(x).features, expected.detach(), rtol=1e-4, atol=1e-4)
+    assert len(calls) == 42
+    calls.clear()
+    with torch.no_grad():
+        torch.testing.assert_close(vt.compile(network)(x).features, expected.detach(), rtol=1e-4, atol=1e-4)
+    assert not calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_dtypes_are_rounded_once(dtype, calls):
+    x = scene()
+    network = block().to(dtype)
+    exact = copy.deepcopy(network).float()
+    half = x.to(dtype)
+    with torch.no_grad():
+        expected = exact(half.float()).features.to(dtype)
+        torch.testing.assert_close(network(half).features, expected, rtol=0, atol=0)
+    assert len(calls) == 2
+
+
+def test_autocast_joins(calls):
+    network, x = block(), scene()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        y = network(x)
+    assert y.dtype == torch.bfloat16 and len(calls) == 1
+    with torch.no_grad():
+        torch.testing.assert_close(y.features.float(), network(x).features, rtol=0.03, atol=0.03)
+    residual = trained(models.ResidualBlock(5, 5))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        y = residual(x)  # of an input in float32, which decides the dtype of the sum
+    assert y.dtype == torch.float32
+    with torch.no_grad():
+        torch.testing.assert_close(y.features, residual(x).features, rtol=0.03, atol=0.1)
+
+
+class Doubled(vt.BatchNorm):
+    def forward(self, x):
+        return super().forward(super().forward(x))
+
+
+def test_what_somebody_looks_at_is_not_joined(calls):
+    x = scene()
+    separate = [block().train(), block(track_running_stats=False), block(affine=False)]
+    separate += [block().double(), trained(vt.Sequential(vt.SubMConv3d(5, 6), vt.BatchNorm(6)))]
+    separate.append(trained(vt.Sequential(vt.SubMConv3d(5, 6, bias=False), Doubled(6))))
+    seen = []
+    for place in (0, 1):
+        hooked = block()
+        hooked[place].register_forward_hook(lambda *_: seen.append(1))
+        separate.append(hooked)
+        hooked = block()
+        hooked[place].register_forward_pre_hook(lambda *_: seen.append(1))
+        separate.append(hooked)
+    with torch.no_grad():
+        for network in separate:
+            network(x.to(network[0].weight.dtype))
+    assert not calls and len(seen) == 4
+    hooked = block()
+    hooked[2].register_forward_hook(lambda *_: seen.append(1))
+    everywhere = torch.nn.modules.module.register_module_forward_hook(lambda *_: seen.append(1))
+    with torch.no_grad():
+        block()(x)
+        everywhere.remove()
+        assert not calls and len(seen) > 5
+        before = len(seen)
+        hooked(x)
+    assert len(calls) == 1 and len(seen) == before + 1  # without the ReLU
+
+
+def test_changed_weights_are_seen(calls):
+    network, x = block(), scene()
+    with torch.no_grad():
+        before = network(x).features
+        network[1].bias.data.add_(1)  # which PyTorch does not count
+        after = network(x).features
+        torch.testing.assert_close(after, network[2](network[1](network[0](x).features)))
+    assert not torch.equal(before, after)
+
+
+def test_bad_input():
+    x = scene()
+    network = vt.Sequential(vt.SubMConv3d(5, 6, bias=False), vt.BatchNorm(7)).eval()
+    with torch.no_grad():
+        raises("running_mean: float32 [7]; float32 [6] is needed", lambda: network(x))
+        raises("4 channels; in_channels is 5", lambda: network(scene(channels=4)))
+        half = block().half()
+        raises("features: torch.float32; the weights are torch.float16", lambda: half(x))
+
+
+# Kernels of 1.
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_kernel_of_one_is_a_product(bias):
+    torch.manual_seed(0)
+    layer, x = vt.SubMConv3d(5, 7, 1, bias=bias), scene(grad=True)
+    by_map = vt.SubMConv3d(5, 7, 1, bias=bias, key="a", dataflow="direct")
+    by_map.load_state_dict(layer.state_dict())
+    y, expected = layer(x).features, by_map(x).features
+    torch.testing.assert_close(y, expected)
+    given = torch.randn(y.shape)
+    grads = [
+        torch.autograd.grad(out, (x.features, *part.parameters()), given)
+        for out, part in ((y, layer), (expected, by_map))
+    ]
+    for a, b in zip(*grads):
+        torch.testing.assert_close(a, b)
+    half = copy.deepcopy(layer).bfloat16()
+    y = half(x.detach().bfloat16())
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.features.float(), expected.detach(), rtol=0.03, atol=0.03)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    raises("features: torch.float32; the weights are torch.bfloat16", lambda: half(x))
+    empty = vt.SparseTensor(torch.zeros((0, 4), dtype=torch.int32), torch.zeros((0, 5)))
+    assert layer(empty).features.shape == (0, 7)
