@@ -48,6 +48,9 @@ def test_functions_refuse_by_one_line():
         (lambda: vt.MaxPool3d(mapping="nope"), "mapping 'nope' is unknown"),
         (lambda: vt.MaxPool3d(rule="nope"), "rule: 'nope'; allowed are quantize, dilate"),
         (lambda: vt.SparseConv3d(4, 8, rule="nope"), "rule: 'nope'; allowed are quantize, dilate"),
+        (lambda: vt.SubMConv3d(4, 8, 3, 1, 0), "bias: 0; True or False is needed"),  # SpConv's order
+        (lambda: vt.SparseConv3d(4, 8, bias="subm0"), "bias: 'subm0'; True or False is needed"),
+        (lambda: vt.AvgPool3d(present=1), "present: 1; True or False is needed"),
         (lambda: vt.GlobalPool("zz"), "mode: 'zz'; allowed are max, sum, average_present"),
         (lambda: vt.models.MinkUNet42(width="a"), "width: 'a'; a number is needed"),
         (lambda: vt.models.MinkUNet42(width=None), "width: None; a number is needed"),
@@ -62,3 +65,14 @@ def test_a_key_tells_mappings_apart():
     vt.SubMConv3d(5, 5, 3, key="a")(x)
     raises("with the mapping 'octree'", lambda: vt.SubMConv3d(5, 5, 3, key="a", mapping="octree")(x))
     assert vt.SubMConv3d(5, 5, np.int64(3), key="a")(x).channels == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_pytorchs_default_dtype_does_not_matter(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        x = scene()
+        y = vt.SparseConv3d(5, 6, 2).float()(x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert y.dtype == torch.float32

@@ -284,6 +284,33 @@ def test_keys_name_one_map():
     raises("only strided ones have one", lambda: wrong(x))
 
 
+def test_a_pooling_has_padding_and_a_key():
+    x = scene()
+    down = vt.MaxPool3d(3, 2, rule="dilate", padding=1, key="p")
+    y = down(x)
+    handle = voxconv.SparseTensor(x.coords.numpy(), x.features.numpy())
+    geometry = {"kernel": 3, "stride": 2, "padding": 1, "rule": "dilate"}
+    expected = voxconv.pool(handle, "max", **geometry)
+    np.testing.assert_array_equal(y.coords.numpy(), expected.coords)
+    reference.close(y.features, expected.features)
+    up = vt.SparseInverseConv3d(5, 6, 3, bias=False, key="p")  # as SpConv's indice_key has it
+    z = up(y)
+    assert z.voxels is x.voxels
+    by_key = vt.SparseConv3d(5, 6, 3, 2, 1, rule="dilate", key="p")
+    assert by_key(x).voxels is y.voxels  # the same map
+    strided = voxconv.KernelMap(handle, **geometry)
+    back = voxconv.convolve(strided.inverse(), y.features.numpy(), up.weight.detach().numpy())
+    reference.close(z.features.detach(), back)
+    halves = vt.SparseConv3d(5, 5, 2)(x).voxels  # maps of one geometry are one, however it is written
+    assert vt.AvgPool3d()(x).voxels is halves
+    assert vt.pool(x, "sum", kernel=[2, 2, 2], stride=np.full(3, 2), padding=None).voxels is halves
+    raises("key: 'p' names the map", lambda: vt.AvgPool3d(2, key="p")(x))
+    raises("padding: x", lambda: vt.SumPool3d(2, padding="x"))
+    assert "padding=(1, 1, 1), key='p'" in repr(down)
+    network = vt.Sequential(vt.SubMConv3d(5, 5), down)
+    raises("layer '1': padding of a pooling", lambda: vt.compile(network), NotImplementedError)
+
+
 def test_docstrings():
     import doctest
 

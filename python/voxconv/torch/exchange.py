@@ -71,7 +71,7 @@ class Exchange:
         place = value, length
         made = self._filled.get(place)
         if made is None:
-            made = torch.full((length,), value, device=self.device)
+            made = torch.full((length,), value, dtype=torch.float32, device=self.device)
             if not self.records():
                 if len(self._filled) >= 64:
                     self._filled.clear()

@@ -10,7 +10,7 @@ import torch
 import voxconv
 
 from voxconv.torch import ops
-from voxconv.torch.tensor import Layer, SparseTensor, Voxels, to_torch
+from voxconv.torch.tensor import Layer, SparseTensor, to_torch
 
 POOL_MODES = {
     "voxconv": ("max", "sum", "average", "average_present"),
@@ -129,7 +129,7 @@ def _window(
     x: SparseTensor, mapping: str, key: str | None, geometry: dict[str, Any]
 ) -> tuple[Layer, torch.Tensor]:
     """The map of a pooling, and its table [N_out, K]; -1: there is no voxel."""
-    layer = voxels.layer(mapping, **geometry)
+    layer = x._name(key, x.voxels.layer(mapping, **geometry), mapping)
     return layer, to_torch(layer.kernel_map.table()).long()
 
 
@@ -149,6 +149,7 @@ def pool(
     mode: str = "max",
     mapping: str = "hash",
     convention: str = "voxconv",
+    key: str | None = None,
     **geometry: Any,
 ) -> SparseTensor:
     """Pools the voxels in a window.
@@ -160,6 +161,7 @@ def pool(
         mapping: the spec of a mapping.
         convention: how a window's voxels become one, as for voxconv.pool. With "spconv", "max" is 0
             where all are negative, and "average" divides by the number of voxels in the window.
+        key: a name for the kernel map, as for SparseConv3d.
         geometry: kernel, stride, padding, kind and rule, as for voxconv.KernelMap.
 
     Of equal maxima, the one of the lowest kernel offset gets the gradient. The host may wait for the
@@ -171,7 +173,7 @@ def pool(
     check_pool(mode, convention)
     if convention == "spconv" and mode == "average":
         mode = "average_present"
-    layer, table = _window(x.voxels, mapping, geometry)
+    layer, table = _window(x, mapping, key, geometry)
     empty = float("-inf") if mode == "max" else 0.0
     rows = torch.cat([x.features, x.features.new_full((1, x.channels), empty)])
     window = rows[table]  # -1 is the last row

@@ -32,6 +32,12 @@ def _check_plugins(mapping: str | None, dataflow: str | None = None) -> None:
             _check_plugin(family, spec)
 
 
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}: {value!r}; True or False is needed")
+    return value
+
+
 def _check_rule(rule: str) -> str:
     if rule not in _RULES:
         raise ValueError(f"rule: '{rule}'; allowed are {', '.join(_RULES)}")
@@ -72,6 +78,7 @@ class _Conv(Counted):
         self.kernel_size = triple("kernel_size", kernel_size, 1)
         _check_plugins(mapping, dataflow)
         self.key, self.mapping, self.dataflow = key, mapping, dataflow
+        bias = _check_flag("bias", bias)
         volume = math.prod(self.kernel_size)
         self.weight = nn.Parameter(torch.empty(volume, self.in_channels, self.out_channels))
         if bias:
@@ -95,24 +102,12 @@ class _Conv(Counted):
         raise NotImplementedError
 
     def _layer(self, x: SparseTensor) -> Layer:
+        """The kernel map of the layer, with the voxels on its two sides. ValueError for another key."""
         layer = x.voxels.find(self._place())
         if layer is None:
             layer = x.voxels.layer(self.mapping, **self._geometry())
             x.voxels.note(self._place(), layer)
-        if self.key is None:
-            return layer
-        known = x.named.setdefault(self.key, layer)
-        """The kernel map of the layer, with the voxels on its two sides. ValueError for another key."""
-        if known.kernel_map is layer.kernel_map:
-            return known
-        if known.replacements != layer.replacements:  # of plugins that were replaced
-            x.named[self.key] = layer
-            return layer
-        raise ValueError(
-            f"key: '{self.key}' names the map {known.kernel_map.geometry} of other voxels, another "
-            f"geometry or another mapping; this layer has {layer.kernel_map.geometry} with the mapping "
-            f"'{self.mapping}'"
-        )
+        return x._name(self.key, layer, self.mapping)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
@@ -123,6 +118,11 @@ class _Conv(Counted):
         if ops.is_compiling():
             layer = self._layer_for_graph(x)
             y = functional.convolve_in_graph(layer, *given)
+        else:
+            layer = self._layer(x)
+            y = functional.convolve(layer.kernel_map, *given)
+        return x.on(layer.outputs, y)
+
     @ops.outside_of_graphs
     def _layer_for_graph(self, x: SparseTensor) -> Layer:
         return self._layer(x).for_graph()
@@ -131,13 +131,8 @@ class _Conv(Counted):
         """Whether this is a product of each voxel's features by the weights, which needs no map."""
         return False
 
-        else:
-        """x. TypeError or ValueError for another input than the layer takes."""
-            layer = self._layer(x)
-            y = functional.convolve(layer.kernel_map, *given)
-        return x.on(layer.outputs, y)
-
     def _checked(self, x: Any) -> SparseTensor:
+        """x. TypeError or ValueError for another input than the layer takes."""
         x = _check_tensor(self, x)
         if x.channels != self.in_channels:
             raise ValueError(
@@ -161,14 +156,14 @@ class SubMConv3d(_Conv):
     Args:
         in_channels, out_channels: features of an input and of an output voxel.
         kernel_size, dilation: one whole number or three for x, y, z.
-
-    A kernel of 1 without a key is PyTorch's matrix product, as in voxconv.networks: its map would be the
-    identity, and its plugins are not asked.
         bias: whether a bias [out_channels] is added.
         key: a name for the kernel map. Layers of one geometry share their map without it; a layer
             that names a map of another geometry is refused.
         mapping, dataflow: specs of plugins (voxconv.list_plugins). Without a dataflow, it is the
             default of the input's device (experiments/presets/defaults.json).
+
+    A kernel of 1 without a key is PyTorch's matrix product, as in voxconv.networks: its map would be the
+    identity, and its plugins are not asked.
     """
 
     def __init__(
@@ -180,13 +175,13 @@ class SubMConv3d(_Conv):
         bias: bool = True,
         key: str | None = None,
         mapping: str = "hash",
-    def _is_product(self) -> bool:
-        return self.kernel_size == (1, 1, 1) and self.key is None
-
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
         self.dilation = triple("dilation", dilation, 1)
+
+    def _is_product(self) -> bool:
+        return self.kernel_size == (1, 1, 1) and self.key is None
 
     def _place(self) -> tuple[Any, ...]:
         return ("submanifold", self.mapping, self.kernel_size, self.dilation)
@@ -290,12 +285,12 @@ class SparseInverseConv3d(_Conv):
         bias: bool = True,
         *,
         key: str,
-        """That of the layer of the key, the other way round."""
         dataflow: str | None = None,
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, None, dataflow)
 
     def _layer(self, x: SparseTensor) -> Layer:
+        """That of the layer of the key, the other way round."""
         layer = x.named.get(self.key)
         if layer is None:
             names = ", ".join(f"'{name}'" for name in x.named) or "none"
@@ -323,6 +318,8 @@ class _Pool(Counted):
         rule: str = "quantize",
         mapping: str = "hash",
         convention: str = "voxconv",
+        padding: int | Triple = 0,
+        key: str | None = None,
     ):
         super().__init__()
         functional.check_pool(self.mode, convention)
@@ -330,28 +327,33 @@ class _Pool(Counted):
         self.stride = triple("stride", stride, 1)
         _check_plugins(mapping)
         self.rule, self.mapping, self.convention = _check_rule(rule), mapping, convention
+        self.padding, self.key = triple("padding", padding), key
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        padding = {"padding": self.padding} if any(self.padding) else {}
         return functional.pool(
             _check_tensor(self, x),
             self.mode,
             self.mapping,
             self.convention,
+            self.key,
             kernel=self.kernel_size,
             stride=self.stride,
             kind="strided",
             rule=self.rule,
+            **padding,
         )
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+        key = "" if self.key is None else f", key={self.key!r}"
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}{key}"
 
 
 class MaxPool3d(_Pool):
-    """The maximum over the voxels of a window. See voxconv.torch.pool, which also has a padding and a kind.
+    """The maximum over the voxels of a window. See voxconv.torch.pool, which also has a kind.
 
     Args:
-        kernel_size, stride, rule, mapping: as for SparseConv3d.
+        kernel_size, stride, padding, rule, key, mapping: as for SparseConv3d.
         convention: "spconv" for a maximum that is 0 where all are negative, as SpConv's is.
     """
 
@@ -371,7 +373,7 @@ class AvgPool3d(_Pool):
     """The mean over a window.
 
     Args:
-        kernel_size, stride, rule, mapping: as for SparseConv3d.
+        kernel_size, stride, padding, rule, key, mapping: as for SparseConv3d.
         present: divide by the voxels that are there, instead of by the window's volume.
         convention: "spconv" refuses the window's volume, which SpConv does not divide by.
     """
@@ -384,12 +386,15 @@ class AvgPool3d(_Pool):
         mapping: str = "hash",
         present: bool = True,
         convention: str = "voxconv",
+        padding: int | Triple = 0,
+        key: str | None = None,
     ):
+        _check_flag("present", present)
         if convention == "spconv" and not present:
             raise ValueError("present: False; allowed is True with the convention spconv")
         spconv = convention == "spconv"
         self.mode = "average" if spconv or not present else "average_present"
-        super().__init__(kernel_size, stride, rule, mapping, convention)
+        super().__init__(kernel_size, stride, rule, mapping, convention, padding, key)
 
 
 class GlobalPool(nn.Module):

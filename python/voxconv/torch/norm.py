@@ -158,8 +158,8 @@ class _KernelNorm(torch.autograd.Function):
         if len(x):
             mean, invstd = torch.batch_norm_stats(x, eps)
         else:
-            mean = torch.zeros(channels, device=x.device)
-            invstd = torch.full((channels,), eps**-0.5, device=x.device)
+            mean = exchange.filled(0.0, channels)
+            invstd = exchange.filled(eps**-0.5, channels)
         rows = exchange.gather(mean, invstd, exchange.filled(float(len(x)) or _NO_ROWS))
         counts = rows[:, 2 * channels]
         before = [None if t is None or len(x) > 1 else t.clone() for t in running]

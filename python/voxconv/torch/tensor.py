@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Voxels with features that autograd follows, and the kernel maps between voxels."""
 
+import numbers
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,8 +40,6 @@ class Layer:
         """The map from the outputs back to the inputs. Made once."""
         return Layer(self._map.inverse(), self.outputs, self.inputs)
 
-
-class Voxels:
     def for_graph(self) -> "Layer":
         """Itself, with the token that an operator takes in place of the map."""
         if self._map.token is None:
@@ -51,6 +51,8 @@ class Voxels:
         """What for_graph makes."""
         return self._map.token
 
+
+class Voxels:
     """A set of voxels. Its maps are made once, however many layers and tensors use them."""
 
     def __init__(self, handle: voxconv.SparseTensor):
@@ -68,7 +70,7 @@ class Voxels:
 
     def layer(self, mapping: str, **geometry: Any) -> Layer:
         """The map of a layer on these voxels. Geometry and errors are those of voxconv.KernelMap."""
-        place = (mapping, *sorted(geometry.items()))
+        place = _place(mapping, geometry)
         made = self._made.get(place)
         if made is None or made.replacements != _replacements():
             kernel_map = voxconv.KernelMap(
@@ -76,8 +78,7 @@ class Voxels:
             )
             outputs = None
             if not kernel_map.keeps_coordinates:
-                column = torch.zeros((kernel_map.num_outputs, 1), device=self.device)
-                outputs = Voxels(kernel_map.out_tensor(column))
+                outputs = Voxels(kernel_map.out_tensor(_column(kernel_map.num_outputs, self.device)))
             made = self._made[place] = _Map(kernel_map, outputs)
         return Layer(made, self, self if made.outputs is None else made.outputs)
 
@@ -103,10 +104,32 @@ class Voxels:
         return _voxels, (coords, coords, self.stride)
 
 
+_USUAL = {"stride": (1, 1, 1), "dilation": (1, 1, 1), "padding": (0, 0, 0), "rule": "quantize"}
+
+
+def _place(mapping: str, geometry: dict[str, Any]) -> tuple[Any, ...]:
+    """The same for the same map, however its geometry is written."""
+    written = {}
+    for name, value in geometry.items():
+        if isinstance(value, numbers.Integral):
+            value = (int(value),) * 3
+        elif isinstance(value, Iterable) and not isinstance(value, str):
+            value = tuple(value)
+        if value is not None and value != _USUAL.get(name):
+            written[name] = value
+    written.setdefault("kind", "strided" if "stride" in written else "submanifold")
+    return (mapping, *sorted(written.items()))
+
+
 @ops.outside_of_graphs
 def _voxels(coords: torch.Tensor, features: torch.Tensor, stride: Any) -> Voxels:
-    column = torch.zeros((features.shape[0], 1), device=features.device)
+    column = _column(features.shape[0], features.device)
     return Voxels(voxconv.SparseTensor(coords.detach(), column, stride))
+
+
+def _column(rows: int, device: torch.device) -> torch.Tensor:
+    """A feature that is not read, whatever PyTorch's default dtype is."""
+    return torch.empty((rows, 1), dtype=torch.float32, device=device)
 
 
 class SparseTensor:
@@ -163,6 +186,21 @@ class SparseTensor:
         """Other features [N, C] on the same voxels. Nothing is copied. ValueError for other rows, another
         device or integers."""
         return self.on(self.voxels, features)
+
+    def _name(self, key: str | None, layer: Layer, mapping: str) -> Layer:
+        """Lets `key` name the layer, which was made by `mapping`. ValueError if it names another one."""
+        if key is None:
+            return layer
+        known = self.named.setdefault(key, layer)
+        if known.kernel_map is layer.kernel_map:
+            return known
+        if known.replacements != layer.replacements:  # of plugins that were replaced
+            self.named[key] = layer
+            return layer
+        raise ValueError(
+            f"key: '{key}' names the map {known.kernel_map.geometry} of other voxels, another geometry or "
+            f"another mapping; this layer has {layer.kernel_map.geometry} with the mapping '{mapping}'"
+        )
 
     def on(self, voxels: Voxels, features: torch.Tensor) -> "SparseTensor":
         """A tensor with features [N, C] on other voxels of the same network. Errors of with_features."""

@@ -175,6 +175,8 @@ class Layers:
             return self._add("dropout", name, [x], rate=module.p) if module.p > 0 else x
         if isinstance(module, nn.Identity):
             return x
+        if isinstance(module, modules._Pool) and any(module.padding):
+            raise NotImplementedError(f"layer '{name}': padding of a pooling is not supported")
         if isinstance(module, modules._Pool) and module.convention == "voxconv":
             return self._add(
                 "pool", name, [x], mode=module.mode, kernel=module.kernel_size,
