@@ -36,6 +36,7 @@ def test_functions_refuse_by_one_line():
     raises("origin: (0, 0); one", lambda: vt.to_dense(x, 64, (0, 0)))
     assert torch.equal(vt.to_dense(x, 64), vt.to_dense(x, (64, 64, 64)))
     raises("features: on the device meta", lambda: vt.SparseTensor(x.coords, x.features.to("meta")))
+    raises("features: layout torch.sparse_coo", lambda: vt.SparseTensor(x.coords, x.features.to_sparse()))
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,8 @@ class SparseTensor:
             ops.refuse_export(value)
             if value.is_meta:
                 raise ValueError(f"{name}: on the device meta, which has no values")
+            if value.layout is not torch.strided:
+                raise ValueError(f"{name}: layout {value.layout}; torch.strided is needed")
         if features.dim() != 2:
             raise ValueError(f"features: shape {list(features.shape)}; [N, C] is needed")
         if coords.dim() == 2 and coords.shape[0] != features.shape[0]:
