@@ -110,6 +110,8 @@ bool Shareable(const ImplicitGemmChoice& choice) {
 void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, int64_t tiles_n,
                 const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
+  // Of 192 rows there are fewer tiles, and a costly one takes a block longer.
+  const int few_tiles = tile.rows > 128 ? 4 : 3;
   const int64_t resident =
       int64_t{device.multiprocessors} * WarpgroupShapeOf(precision, tile.channels).blocks;
   const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
@@ -119,7 +121,8 @@ void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, int64_t t
     tile.shares = static_cast<int>(std::min<int64_t>(wanted, choice.num_offsets / kShareOffsets));
     tile.shared_tiles = static_cast<int>(tiles);
     tile.share_offsets = kShareOffsets;
-  } else if (tiles * tiles_n <= 3 * resident && choice.num_offsets >= 2 * kCostlyShareOffsets) {
+  } else if (tiles * tiles_n <= few_tiles * resident &&
+             choice.num_offsets >= 2 * kCostlyShareOffsets) {
     // Those of nearly all offsets alone. More channels also mean coarser levels, whose tiles have
     // more offsets each: there is work enough beside the costliest.
     tile.shares = 2;
