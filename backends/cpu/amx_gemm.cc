@@ -234,9 +234,14 @@ VOXCONV_AMX_TARGET double RunAmxProducts(int64_t count) {
 
 bool HasAmxProducts() { return false; }
 
-void AddAmxProducts(const Bf16SumOperands&, const Bf16Pairs&, ProductMode, uint16_t*) {}
+void AddAmxProducts(const Bf16SumOperands&, const Bf16Pairs&, ProductMode, uint16_t*) {
+  VOXCONV_CHECK(HasAmxProducts());
+}
 
-double RunAmxProducts(int64_t) { return 0; }
+double RunAmxProducts(int64_t) {
+  VOXCONV_CHECK(HasAmxProducts());
+  return 0;
+}
 
 #endif  // VOXCONV_HAVE_AMX
 

@@ -17,10 +17,11 @@ namespace voxconv {
 // kernel for the right to use tiles, which holds for all threads of the process from then on.
 bool HasAmxProducts();
 
-// Whether the tiles are whole: rows of the input are, in memory, as many as one holds.
+// Whether AddAmxProducts takes inputs of `c_in` channels: c_in must be a multiple of 32, the
+// channels of a tile.
 bool TakesAmxProducts(int64_t c_in);
 
-// Elements of the memory that a thread gathers rows in.
+// Elements of `scratch` of AddAmxProducts, of bf16 each. A thread gathers its rows there.
 int64_t AmxScratchSize(int64_t c_in);
 
 // sums[out[i] - first_out] += input[in[i]] * W for each i, or = with kOverwrite, in all columns.

@@ -17,7 +17,7 @@ namespace voxconv {
 
 // Whether this program and this processor have such products.
 bool HasBf16Products();
-// "AVX512-BF16", or "widened bf16" without such products. AMX (amx_gemm.h) is not meant.
+// "AVX512-BF16", or "widened bf16" without such products. It does not tell of AMX (amx_gemm.h).
 const char* Bf16Target();
 
 // Bits of bf16. Packed by PackBf16Weights, PackedBf16WeightSize(c_in, c_out) elements each.
@@ -50,7 +50,7 @@ struct Bf16Pairs {
   const int32_t* in = nullptr;   // rows of the input, >= 0
   const int32_t* out = nullptr;  // rows of the sums, from `first_out` on
   int64_t first_out = 0;
-  // Rows of the input that the caller's next product reads first. They may be asked for.
+  // Rows of the input that the caller's next product reads first. This product may prefetch them.
   absl::Span<const int32_t> next_in;
 };
 

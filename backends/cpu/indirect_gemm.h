@@ -38,8 +38,8 @@ struct IndirectGemmRows {
   const int32_t* in = nullptr;  // in[s * in_stride + i]: input row of step s and row i; -1: zeros
   int64_t in_stride = 0;
   const int32_t* out = nullptr;  // [count]: output rows; may repeat only if all their inputs are -1
-  // [next_count] input rows, or -1, that the caller's next product reads first. They are asked for
-  // towards the end of this product. Needs not be given.
+  // Optional: [next_count] input rows, or -1, that the caller's next product reads first. This
+  // product prefetches them towards its end.
   const int32_t* next_in = nullptr;
   int64_t next_count = 0;
 };
@@ -48,8 +48,7 @@ struct IndirectGemmRows {
 // k-th packed matrix. kOverwrite stores the sum in output[out[i]]; kAccumulate adds it. Each
 // element is one chain of multiply-adds over (step, input channel) in ascending order, from zero or
 // from what the output holds. Hence the result of a row does not depend on the rows that are
-// computed with it. Runs on the calling
-// thread. O(count * steps * c_in * c_out).
+// computed with it. Runs on the calling thread. O(count * steps * c_in * c_out).
 void IndirectGemm(const IndirectGemmOperands& operands, absl::Span<const int32_t> steps,
                   const IndirectGemmRows& rows, ProductMode mode);
 
