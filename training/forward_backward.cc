@@ -80,7 +80,10 @@ absl::StatusOr<TensorView> ForwardBackward::MakeResult(int id, int64_t rows) {
 absl::StatusOr<ForwardBackward::Gradient> ForwardBackward::MakeGradient(int64_t rows,
                                                                         int64_t channels) {
   VOXCONV_ASSIGN_OR_RETURN(Tensor tensor, Make(rows, channels));
-  // Counts its bytes until the last node gives it up.
+  return Counted(std::move(tensor));
+}
+
+ForwardBackward::Gradient ForwardBackward::Counted(Tensor tensor) {
   return Gradient(new Tensor(std::move(tensor)), [this](Tensor* last) {
     Grow(-last->view().bytes());
     delete last;
@@ -356,7 +359,8 @@ std::vector<uint64_t> ForwardBackward::DropoutSeeds(const NetworkGraph& graph,
 
 absl::Status ForwardBackward::Backward(Tensor gradient) {
   VOXCONV_RETURN_IF_ERROR(parameters_.ClearGradients(context_));
-  gradients_[graph_.output()] = std::make_shared<Tensor>(std::move(gradient));
+  Grow(gradient.view().bytes());
+  gradients_[graph_.output()] = Counted(std::move(gradient));
   again_ = true;
   for (const StepAction& action : plan_->actions) {
     if (action.kind == StepAction::Kind::kForward) continue;

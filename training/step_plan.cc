@@ -2,6 +2,7 @@
 #include "voxconv/training/step_plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace voxconv {
@@ -156,6 +157,101 @@ std::vector<bool> DroppedBySegments(const NetworkGraph& graph, int segments) {
   return dropped;
 }
 
+// Goes through the actions of a step as ForwardBackward does, with sizes in the place of tensors.
+class StepMemory {
+ public:
+  StepMemory(const NetworkGraph& graph, const StepPlan& plan, absl::Span<const NodeBytes> bytes)
+      : graph_(graph), plan_(plan), bytes_(bytes), gradients_(bytes.size()) {}
+
+  // The most bytes at once.
+  int64_t Run() {
+    Grow(bytes_[0].tensor);
+    for (const StepAction& action : plan_.actions) {
+      const NodeBytes& own = bytes_[action.node];
+      if (action.kind == Kind::kBackward) {
+        if (!began_backward_) gradients_[graph_.output()] = Make(bytes_[graph_.output()].tensor);
+        began_backward_ = true;
+        Backward(action.node);
+      } else {
+        Grow(own.tensor);
+        if (action.kind == Kind::kForward) Grow(own.switches);
+      }
+      for (const int dead : action.dying_tensors) Grow(-bytes_[dead].tensor);
+      for (const int dead : action.dying_switches) Grow(-bytes_[dead].switches);
+    }
+    return peak_;
+  }
+
+ private:
+  // A gradient's bytes, which several nodes may hold.
+  using Gradient = std::shared_ptr<const int64_t>;
+
+  void Grow(int64_t more) {
+    live_ += more;
+    peak_ = std::max(peak_, live_);
+  }
+  Gradient Make(int64_t bytes) {
+    Grow(bytes);
+    return Gradient(new int64_t(bytes), [this](const int64_t* last) {
+      Grow(-*last);
+      delete last;
+    });
+  }
+  // Itself, or another of its size if others hold it.
+  Gradient Writable(const Gradient& gradient) {
+    return gradient.use_count() == 1 ? gradient : Make(*gradient);
+  }
+  bool NeedsInputGradient(int id, int which) const {
+    return plan_.needs_gradient[graph_.node(id).inputs[which]];
+  }
+  void Contribute(int id, int which, Gradient gradient) {
+    Gradient& sum = gradients_[graph_.node(id).inputs[which]];
+    sum = sum == nullptr ? std::move(gradient) : Writable(sum);
+  }
+
+  void Backward(int id) {
+    const Node& node = graph_.node(id);
+    Gradient dy = std::exchange(gradients_[id], nullptr);
+    if (dy == nullptr) return;
+    if (MasksGradient(node) && node.op != Op::kBatchNorm) dy = Writable(dy);
+    switch (node.op) {
+      case Op::kInput:
+        break;
+      case Op::kConv:
+      case Op::kLinear:
+      case Op::kPool:
+      case Op::kUnpool:
+      case Op::kGlobalPool:
+        if (NeedsInputGradient(id, 0)) Contribute(id, 0, Make(bytes_[node.inputs[0]].tensor));
+        break;
+      case Op::kBatchNorm:
+      case Op::kDropout:
+        if (NeedsInputGradient(id, 0)) Contribute(id, 0, Writable(dy));
+        break;
+      case Op::kRelu:
+      case Op::kAdd:
+        for (int which = 0; which < static_cast<int>(node.inputs.size()); ++which) {
+          if (NeedsInputGradient(id, which)) Contribute(id, which, dy);
+        }
+        break;
+      case Op::kConcat: {
+        Gradient a = Make(*dy / node.channels * graph_.node(node.inputs[0]).channels);
+        Gradient b = Make(*dy - *a);
+        if (NeedsInputGradient(id, 0)) Contribute(id, 0, std::move(a));
+        if (NeedsInputGradient(id, 1)) Contribute(id, 1, std::move(b));
+        break;
+      }
+    }
+  }
+
+  const NetworkGraph& graph_;
+  const StepPlan& plan_;
+  const absl::Span<const NodeBytes> bytes_;
+  int64_t live_ = 0, peak_ = 0;
+  bool began_backward_ = false;
+  std::vector<Gradient> gradients_;  // by node; the last member, whose deleters use the others
+};
+
 }  // namespace
 
 int StepPlan::Find(StepAction::Kind kind, int node) const {
@@ -183,40 +279,7 @@ std::vector<StepPlan> PlansByMemory(const NetworkGraph& graph) {
 
 int64_t PeakBytes(const NetworkGraph& graph, const StepPlan& plan,
                   absl::Span<const NodeBytes> bytes) {
-  int64_t live = bytes[0].tensor, peak = 0;
-  bool backward = false;
-  std::vector<bool> has_gradient(bytes.size(), false);
-  const auto grow = [&](int64_t more) {
-    live += more;
-    peak = std::max(peak, live);
-  };
-  const auto make_gradient = [&](int id) {
-    if (!plan.needs_gradient[id] || has_gradient[id]) return;
-    has_gradient[id] = true;
-    grow(bytes[id].tensor);
-  };
-  for (const StepAction& action : plan.actions) {
-    const int id = action.node;
-    if (action.kind != Kind::kBackward) {
-      grow(bytes[id].tensor);
-      if (action.kind == Kind::kForward) grow(bytes[id].switches);
-    } else {
-      if (!backward) make_gradient(graph.output());
-      backward = true;
-      // A gradient that others have, too, is copied, and so is one that is added to.
-      int64_t copies = bytes[id].tensor;
-      for (const int input : graph.node(id).inputs) {
-        make_gradient(input);
-        copies += bytes[input].tensor;
-      }
-      grow(copies);
-      grow(-copies);
-      if (has_gradient[id]) grow(-bytes[id].tensor);
-    }
-    for (const int dead : action.dying_tensors) grow(-bytes[dead].tensor);
-    for (const int dead : action.dying_switches) grow(-bytes[dead].switches);
-  }
-  return peak;
+  return StepMemory(graph, plan, bytes).Run();
 }
 
 }  // namespace voxconv

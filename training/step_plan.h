@@ -58,7 +58,8 @@ struct NodeBytes {
   int64_t switches = 0;
 };
 
-// A bound on the bytes of activations and of their gradients that a step holds at once.
+// The most bytes of activations and of their gradients that a step holds at once:
+// TrainingMemory::activations of a step of this plan.
 int64_t PeakBytes(const NetworkGraph& graph, const StepPlan& plan,
                   absl::Span<const NodeBytes> bytes);
 

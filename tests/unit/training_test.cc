@@ -5,8 +5,10 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/session.h"
@@ -323,11 +325,43 @@ TEST(TrainingTest, ALimitOfMemoryChangesNoGradient) {
       }
       EXPECT_EQ(limited->Save()->parameters, whole->Save()->parameters);  // running statistics
     }
-    TrainingConfig config = Config();
-    config.activation_limit = 1000;
-    const std::unique_ptr<Trainer> refused = MakeTrainer(graph, config);
-    EXPECT_THAT(std::string(refused->Step(batch.tensor.view(), batch.labels, 0).status().message()),
-                HasSubstr("activation_limit: 1000 bytes; this batch needs at least "));
+  }
+}
+
+// The bytes of a plan are known before the step: it is taken if they are the limit, and not if the
+// limit is one byte less.
+TEST(TrainingTest, ALimitOfMemoryIsThatOfTheStep) {
+  const std::vector<Coordinate> rows = WavyRows(8);
+  const Batch batch(rows, 3, SomeLabels(rows.size(), 4)), clouds(rows, 3, SomeLabels(2, 4));
+  for (const std::string& name : TrainableNames()) {
+    SCOPED_TRACE(name);
+    const NetworkGraph graph = Initialized(MakeTrainable(
+        name, {.width = 0.125, .in_channels = 3, .classes = 4, .levels = 2, .dropout = 0.5}));
+    const bool per_cloud = graph.node(graph.output()).coordinates < 0;
+    // The bytes of a step with the limit and how many layers ran again, or why there was none.
+    std::string refused;
+    const auto step = [&](int64_t limit) {
+      TrainingConfig config = Config();
+      config.activation_limit = limit;
+      const std::unique_ptr<Trainer> trainer = MakeTrainer(graph, config);
+      const Batch& given = per_cloud ? clouds : batch;
+      refused = std::string(trainer->Step(given.tensor.view(), given.labels, 0).status().message());
+      return std::pair(trainer->memory().activations, trainer->memory().recomputed);
+    };
+    const auto [whole, none] = step(0);
+    ASSERT_EQ(refused, "");
+    EXPECT_EQ(none, 0);
+    EXPECT_EQ(step(whole), std::pair(whole, 0)) << refused;
+    EXPECT_GT(step(whole - 1).second, 0) << refused;
+    EXPECT_EQ(refused, "");
+    step(1000);
+    const std::string words = "activation_limit: 1000 bytes; this batch needs at least ";
+    ASSERT_THAT(refused, HasSubstr(words));
+    const int64_t least = std::stoll(refused.substr(words.size()));
+    EXPECT_LT(least, whole);
+    EXPECT_EQ(step(least).first, least) << refused;
+    step(least - 1);
+    EXPECT_THAT(refused, HasSubstr(absl::StrCat("this batch needs at least ", least)));
   }
 }
 
