@@ -4,14 +4,15 @@
 
     held_out_split.py MODELS.npz OUT.npz [--share 0.2] [--alike 0.8] [--seed 1]
 
-MODELS has voxel models with the keys coords_train, offsets_train, labels_train and class_names
-(docs/user_guide.md). OUT has the training models of MODELS alone, as a training and a test split of its
-own. About --share of each class goes to the test split.
+MODELS has voxel models or meshes, with the keys of docs/user_guide.md. OUT has the training models of
+MODELS alone, as a training and a test split of its own. About --share of each class goes to the test split.
 
-Models that are alike stay on one side. Otherwise the held-out part has near-duplicates of what is trained,
-and asks for less augmentation than models that were never seen. Two models are alike when their cells,
-both moved to begin at 0, have an intersection over union of at least --alike. Alike models of alike models
-are alike too. Needs NumPy. Memory: 4 bytes for each model and cell of the largest box, and for each pair.
+Voxel models that are alike stay on one side. Otherwise the held-out part has near-duplicates of what is
+trained, and asks for less augmentation than models that were never seen. Two models are alike when their
+cells, both moved to begin at 0, have an intersection over union of at least --alike. Alike models of alike
+models are alike too. Meshes are not compared: each goes to a side by itself.
+
+Needs NumPy. Memory: 4 bytes for each voxel model and cell of the largest box, and for each pair of models.
 """
 
 import argparse
@@ -68,11 +69,16 @@ def held_out(groups, labels, share, seed):
     return out
 
 
-def select(coords, offsets, labels, models):
-    parts = [coords[offsets[model]:offsets[model + 1]] for model in models]
-    lengths = [len(part) for part in parts]
-    return (np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            labels[models])
+# The arrays of models, one model after the other, and the array that says where each begins.
+PARTS = {"voxels": {"coords": "offsets"},
+         "meshes": {"mesh_vertices": "mesh_voff", "mesh_faces": "mesh_foff"}}
+
+
+def select(array, offsets, models):
+    """The parts of `models`, one after the other, and where each begins."""
+    parts = [array[offsets[model]:offsets[model + 1]] for model in models]
+    begins = np.cumsum([0] + [len(part) for part in parts])
+    return np.concatenate(parts), begins.astype(offsets.dtype)
 
 
 def main():
@@ -84,14 +90,20 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with np.load(arguments.models) as file:
-        coords, offsets, labels = (file[f"{name}_train"] for name in ("coords", "offsets", "labels"))
-        class_names = file["class_names"]
-    groups = groups_of(len(labels), alike_pairs(occupancy(coords, offsets), arguments.alike))
+        parts = PARTS["voxels" if "coords_train" in file else "meshes"]
+        models = {name: file[f"{name}_train"] for pair in parts.items() for name in pair}
+        labels = file["labels_train"]
+        arrays = {"class_names": file["class_names"]}
+    pairs = []
+    if "coords" in models:
+        pairs = alike_pairs(occupancy(models["coords"], models["offsets"]), arguments.alike)
+    groups = groups_of(len(labels), pairs)
     test = held_out(groups, labels, arguments.share, arguments.seed)
-    arrays = {"class_names": class_names}
-    for split, models in (("train", np.flatnonzero(~test)), ("test", np.flatnonzero(test))):
-        for name, array in zip(("coords", "offsets", "labels"), select(coords, offsets, labels, models)):
-            arrays[f"{name}_{split}"] = array
+    for split, chosen in (("train", np.flatnonzero(~test)), ("test", np.flatnonzero(test))):
+        arrays[f"labels_{split}"] = labels[chosen]
+        for name, begins in parts.items():
+            arrays[f"{name}_{split}"], arrays[f"{begins}_{split}"] = select(models[name], models[begins],
+                                                                            chosen)
     np.savez_compressed(arguments.out, **arrays)
     print(f"{(~test).sum()} models to train, {test.sum()} held out, "
           f"{len(np.unique(groups))} groups, the largest of {np.bincount(groups).max()}")
