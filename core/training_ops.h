@@ -205,7 +205,7 @@ class TrainingOps {
                               const TensorView& y, const ExecutionContext& context) = 0;
   // The gradient of TensorOps::GlobalPool. `rows`: the coordinates of the rows of x. x, dx: [N, C],
   // y, dy: [samples, C]. With kMax the gradient goes to the first row of the sample whose value is
-  // y's. O(N * C).
+  // y's. Rows of samples that dy does not have get 0. O(N * C).
   virtual absl::Status GlobalPoolGrad(const Array<Coordinate>& rows, PoolMode mode,
                                       const ConstTensorView& x, const ConstTensorView& y,
                                       const ConstTensorView& dy, const TensorView& dx,

@@ -54,18 +54,27 @@ absl::Status SumProducts(const ConstTensorView& x, const ConstTensorView& dy,
   return absl::OkStatus();
 }
 
+// Global pooling refuses rows of other samples. Their gradient is 0.
+bool IsSample(int64_t sample, int64_t samples) { return sample >= 0 && sample < samples; }
+
 // The gradient of sum and mean goes to every voxel of the sample.
 void SpreadSamples(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& dy,
                    const TensorView& dx, const ExecutionContext& context) {
   std::vector<int64_t> count(dy.rows, mode == PoolMode::kAveragePresent ? 0 : 1);
   if (mode == PoolMode::kAveragePresent) {
-    for (const Coordinate& row : rows.host()) ++count[row.b];
+    for (const Coordinate& row : rows.host()) {
+      if (IsSample(row.b, dy.rows)) ++count[row.b];
+    }
   }
   ForEachRow(dx, context, [&](int64_t row) {
     const int32_t sample = rows.data()[row].b;
+    float* to = dx.f32() + row * dx.channels;
+    if (!IsSample(sample, dy.rows)) {
+      std::fill_n(to, dx.channels, 0.0f);
+      return;
+    }
     const auto voxels = static_cast<float>(count[sample]);
     const float* from = dy.f32() + sample * dy.channels;
-    float* to = dx.f32() + row * dx.channels;
     for (int64_t c = 0; c < dx.channels; ++c) to[c] = from[c] / voxels;
   });
 }
@@ -78,11 +87,16 @@ void SpreadMaxima(const Array<Coordinate>& rows, const ConstTensorView& x, const
     std::vector<bool> taken(y.rows * (end - begin), false);
     for (int64_t row = 0; row < x.rows; ++row) {
       const int64_t sample = rows.data()[row].b;
+      float* to = dx.f32() + row * x.channels;
+      if (!IsSample(sample, y.rows)) {
+        std::fill(to + begin, to + end, 0.0f);
+        continue;
+      }
       for (int64_t c = begin; c < end; ++c) {
         const int64_t at = sample * y.channels + c, slot = sample * (end - begin) + c - begin;
         const bool takes = !taken[slot] && x.f32()[row * x.channels + c] == y.f32()[at];
         if (takes) taken[slot] = true;
-        dx.f32()[row * x.channels + c] = takes ? dy.f32()[at] : 0.0f;
+        to[c] = takes ? dy.f32()[at] : 0.0f;
       }
     }
   });

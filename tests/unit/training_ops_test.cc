@@ -255,6 +255,25 @@ TEST_F(TrainingOpsTest, GlobalPoolGradOfEachMode) {
   EXPECT_THAT(run(PoolMode::kMax, {7, 0, 9}), ElementsAre(10, 0, 30, 0));
 }
 
+// As on CUDA.
+TEST_F(TrainingOpsTest, GlobalPoolGradOfRowsOutsideIsZero) {
+  const std::vector<Coordinate> rows{{1, 0, 0, 0}, {2, 0, 0, 0}, {-1, 0, 0, 0}};
+  const Array<Coordinate> coordinates = *CopyToBackend<Coordinate>(rows, context());
+  const Tensor ones = Make(3, 4, std::vector<float>(12, 1.0f)), dx = Output(3, 4);
+  for (const int64_t samples : {2, 0}) {
+    const Tensor pooled = Make(samples, 4, std::vector<float>(4 * samples, 1.0f));
+    std::vector<float> expected(12, 0.0f);
+    if (samples > 0) std::fill_n(expected.begin(), 4, 1.0f);
+    for (const PoolMode mode : {PoolMode::kSum, PoolMode::kAveragePresent, PoolMode::kMax}) {
+      ASSERT_TRUE(ops()
+                      .GlobalPoolGrad(coordinates, mode, ones.view(), pooled.view(), pooled.view(),
+                                      dx.view(), context())
+                      .ok());
+      EXPECT_EQ(Host(dx), expected) << ToString(mode);
+    }
+  }
+}
+
 TEST_F(TrainingOpsTest, DropoutKeepsItsShareAndTheMean) {
   constexpr int64_t kRows = 1000, kChannels = 100;
   const Tensor ones = Make(kRows, kChannels, std::vector<float>(kRows * kChannels, 1.0f));
