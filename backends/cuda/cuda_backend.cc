@@ -104,10 +104,16 @@ absl::Status CudaBackend::Initialise() {
   tensor_ops_ = MakeCudaTensorOps();
   training_ops_ = MakeCudaTrainingOps();
   voxel_ops_ = MakeCudaVoxelOps();
-  // Page-locking memory may wait for the device. Do it before a frame needs it. This much serves
-  // the sizes of a chain's levels, 48 bytes each.
-  constexpr int64_t kHostBytes = 16384;
-  VOXCONV_RETURN_IF_ERROR(HostBuffer(kHostBytes).status());
+  // Page-locking memory may wait for the device. Do it before a frame or a training step needs it.
+  // A block serves the sizes of a chain's levels, 48 bytes each, the numbers of pairs of a map, 8
+  // bytes an offset, or the result of a step.
+  constexpr int kHostBlocks = 32;
+  constexpr int64_t kBlockBytes = 4096;
+  std::vector<Buffer> blocks(kHostBlocks);
+  for (Buffer& block : blocks) {
+    VOXCONV_ASSIGN_OR_RETURN(block, HostBuffer(kBlockBytes));
+  }
+  synchronisations_ = 0;
   VOXCONV_ASSIGN_OR_RETURN(gemm_, MakeCudaGemm());
   return absl::OkStatus();
 }
