@@ -233,11 +233,10 @@ absl::Status Trainer::QueueWork(const Work& work) {
 }
 
 absl::Status Trainer::Announce(const SparseTensorView& next) {
-  if (!queued_.has_value()) {
-    return absl::FailedPreconditionError("no step is queued; Queue must come first");
-  }
   VOXCONV_RETURN_IF_ERROR(CheckNetworkInput(*network_, backend_, next));
-  return maps_.Announce(next.coordinates, context());
+  VOXCONV_RETURN_IF_ERROR(maps_.Announce(next.coordinates, context()));
+  if (!queued_.has_value()) maps_.FinishAnnounced(context());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> Trainer::Finish() {

@@ -121,11 +121,11 @@ class Trainer {
   absl::Status Queue(const SparseTensorView& input, absl::Span<const int32_t> labels, double rate);
   absl::StatusOr<StepResult> Finish();
 
-  // Says what the next step is on, while a step is queued. The coordinate sets of `next` are queued
-  // behind that step, so that Finish learns their sizes in the same wait, and the next Queue does
-  // not wait: on CUDA a step then has one wait of the host, where one plugin makes all sets. `next`
-  // must live until that Queue or another Announce. kFailedPrecondition where no step is queued.
-  // kInvalidArgument for an input that does not fit.
+  // Says what the next step is on. Where a step is queued, the coordinate sets of `next` are queued
+  // behind it, so that Finish learns their sizes in the same wait. Otherwise Announce waits for
+  // their sizes itself, as before the first step of a run. The next Queue then does not wait: on
+  // CUDA a step has one wait of the host, where one plugin makes all sets. `next` must live until
+  // that Queue or another Announce. kInvalidArgument for an input that does not fit.
   absl::Status Announce(const SparseTensorView& next);
 
   // Records a whole step on the coordinates of `input`: forward, loss, backward, clipping and

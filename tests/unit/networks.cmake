@@ -17,7 +17,7 @@ if(VOXCONV_HAVE_CUDA)
                         voxconv_dataflow_implicit_gemm
                    LABELS unit)
   voxconv_add_test(synchronisations_cuda_test SOURCES synchronisations_cuda_test.cc
-                   LIBS voxconv_training voxconv_networks voxconv_backend_cpu voxconv_backend_cuda
+                   LIBS voxconv_training_run voxconv_networks voxconv_backend_cpu voxconv_backend_cuda
                         voxconv_mapping_grid voxconv_mapping_hash voxconv_mapping_octree
                         voxconv_mapping_perfect_hash voxconv_mapping_sorted_search
                         voxconv_output_coords_expansion voxconv_dataflow_fetch_on_demand

@@ -489,7 +489,17 @@ TEST(LoaderTest, BatchesDependOnSeedAndEpochAlone) {
   const std::vector<LabelledVoxels> rest = Batches(**set, config, 2, 2, 3);
   ASSERT_EQ(rest.size(), 2u);
   EXPECT_EQ(rest[0].coordinates, expected[3].coordinates);
-  EXPECT_NE(Batches(**set, config, 3, 0)[0].labels, expected[0].labels);
+  const std::vector<LabelledVoxels> later = Batches(**set, config, 3, 0);
+  EXPECT_NE(later[0].labels, expected[0].labels);
+  for (config.workers = 0; config.workers < 3; ++config.workers) {
+    EpochLoader epochs(**set, config, /*epochs=*/4, /*epoch=*/2, /*first=*/3);
+    for (size_t i = 3; i < 10; ++i) {
+      const LabelledVoxels& batch = i < 5 ? expected[i] : later[i - 5];
+      EXPECT_EQ((*epochs.Next())->coordinates, batch.coordinates) << i;
+    }
+    EXPECT_FALSE(epochs.Next()->has_value());
+  }
+  EXPECT_TRUE(EpochLoader(**set, config, 3, 1, /*first=*/5).Next()->has_value());
   // Every cloud comes once.
   std::multiset<int32_t> seen;
   for (const LabelledVoxels& batch : expected)

@@ -2,11 +2,13 @@
 // Checkpoints, whole trainings, and their ends.
 #include "voxconv/training/run/training_run.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -114,13 +116,14 @@ absl::StatusOr<NetworkGraph> Train(const TrainingRunConfig& config, const Datase
   return RunTraining(graph, config, set, &set, BuiltinRegistry(), backend, observer);
 }
 
-// The lines of a run, without their times, and without what the process has held at once.
+// The lines of a run, without their times and waits, and without what the process has held at once.
 std::vector<std::string> Lines(const std::string& path) {
   std::vector<std::string> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     Json json = *ParseJson(line);
     json.erase("ms");
+    json.erase("waits");
     json.erase("peak_bytes");
     lines.push_back(json.dump());
   }
@@ -263,6 +266,48 @@ TEST(TrainingRunTest, StepsThatAreAllSkippedEndTheRun) {
                             "nothing is learned; the one nearest to the loss is that of parameter "
                             "'[a-z0-9_.]+'$"));
   EXPECT_TRUE(fs::exists(config.folder + "/steps.jsonl"));
+}
+
+// A set of which one cloud cannot be loaded after so many loads.
+class Failing final : public Dataset {
+ public:
+  Failing(const Dataset& set, int loads) : set_(set), loads_(loads) {}
+  int64_t size() const override { return set_.size(); }
+  LabelKind label_kind() const override { return set_.label_kind(); }
+  int64_t classes() const override { return set_.classes(); }
+  const std::vector<std::string>& class_names() const override { return set_.class_names(); }
+  std::string NameOf(int64_t index) const override { return set_.NameOf(index); }
+  absl::StatusOr<std::string> ContentHash() const override { return set_.ContentHash(); }
+  absl::StatusOr<LabelledCloud> Load(int64_t index) const override {
+    if (loaded_++ >= loads_) return absl::UnavailableError("the file is gone");
+    return set_.Load(index);
+  }
+
+ private:
+  const Dataset& set_;
+  const int loads_;
+  mutable std::atomic<int> loaded_ = 0;
+};
+
+// The next batch is loaded during a step, also over the border of an epoch. What is done is not
+// lost if that fails.
+TEST(TrainingRunTest, ABatchThatCannotBeLoadedEndsTheRunBeforeItsStep) {
+  const std::unique_ptr<Dataset> set = ShapesSet();
+  // 24 clouds are 5 batches: the first of the second epoch, and the second of the first.
+  for (const auto& [loads, steps, epochs] : {std::tuple{24, 5u, 1u}, {5, 1u, 0u}}) {
+    SCOPED_TRACE(loads);
+    TrainingRunConfig config = Config(FreshFolder("gone"), 2);
+    config.train.workers = 0;
+    config.checkpoint_steps = 1;
+    const Failing failing(*set, loads);
+    const auto trained =
+        RunTraining(Classifier(), config, failing, set.get(), BuiltinRegistry(), Cpu(), {});
+    EXPECT_EQ(trained.status().message(), "the file is gone");
+    EXPECT_EQ(Lines(config.folder + "/steps.jsonl").size(), steps);
+    EXPECT_EQ(Lines(config.folder + "/epochs.jsonl").size(), epochs);
+    ASSERT_TRUE(Train(config, *set).ok());  // goes on
+    EXPECT_EQ(Lines(config.folder + "/steps.jsonl").size(), 10u);
+  }
 }
 
 // Killed between the checkpoint of an epoch's last step and the test after it.

@@ -63,6 +63,30 @@ absl::StatusOr<LabelledVoxels> BatchLoader::Next() {
   return batch;
 }
 
+EpochLoader::EpochLoader(const Dataset& dataset, const LoaderConfig& config, int64_t epochs,
+                         int64_t epoch, int64_t first)
+    : dataset_(dataset),
+      config_(config),
+      epochs_(epochs),
+      epoch_(epoch),
+      batches_(std::make_unique<BatchLoader>(dataset, config, epoch, first)) {
+  OpenNextEpoch();
+}
+
+absl::StatusOr<std::optional<LabelledVoxels>> EpochLoader::Next() {
+  if (batches_->done()) return std::nullopt;
+  absl::StatusOr<LabelledVoxels> batch = batches_->Next();
+  OpenNextEpoch();
+  return batch;
+}
+
+// Where all batches of this epoch are given.
+void EpochLoader::OpenNextEpoch() {
+  if (!batches_->done() || epoch_ + 1 >= epochs_) return;
+  ++epoch_;
+  batches_ = std::make_unique<BatchLoader>(dataset_, config_, epoch_);
+}
+
 absl::StatusOr<LabelledVoxels> BatchLoader::Load(int64_t batch) const {
   LabelledVoxels result;
   const int64_t begin = batch * config_.batch;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <future>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -58,6 +60,28 @@ class BatchLoader {
   int64_t next_ = 0;            // the batch that Next gives
   int64_t queued_ = 0;          // the first batch that no worker has
   std::deque<std::future<absl::StatusOr<LabelledVoxels>>> ahead_;
+};
+
+// Loads the batches of several epochs, one epoch after the other. The workers load the first
+// batches of an epoch while the caller has the last one of the epoch before. Not thread-safe.
+class EpochLoader {
+ public:
+  // From batch `first` of epoch `epoch` to the end of epoch `epochs` - 1. `first` is at most
+  // BatchLoader::CountBatches (checked). `dataset` must outlive the loader.
+  EpochLoader(const Dataset& dataset, const LoaderConfig& config, int64_t epochs, int64_t epoch,
+              int64_t first);
+
+  // The next batch; null after the last one of the last epoch. Errors of BatchLoader::Next.
+  absl::StatusOr<std::optional<LabelledVoxels>> Next();
+
+ private:
+  void OpenNextEpoch();
+
+  const Dataset& dataset_;
+  const LoaderConfig config_;
+  const int64_t epochs_;
+  int64_t epoch_;
+  std::unique_ptr<BatchLoader> batches_;  // of `epoch_`
 };
 
 }  // namespace voxconv

@@ -23,6 +23,7 @@
 #include "voxconv/io/output_file.h"
 #include "voxconv/networks/executor.h"
 #include "voxconv/training/checkpoint.h"
+#include "voxconv/training/run/batch_upload.h"
 
 namespace voxconv {
 namespace {
@@ -83,13 +84,6 @@ absl::Status CheckLogits(absl::Span<const float> logits, const LabelledVoxels& b
                                             ": the logits of voxel ", rows.first - first_of_cloud,
                                             " are not finite; so are those of ", rows.count, " of ",
                                             batch.labels.size(), " voxels of its batch"));
-}
-
-absl::StatusOr<SparseTensor> Upload(const LabelledVoxels& batch, const NetworkGraph& graph,
-                                    Backend& backend) {
-  return SparseTensor::Create(batch.coordinates, graph.coordinates()[0].tensor_stride,
-                              batch.features, batch.channels,
-                              {&backend, &backend.main_stream(), nullptr});
 }
 
 // The words of `settings` that are not in `other`.
@@ -157,6 +151,7 @@ Json ToJson(const StepReport& report) {
       {"map_bytes", report.memory.maps},
       {"parameter_bytes", report.memory.parameters + report.memory.optimizer},
       {"peak_bytes", report.memory.peak},
+      {"waits", report.waits},
       {"ms", report.milliseconds}};
 }
 
@@ -193,7 +188,8 @@ class TrainingRun {
         backend_(backend),
         observer_(observer),
         steps_in_epoch_(BatchLoader::CountBatches(train, config.train)),
-        rate_(config.rate) {
+        rate_(config.rate),
+        upload_(backend) {
     rate_.steps = steps_in_epoch_ * config.epochs;
   }
 
@@ -208,6 +204,11 @@ class TrainingRun {
     VOXCONV_ASSIGN_OR_RETURN(trainer_,
                              Trainer::Create(graph, config_.training, registry_, backend_));
     VOXCONV_RETURN_IF_ERROR(OpenFolder());
+    if (progress_.epoch < config_.epochs) {
+      loader_.emplace(train_, config_.train, config_.epochs, progress_.epoch,
+                      progress_.step_in_epoch);
+      LoadNext();
+    }
     while (progress_.epoch < config_.epochs) VOXCONV_RETURN_IF_ERROR(RunEpoch());
     return trainer_->Snapshot();
   }
@@ -272,10 +273,8 @@ class TrainingRun {
   }
 
   absl::Status RunEpoch() {
-    BatchLoader loader(train_, config_.train, progress_.epoch, progress_.step_in_epoch);
-    VOXCONV_ASSIGN_OR_RETURN(std::optional<Batch> batch, NextBatch(loader));
-    while (batch.has_value()) {
-      VOXCONV_RETURN_IF_ERROR(RunStep(loader, batch));
+    while (progress_.step_in_epoch < steps_in_epoch_) {
+      VOXCONV_RETURN_IF_ERROR(RunStep());
       if (config_.checkpoint_steps > 0 && progress_.step % config_.checkpoint_steps == 0) {
         VOXCONV_RETURN_IF_ERROR(Save());
       }
@@ -310,20 +309,29 @@ class TrainingRun {
     std::vector<int32_t> labels;
   };
 
-  // Null after the last batch of the epoch.
-  absl::StatusOr<std::optional<Batch>> NextBatch(BatchLoader& loader) {
-    if (loader.done()) return std::nullopt;
-    VOXCONV_ASSIGN_OR_RETURN(LabelledVoxels voxels, loader.Next());
-    VOXCONV_ASSIGN_OR_RETURN(SparseTensor input, Upload(voxels, trainer_->graph(), backend_));
-    return Batch{std::move(input), std::move(voxels.labels)};
+  // Null after the last batch of the run.
+  absl::StatusOr<std::optional<Batch>> NextBatch() {
+    VOXCONV_ASSIGN_OR_RETURN(std::optional<LabelledVoxels> voxels, loader_->Next());
+    if (!voxels.has_value()) return std::nullopt;
+    VOXCONV_ASSIGN_OR_RETURN(SparseTensor input, upload_.Upload(*voxels, trainer_->graph()));
+    return Batch{std::move(input), std::move(voxels->labels)};
   }
 
-  // An input that does not fit is refused when its step is queued.
-  void Announce(const SparseTensor& input) { trainer_->Announce(input.view()).IgnoreError(); }
+  // Makes the next batch `next_`, and announces it, also over the border of an epoch. An input that
+  // does not fit is refused when its step is queued.
+  void LoadNext() {
+    next_ = NextBatch();
+    if (next_.ok() && next_->has_value()) {
+      trainer_->Announce((*next_)->input.view()).IgnoreError();
+    }
+  }
 
-  // Trains with `batch`, and makes it the next one while the device computes.
-  absl::Status RunStep(BatchLoader& loader, std::optional<Batch>& batch) {
+  // Trains with the next batch, and loads the one after it while the device computes.
+  absl::Status RunStep() {
     const Clock::time_point begin = Clock::now();
+    const int64_t waits = backend_.synchronisations();
+    VOXCONV_ASSIGN_OR_RETURN(const std::optional<Batch> batch, std::move(next_));
+    VOXCONV_CHECK(batch.has_value());
     StepReport report{.epoch = progress_.epoch + 1,
                       .step = progress_.step + 1,
                       .steps_in_epoch = steps_in_epoch_,
@@ -333,18 +341,17 @@ class TrainingRun {
     const std::string name = absl::StrCat("step ", report.step);
     VOXCONV_RETURN_IF_ERROR(
         StatusAt(name, trainer_->Queue(batch->input.view(), batch->labels, report.rate)));
-    absl::StatusOr<std::optional<Batch>> next = NextBatch(loader);
-    if (next.ok() && next->has_value()) Announce((*next)->input);
+    LoadNext();
     const absl::StatusOr<StepResult> result = trainer_->Finish();
     if (!result.ok()) return StatusAt(name, result.status());
     report.result = *result;
     report.memory = trainer_->memory();
+    report.waits = backend_.synchronisations() - waits;
     report.milliseconds = MillisecondsSince(begin);
     Count(report.result);
     VOXCONV_RETURN_IF_ERROR(step_lines_->Write(ToJson(report)));
     if (observer_.step != nullptr) observer_.step(report);
     if (progress_.stuck_steps >= kMostStuckSteps) return StatusAt(name, ExplainStuckSteps());
-    VOXCONV_ASSIGN_OR_RETURN(batch, std::move(next));
     return absl::OkStatus();
   }
 
@@ -388,8 +395,11 @@ class TrainingRun {
   const TrainingObserver& observer_;
   const int64_t steps_in_epoch_;
   RateSchedule rate_;
+  BatchUpload upload_;
   std::unique_ptr<Trainer> trainer_;
   TrainingProgress progress_;
+  std::optional<EpochLoader> loader_;
+  absl::StatusOr<std::optional<Batch>> next_ = std::nullopt;
   std::optional<FolderLock> lock_;  // two runs in one folder would mix their lines
   std::optional<LineFile> step_lines_, epoch_lines_;
 };
@@ -416,9 +426,10 @@ absl::StatusOr<Confusion> Evaluate(const NetworkGraph& graph, const RunConfig& r
   const ExecutionContext context{&backend, &backend.main_stream(), nullptr};
   Confusion confusion(dataset.classes());
   BatchLoader batches(dataset, loader, /*epoch=*/0);
+  BatchUpload upload(backend);
   while (!batches.done()) {
     VOXCONV_ASSIGN_OR_RETURN(const LabelledVoxels batch, batches.Next());
-    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, Upload(batch, graph, backend));
+    VOXCONV_ASSIGN_OR_RETURN(const SparseTensor input, upload.Upload(batch, graph));
     VOXCONV_ASSIGN_OR_RETURN(const RunResult result, runner->Run(input.view()));
     VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> logits,
                              result.output.features().ToHost(context));

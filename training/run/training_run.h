@@ -39,6 +39,9 @@ struct StepReport {
   int64_t voxels = 0;  // of the batch
   StepResult result;
   TrainingMemory memory;
+  // How often the host has waited for the device (Backend::synchronisations). On CUDA once, where
+  // the plugins need no other sizes than those of coordinate sets (Trainer::Queue).
+  int64_t waits = 0;
   double milliseconds = 0;
 };
 
