@@ -27,7 +27,7 @@ struct InputDensity {
 };
 
 // Counts voxels and neighbours of `rows`, on the host. Rows must be distinct and in the coordinate
-// range. O(N).
+// range. O(N log N).
 InputDensity MeasureDensity(absl::Span<const Coordinate> rows);
 InputClass Classify(const InputDensity& density);
 

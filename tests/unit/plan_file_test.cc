@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "voxconv/builtin/plugins.h"
+#include "voxconv/core/coordinate_key.h"
 
 namespace voxconv::measure {
 namespace {
@@ -175,6 +178,29 @@ TEST(InputClassTest, CountsVoxelsAndNeighboursByPowersOfTwo) {
   EXPECT_EQ(Classify(MeasureDensity(apart)), (InputClass{1, 0}));
   EXPECT_EQ(Classify(MeasureDensity({})), (InputClass{0, 0}));
   EXPECT_EQ(Distance({16, 1}, {14, 4}), 5);
+}
+
+TEST(InputClassTest, CountsNeighboursOfRowsInAnyOrderUpToTheEdgeOfTheRange) {
+  std::vector<Coordinate> rows;
+  for (int i = 0; i < 6 * 6 * 6; ++i) {
+    if (i * 37 % 11 > 4) continue;
+    rows.push_back(
+        Coordinate{i % 2, kMaxCoordinate - i / 36, kMinCoordinate + i / 6 % 6, i % 6 - 3});
+  }
+  std::reverse(rows.begin(), rows.begin() + static_cast<int64_t>(rows.size()) / 2);
+  int64_t pairs = 0;
+  for (const Coordinate& a : rows) {
+    for (const Coordinate& b : rows) {
+      pairs += a.b == b.b && std::abs(a.x - b.x) <= 1 && std::abs(a.y - b.y) <= 1 &&
+                       std::abs(a.z - b.z) <= 1
+                   ? 1
+                   : 0;
+    }
+  }
+  const InputDensity density = MeasureDensity(rows);
+  EXPECT_EQ(density.voxels, static_cast<int64_t>(rows.size()));
+  EXPECT_DOUBLE_EQ(density.neighbours,
+                   static_cast<double>(pairs) / static_cast<double>(rows.size()));
 }
 
 class PlanFolder : public ::testing::Test {
