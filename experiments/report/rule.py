@@ -272,7 +272,9 @@ def _judge_transfer(figure, experiment):
     if not values or measured < asked:
         return Outcome(NOT_MEASURABLE,
                        reason=_not_measured(figure, experiment.cells, measured, asked))
-    return _verdict(figure, values)
+    outcome = _verdict(figure, values)
+    outcome.commits = lines.commits_of(experiment.cells)
+    return outcome
 
 
 def _counts(cell):

@@ -421,6 +421,7 @@ void ReadFactors(JsonReader& reader, Definition& definition) {
   }
   Names stages;
   for (int i = 0; i < kNumStages; ++i) stages.emplace_back(ToString(static_cast<Stage>(i)));
+  for (const StageGroup& group : StageGroups()) stages.emplace_back(group.name);
   definition.counters_stage = reader.OneOf("counters_stage", stages, "");
 }
 

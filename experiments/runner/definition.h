@@ -70,7 +70,8 @@ struct Definition {
   std::vector<bool> rebuild_maps;
   std::vector<RowOrder> orders;  // of inputs without an own one; not empty: each in each of them
   bool stage_times = false;
-  std::string counters_stage;  // hardware counters of this stage alone; empty: of the whole run
+  // Hardware counters of this stage or group of stages alone; empty: of the whole run.
+  std::string counters_stage;
   std::vector<ConfigurationItem> configurations;
   std::string baseline;
   measure::Json json;  // all of the file

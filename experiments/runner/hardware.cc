@@ -148,7 +148,8 @@ absl::StatusOr<Json> ParseNcuCsv(absl::string_view text) {
       {"utilisation", sums[kTime] > 0 ? Json(percent_times_time / sums[kTime] / 100) : Json()}};
 }
 
-absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu, const std::string& stage,
+absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu,
+                                          const std::vector<std::string>& stages,
                                           const std::vector<std::string>& command) {
   std::vector<std::string> argv = {ncu,
                                    "--csv",
@@ -162,8 +163,9 @@ absl::StatusOr<Json> ReadHardwareCounters(const std::string& ncu, const std::str
                                    "none",
                                    "--metrics",
                                    absl::StrJoin(kMetrics, ",")};
-  if (!stage.empty()) {
-    argv.insert(argv.end(), {"--nvtx", "--nvtx-include", absl::StrCat(stage, "/")});
+  if (!stages.empty()) argv.emplace_back("--nvtx");
+  for (const std::string& stage : stages) {
+    argv.insert(argv.end(), {"--nvtx-include", absl::StrCat(stage, "/")});
   }
   argv.insert(argv.end(), command.begin(), command.end());
   VOXCONV_ASSIGN_OR_RETURN(const ProgramResult result, RunProgram(argv, /*capture=*/true));

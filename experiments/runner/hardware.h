@@ -32,9 +32,10 @@ absl::Status RunForProfiler(const measure::RunOnce& once);
 
 // Runs `command` under ncu and reads the counters of its kernels: {"kernels", "l2_hit",
 // "dram_bytes", "utilisation"}. The last is the share of the multiprocessors' peak throughput, the
-// mean over the kernels' time. If `stage` is not empty, only kernels in the NVTX range of that name
+// mean over the kernels' time. If `stages` is not empty, only kernels in NVTX ranges of these names
 // count.
-absl::StatusOr<measure::Json> ReadHardwareCounters(const std::string& ncu, const std::string& stage,
+absl::StatusOr<measure::Json> ReadHardwareCounters(const std::string& ncu,
+                                                   const std::vector<std::string>& stages,
                                                    const std::vector<std::string>& command);
 
 // Reads the same from ncu's raw page in CSV. Lines before the header are skipped. kInvalidArgument

@@ -64,6 +64,19 @@ const std::vector<StageGroup>& StageGroups() {
   return kGroups;
 }
 
+std::vector<std::string> StagesNamed(absl::string_view name) {
+  for (const StageGroup& group : StageGroups()) {
+    if (group.name != name) continue;
+    std::vector<std::string> names;
+    for (const Stage stage : group.stages) names.emplace_back(ToString(stage));
+    return names;
+  }
+  for (int i = 0; i < kNumStages; ++i) {
+    if (ToString(static_cast<Stage>(i)) == name) return {std::string(name)};
+  }
+  return {};
+}
+
 const Names& Metrics() {
   static const Names kMetrics = [] {
     Names names = {"time"};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "voxconv/core/types.h"
 #include "voxconv/experiments/runner/definition.h"
 #include "voxconv/measure/json_reader.h"
@@ -22,6 +23,8 @@ struct StageGroup {
   std::vector<Stage> stages;
 };
 const std::vector<StageGroup>& StageGroups();
+// The names of the stages of a group, or of the stage of this name. Empty for another name.
+std::vector<std::string> StagesNamed(absl::string_view name);
 
 // The metrics that a published figure or a plot may show.
 const std::vector<std::string>& Metrics();

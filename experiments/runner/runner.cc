@@ -259,7 +259,7 @@ Json Runner::HardwareCounters(size_t cell) const {
     command.insert(command.end(),
                    {"--profiled-side", ToString(ProfiledSide{cell, side, definition_.name})});
     const absl::StatusOr<Json> counters =
-        ReadHardwareCounters(options_.ncu, definition_.counters_stage, command);
+        ReadHardwareCounters(options_.ncu, StagesNamed(definition_.counters_stage), command);
     hardware[std::string(1, side)] =
         counters.ok() ? *counters : Json{{"error", std::string(counters.status().message())}};
   }

@@ -2,16 +2,24 @@
 // What is read from Nsight Compute, and what is said where it is missing or fails.
 #include "voxconv/experiments/runner/hardware.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "voxconv/experiments/runner/published.h"
 
 namespace voxconv::experiment {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kReport[] =
     R"csv(==PROF== Connected to process 1
@@ -64,7 +72,23 @@ TEST(ProfiledSideTest, RoundTrips) {
 }
 
 TEST(ReadHardwareCountersTest, AProgramThatCannotBeStartedIsAnError) {
-  EXPECT_FALSE(ReadHardwareCounters("/nonexistent/ncu", "", {"true"}).ok());
+  EXPECT_FALSE(ReadHardwareCounters("/nonexistent/ncu", {}, {"true"}).ok());
+}
+
+TEST(ReadHardwareCountersTest, AllStagesOfAGroupAreAskedFor) {
+  const std::string ncu =
+      (std::filesystem::temp_directory_path() / absl::StrCat("voxconv_ncu_", getpid())).string();
+  // Names of metrics in the line would make it the header.
+  std::ofstream(ncu) << "#!/bin/sh\necho \"==ERROR== $*\" | sed 's/lts__[a-z_]*//g'\n";
+  std::filesystem::permissions(ncu, std::filesystem::perms::owner_all);
+  const auto asked = [&](absl::string_view stage) {
+    return std::string(ReadHardwareCounters(ncu, StagesNamed(stage), {"me"}).status().message());
+  };
+  EXPECT_THAT(asked("movement"),
+              HasSubstr("--nvtx --nvtx-include gather/ --nvtx-include scatter/"));
+  EXPECT_THAT(asked("map_query"), HasSubstr("--nvtx --nvtx-include map_query/ me"));
+  EXPECT_THAT(asked(""), Not(HasSubstr("--nvtx")));
+  std::filesystem::remove(ncu);
 }
 
 }  // namespace

@@ -149,6 +149,19 @@ class TransferTest(unittest.TestCase):
                             self.cell("v", "x", 7.0, 1.50), self.cell("v", "y", 6.0, 1.70))
         self.assertEqual(found, {"w": ("y", 1.133), "v": ("x", 1.133)})
 
+    def test_its_claim_names_the_commits_of_its_cells(self):
+        cells = [{**self.cell(work, configuration, time, ratio), "status": "measured",
+                  "provenance": {"commit": commit, "dirty": False}}
+                 for work, configuration, time, ratio, commit in (
+                     ("w", "x", 6.0, 1.70, "1" * 40), ("w", "y", 7.0, 1.50, "1" * 40),
+                     ("v", "x", 7.0, 1.50, "1" * 40), ("v", "y", 6.0, 1.70, "2" * 40))]
+        experiment = types.SimpleNamespace(definition={}, cells=cells, asked=None, backend="cuda",
+                                           measured=lambda: cells)
+        found = rule.judge({"what": "w", "ratio": 1.135, "metric": "transfer", "over": "max",
+                            "gpu": "g"}, experiment)
+        self.assertEqual(found.verdict, rule.REPRODUCED)
+        self.assertEqual(len(found.commits), 2)
+
 
 class OlderLinesTest(unittest.TestCase):
     def reason(self, name, what):

@@ -39,7 +39,7 @@ class RunTest(unittest.TestCase):
                                    [{"input": support.SMALL, "name": name} for name in names])
             command = (SCRIPT, "run", f"{folder}/out", "--program", VOXCONV, "--backend", "cpu",
                        "--quick", "--jobs", 2, "--inputs", inputs, "--data", folder,
-                       "--only", "sweep", "looks")
+                       "--only", "sweep", "looks", "counters_of_maps")
             result = support.run(*command)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             lines = support.read_lines(f"{folder}/out/torchsparse-table2.jsonl")
@@ -55,7 +55,7 @@ class RunTest(unittest.TestCase):
             again = (*command[:2], f"{folder}/again", *command[3:], "--from", f"{folder}/out", "--gpus", 2)
             result = support.run(*again)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            for part in ("sweep", "looks"):
+            for part in ("sweep", "looks", "counters_of_maps"):
                 self.assertIn(f"{part}: ", result.stdout)
             log = pathlib.Path(f"{folder}/again/log.txt").read_text(encoding="utf-8")
             self.assertIn(": checked before", log)
