@@ -303,6 +303,7 @@ absl::Status RegisterCuda(const Request& request, int device, const Registry& re
     if (request.points && HoldsPoints(input)) {
       bench::AddDeviceVoxelizeBenchmark(input, request.load, scenario, failures);
     }
+    bench::AddDeviceSortBenchmark(scenario, failures);
     for (const std::string& spec : request.mappings) {
       for (const bench::MapReader& reader : readers) {
         bench::AddDeviceMapBenchmark(spec, reader, scenario, failures);

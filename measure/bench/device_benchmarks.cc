@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/measure/bench/device_benchmarks.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "benchmark/benchmark.h"
 #include "voxconv/core/map_ops.h"
 #include "voxconv/core/tensor_ops.h"
+#include "voxconv/core/voxel_ops.h"
 #include "voxconv/verify/convolve.h"
 #include "voxconv/verify/gate.h"
 #include "voxconv/verify/matrix.h"
@@ -145,6 +147,26 @@ absl::StatusOr<DeviceTimes> TimeConv(DeviceScenario& scenario, const Dataflow& d
   return times;
 }
 
+absl::StatusOr<DeviceTimes> TimeSort(DeviceScenario& scenario, GateFailures& failures,
+                                     benchmark::State& state) {
+  VoxelOps* const ops = scenario.backend().voxel_ops();
+  if (ops == nullptr) return absl::UnimplementedError("the backend has no voxel operators");
+  const CoordinateSet& given = scenario.coordinates();
+  state.counters["voxels"] = static_cast<double>(given.size());
+  VOXCONV_ASSIGN_OR_RETURN(std::vector<Coordinate> expected,
+                           CopyToHost(given.rows(), scenario.Context()));
+  std::sort(expected.begin(), expected.end());
+  VOXCONV_ASSIGN_OR_RETURN(const SortedVoxels sorted, ops->Sort(given, scenario.Context()));
+  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Coordinate> rows,
+                           CopyToHost(sorted.set->rows(), scenario.Context()));
+  if (rows != expected) {
+    ++failures.count;
+    return absl::InternalError("the rows are not in the order of their keys");
+  }
+  return scenario.Time(
+      [&](const ExecutionContext& context) { return ops->Sort(given, context).status(); });
+}
+
 }  // namespace
 
 // One iteration: DeviceScenario::Time repeats the work itself.
@@ -199,6 +221,15 @@ void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
         }
         return TimeMap(*scenario, *plugin, dataflow.get(), shape, *failures);
       });
+}
+
+void AddDeviceSortBenchmark(const std::shared_ptr<DeviceScenario>& scenario,
+                            const std::shared_ptr<GateFailures>& failures) {
+  AddDeviceBenchmark(absl::StrCat("sort/", scenario->input(), "/device"),
+                     [=](benchmark::State& state) -> absl::StatusOr<DeviceTimes> {
+                       VOXCONV_RETURN_IF_ERROR(scenario->Prepare());
+                       return TimeSort(*scenario, *failures, state);
+                     });
 }
 
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,

@@ -45,6 +45,11 @@ void AddDeviceMapBenchmark(const std::string& mapping, const MapReader& reader,
                            const std::shared_ptr<DeviceScenario>& scenario,
                            const std::shared_ptr<GateFailures>& failures);
 
+// sort/<input>/device: the input's voxels in the order of their keys (VoxelOps::Sort). Counter:
+// voxels. Not timed if the rows are not in that order.
+void AddDeviceSortBenchmark(const std::shared_ptr<DeviceScenario>& scenario,
+                            const std::shared_ptr<GateFailures>& failures);
+
 // map/<spec>/<output coords>/<input>/K8s2: output coordinates, index and query of the strided
 // convolution of kernel 2 and stride 2.
 void AddDeviceStridedBenchmark(const std::string& mapping, const std::string& output_coords,
