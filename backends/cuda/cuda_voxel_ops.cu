@@ -8,6 +8,7 @@
 #include "voxconv/backends/cuda/device_primitives.h"
 #include "voxconv/backends/cuda/device_tensor.h"
 #include "voxconv/backends/cuda/grid_dependency.cuh"
+#include "voxconv/backends/cuda/row_order.h"
 #include "voxconv/backends/cuda/voxel_table.cuh"
 
 namespace voxconv {
@@ -119,48 +120,13 @@ absl::Status Transpose(PointMap& map, int64_t voxels, const ExecutionContext& co
   VOXCONV_ASSIGN_OR_RETURN(map.entries, AllocateArray<int32_t>(entries, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(entries, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted, AllocateArray<uint32_t>(entries, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> numbers, AllocateArray<int32_t>(entries, context));
   VOXCONV_LAUNCH(KeysOfEntries, GridFor(entries, kBlock), kBlock, 0, context, map.rows.data(),
                  entries, voxels, keys.data());
-  VOXCONV_RETURN_IF_ERROR(FillWithIndex(numbers.data(), entries, context));
-  VOXCONV_RETURN_IF_ERROR(SortByKey(keys.data(), sorted.data(), numbers.data(), map.entries.data(),
-                                    entries, BitsFor(voxels + 1), context));
+  VOXCONV_RETURN_IF_ERROR(SortByKey(keys.data(), sorted.data(), /*values=*/nullptr,
+                                    map.entries.data(), entries, BitsFor(voxels + 1), context));
   VOXCONV_LAUNCH(FindBegins, GridFor(voxels + 1, kBlock), kBlock, 0, context, sorted.data(),
                  entries, voxels, map.begins.data());
   return absl::OkStatus();
-}
-
-// Numbers the cells of the bounding box, over all batches, in the order of keys.
-struct Cells {
-  explicit Cells(const CoordinateSet& set) : lo(set.bounds().lo) {
-    const Box& box = set.bounds();
-    const auto extent = [&](int axis) {
-      return static_cast<uint64_t>(int64_t{box.hi[axis]} - box.lo[axis] + 1);
-    };
-    extent_y = extent(1);
-    extent_z = extent(2);
-    batch = extent(0) * extent_y * extent_z;                          // at most 2^54
-    bits = BitsFor(static_cast<int64_t>(set.num_batches() * batch));  // at most 63
-  }
-  __device__ uint64_t operator()(const Coordinate& c) const {
-    const uint64_t x = static_cast<uint32_t>(c.x - lo.x), y = static_cast<uint32_t>(c.y - lo.y),
-                   z = static_cast<uint32_t>(c.z - lo.z);
-    return c.b * batch + (x * extent_y + y) * extent_z + z;
-  }
-
-  Int3 lo;
-  uint64_t extent_y, extent_z;
-  uint64_t batch;  // cells of a batch
-  int bits;        // of a cell's number
-};
-
-template <typename Key>
-__global__ void __launch_bounds__(kBlock)
-    KeysOfRows(const Coordinate* rows, int64_t size, Cells cells, Key* keys, int32_t* numbers) {
-  const int64_t i = GlobalThread();
-  if (i >= size) return;
-  keys[i] = static_cast<Key>(cells(rows[i]));
-  numbers[i] = static_cast<int32_t>(i);
 }
 
 __global__ void __launch_bounds__(kBlock)
@@ -172,19 +138,6 @@ __global__ void __launch_bounds__(kBlock)
   const int32_t row = given[i];
   sorted[i] = rows[row];
   position[row] = static_cast<int32_t>(i);
-}
-
-// given[i]: the row of the i-th voxel in the order of keys.
-template <typename Key>
-absl::Status OrderRows(const CoordinateSet& set, const Cells& cells, Array<int32_t>& given,
-                       const ExecutionContext& context) {
-  const int64_t size = set.size();
-  VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(2 * size, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> numbers, AllocateArray<int32_t>(size, context));
-  VOXCONV_LAUNCH(KeysOfRows<Key>, GridFor(size, kBlock), kBlock, 0, context, set.rows().data(),
-                 size, cells, keys.data(), numbers.data());
-  return SortByKey(keys.data(), keys.data() + size, numbers.data(), given.data(), size, cells.bits,
-                   context);
 }
 
 class CudaVoxelOps final : public VoxelOps {
@@ -203,10 +156,7 @@ class CudaVoxelOps final : public VoxelOps {
     VOXCONV_ASSIGN_OR_RETURN(sorted.given, AllocateArray<int32_t>(size, context));
     VOXCONV_ASSIGN_OR_RETURN(sorted.position, AllocateArray<int32_t>(size, context));
     if (size > 0) {
-      const Cells cells(set);
-      VOXCONV_RETURN_IF_ERROR(cells.bits <= 32
-                                  ? OrderRows<uint32_t>(set, cells, sorted.given, context)
-                                  : OrderRows<uint64_t>(set, cells, sorted.given, context));
+      VOXCONV_RETURN_IF_ERROR(OrderRows(set, sorted.given.data(), context));
       VOXCONV_LAUNCH_EARLY(TakeRows, GridFor(size, kBlock), kBlock, 0, context, set.rows().data(),
                            size, sorted.given.data(), rows.data(), sorted.position.data());
     }

@@ -5,18 +5,57 @@
 
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/device_primitives.h"
+#include "voxconv/backends/cuda/sample_sort.h"
 
 namespace voxconv {
 namespace {
 
 template <typename Key, typename Value>
-absl::Status Sort(const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
-                  int64_t size, int bits, const ExecutionContext& context) {
-  if (size == 0) return absl::OkStatus();
+absl::Status RadixSort(const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
+                       int64_t size, int bits, const ExecutionContext& context) {
   return RunCub(context, [&](void* temp, size_t& bytes) {
     return cub::DeviceRadixSort::SortPairs(temp, bytes, keys, sorted_keys, values, sorted_values,
                                            size, 0, bits, CudaStreamOf(context));
   });
+}
+
+template <typename Key>
+absl::Status Sort(const Key* keys, Key* sorted_keys, const int32_t* values, int32_t* sorted_values,
+                  int64_t size, int bits, const ExecutionContext& context) {
+  if (size == 0) return absl::OkStatus();
+  if (size <= SampleSortPlan::kMaxSize) {
+    return SampleSort(keys, sorted_keys, values, sorted_values, SampleSortPlan::For(size, bits),
+                      context);
+  }
+  Array<Key> unwanted;
+  Array<int32_t> indices;
+  if (sorted_keys == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(unwanted, AllocateArray<Key>(size, context));
+    sorted_keys = unwanted.data();
+  }
+  if (values == nullptr) {
+    VOXCONV_ASSIGN_OR_RETURN(indices, AllocateArray<int32_t>(size, context));
+    VOXCONV_RETURN_IF_ERROR(FillWithIndex(indices.data(), size, context));
+    values = indices.data();
+  }
+  return RadixSort(keys, sorted_keys, values, sorted_values, size, bits, context);
+}
+
+template <typename Key>
+absl::StatusOr<Key*> Sort(Key* keys, Key* spare, int64_t size, int bits,
+                          const ExecutionContext& context) {
+  if (size == 0) return keys;
+  if (size <= SampleSortPlan::kMaxSize) {
+    VOXCONV_RETURN_IF_ERROR(
+        SampleSort(keys, spare, nullptr, nullptr, SampleSortPlan::For(size, bits), context));
+    return spare;
+  }
+  cub::DoubleBuffer<Key> buffer(keys, spare);
+  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
+    return cub::DeviceRadixSort::SortKeys(temp, bytes, buffer, size, 0, bits,
+                                          CudaStreamOf(context));
+  }));
+  return buffer.Current();
 }
 
 __global__ void IndexKernel(int32_t* to, int64_t size) {
@@ -46,7 +85,18 @@ absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_
 absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int64_t* values,
                        int64_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context) {
-  return Sort(keys, sorted_keys, values, sorted_values, size, bits, context);
+  if (size == 0) return absl::OkStatus();
+  return RadixSort(keys, sorted_keys, values, sorted_values, size, bits, context);
+}
+
+absl::StatusOr<uint32_t*> SortKeys(uint32_t* keys, uint32_t* spare, int64_t size, int bits,
+                                   const ExecutionContext& context) {
+  return Sort(keys, spare, size, bits, context);
+}
+
+absl::StatusOr<uint64_t*> SortKeys(uint64_t* keys, uint64_t* spare, int64_t size, int bits,
+                                   const ExecutionContext& context) {
+  return Sort(keys, spare, size, bits, context);
 }
 
 absl::Status ExclusiveSum(const int32_t* counts, int64_t* sums, int64_t size,

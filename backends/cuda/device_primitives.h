@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts and scans of device arrays by CUB, compiled once for all who need them.
+// Sorts and scans of device arrays, compiled once for all who need them.
 #ifndef VOXCONV_BACKENDS_CUDA_DEVICE_PRIMITIVES_H_
 #define VOXCONV_BACKENDS_CUDA_DEVICE_PRIMITIVES_H_
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "voxconv/core/backend.h"
 
 namespace voxconv {
@@ -20,17 +21,30 @@ constexpr int BitsFor(int64_t count) {
 // device memory. Temporary memory comes from the context's backend; kResourceExhausted if it does
 // not suffice.
 
-// Sorts pairs (key, value) by the low `bits` bits of the keys, ascending and stable. All arrays
-// have `size` entries and do not overlap. O(size * bits / 8).
+// Sorts pairs (key, value) by the low `bits` bits of the keys, 1 to all, ascending and stable. All
+// arrays have `size` entries and do not overlap. `values` may be null: the value of keys[i] is i.
+// `sorted_keys` may be null: they are not wanted. Results are the same in every run.
+// - Up to 2^18 keys: a sample sort (sample_sort.cu) of three kernels, or of one up to 2,048 keys.
+//   Temporary memory: 60 bytes a key, or 112 where `bits` and the index's bits exceed 64.
+// - More keys: CUB's radix sort, O(size * bits / 8).
 absl::Status SortByKey(const uint32_t* keys, uint32_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
 absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int32_t* values,
                        int32_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
+// The same for values that do not fit in 32 bits, which come in large numbers: always by CUB. No
+// array may be null.
 absl::Status SortByKey(const uint64_t* keys, uint64_t* sorted_keys, const int64_t* values,
                        int64_t* sorted_values, int64_t size, int bits,
                        const ExecutionContext& context);
+
+// Sorts keys alone, as SortByKey does. Returns where they are: in `keys` or in `spare`, both of
+// `size` entries. The other holds no result.
+absl::StatusOr<uint32_t*> SortKeys(uint32_t* keys, uint32_t* spare, int64_t size, int bits,
+                                   const ExecutionContext& context);
+absl::StatusOr<uint64_t*> SortKeys(uint64_t* keys, uint64_t* spare, int64_t size, int bits,
+                                   const ExecutionContext& context);
 
 // to[i] = i for i < size.
 absl::Status FillWithIndex(int32_t* to, int64_t size, const ExecutionContext& context);

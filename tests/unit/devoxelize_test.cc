@@ -140,7 +140,8 @@ TEST_P(DevoxelizeOpTest, TrilinearIsTheBruteForces) {
         for (int axis = 0; axis < 3; ++axis) {
           const double place =
               (cloud.values[3 * p + axis] - options.origin[axis]) / options.size[axis] / stride;
-          const double centre = coords[v].position()[axis] / stride + 0.5;
+          const int32_t cell = coords[v].position()[axis] / stride;
+          const double centre = cell + 0.5;
           weight *= std::max(0.0, 1.0 - std::abs(place - centre));
         }
         sum += weight;
@@ -182,6 +183,25 @@ TEST_P(DevoxelizeOpTest, EmptySets) {
   const PointMap of_nothing =
       *ops().Interpolate(nothing.values.view(), nullptr, options, *one, context_);
   EXPECT_EQ(Gradient(of_nothing.view, {}, 2), std::vector<float>(2, 0.0f));
+}
+
+// The box of all coordinates has 2^63 cells, over all samples.
+TEST_P(DevoxelizeOpTest, SortsVoxelsOfTheLargestBox) {
+  constexpr int32_t kLo = kMinCoordinate, kHi = kMaxCoordinate;
+  const std::vector<Coordinate> expected = {{0, kLo, kLo, kLo},
+                                            {0, kLo, kLo, kLo + 1},
+                                            {0, kHi, 0, 7},
+                                            {1, kLo, kHi, kHi},
+                                            {255, 0, 0, 0},
+                                            {256, kLo, kLo, kLo},
+                                            {kMaxBatch, kLo, kLo, kHi},
+                                            {kMaxBatch, kHi, kHi, kHi - 1},
+                                            {kMaxBatch, kHi, kHi, kHi}};
+  const std::vector<Coordinate> rows(expected.rbegin(), expected.rend());
+  const CoordinateSetPtr set = *CoordinateSet::Create(rows, {1, 1, 1}, context_);
+  const auto sorted = ops().Sort(*set, context_);
+  ASSERT_TRUE(sorted.ok()) << sorted.status();
+  EXPECT_EQ(*CopyToHost(sorted->set->rows(), context_), expected);
 }
 
 // Few cells and many, so that keys take one word or two; samples in turn; nothing and one.
