@@ -341,9 +341,6 @@ template <typename Rule>
 absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
                       const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> keys, AllocateArray<uint32_t>(masks.rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<uint32_t> sorted, AllocateArray<uint32_t>(masks.rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(masks.rows, context));
-  VOXCONV_RETURN_IF_ERROR(FillWithIndex(as_given.data(), masks.rows, context));
   const int64_t block_rows = BlockRows(masks.rows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(masks.rows, block_rows)));
   const int64_t ints = Rule::Ints(masks.num_bits), bytes = ints * int64_t{sizeof(int32_t)};
@@ -355,8 +352,8 @@ absl::Status SortKeys(const Masks& masks, int64_t buckets, int32_t* order,
   const auto make_keys = large ? MakeKeys<uint32_t, Rule, true> : MakeKeys<uint32_t, Rule, false>;
   VOXCONV_LAUNCH(make_keys, grid, kThreads, large ? 0 : bytes, context, masks, block_rows, 0,
                  keys.data(), static_cast<int32_t*>(nullptr), memory.data());
-  return SortByKey(keys.data(), sorted.data(), as_given.data(), order, masks.rows, BitsFor(buckets),
-                   context);
+  return SortByKey(keys.data(), /*sorted_keys=*/nullptr, /*values=*/nullptr, order, masks.rows,
+                   BitsFor(buckets), context);
 }
 
 }  // namespace

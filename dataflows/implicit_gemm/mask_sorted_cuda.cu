@@ -19,13 +19,12 @@ constexpr int kBlock = 256;
 // the first 64.
 template <typename Key>
 __global__ void MakeMaskKeys(const uint32_t* masks, int64_t rows, int words, int bits, bool gray,
-                             Key* keys, int32_t* order) {
+                             Key* keys) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   Key key = masks[row * words];
   if constexpr (sizeof(Key) == 8) key |= Key{masks[row * words + 1]} << 32;
   keys[row] = gray ? GrayKey(key, bits) : key;
-  order[row] = static_cast<int32_t>(row);
 }
 
 // Orders the rows of one split of `bits` offsets. A GrayKey has one bit more than its mask.
@@ -33,13 +32,11 @@ template <typename Key>
 absl::Status OrderRows(const uint32_t* masks, int64_t rows, int words, int bits, MaskOrder order,
                        int32_t* row_order, const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<Key> sorted_keys, AllocateArray<Key>(rows, context));
-  VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> as_given, AllocateArray<int32_t>(rows, context));
   const bool gray = order == MaskOrder::kGray;
   VOXCONV_LAUNCH(MakeMaskKeys<Key>, GridFor(rows, kBlock), kBlock, 0, context, masks, rows, words,
-                 bits, gray, keys.data(), as_given.data());
+                 bits, gray, keys.data());
   // Stable, so that rows of one mask stay in order and neighbours in memory.
-  return SortByKey(keys.data(), sorted_keys.data(), as_given.data(), row_order, rows,
+  return SortByKey(keys.data(), /*sorted_keys=*/nullptr, /*values=*/nullptr, row_order, rows,
                    std::clamp<int>(bits + (gray ? 1 : 0), 1, 8 * sizeof(Key)), context);
 }
 

@@ -23,11 +23,9 @@ static_assert(kMaxOctreeDepth < kWarp);
 
 template <typename Key>
 __global__ void __launch_bounds__(kThreads)
-    KeyKernel(InterleavedRows voxels, int64_t size, OctreeCube cube, Key* keys, int32_t* numbers) {
+    KeyKernel(InterleavedRows voxels, int64_t size, OctreeCube cube, Key* keys) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= size) return;
-  keys[i] = static_cast<Key>(cube.ZOrderKey(LoadRow(voxels, i)));
-  numbers[i] = static_cast<int32_t>(i);
+  if (i < size) keys[i] = static_cast<Key>(cube.ZOrderKey(LoadRow(voxels, i)));
 }
 
 // Voxels in z-order; not owned.
@@ -167,13 +165,11 @@ class Builder {
 
   absl::Status Sort() {
     VOXCONV_ASSIGN_OR_RETURN(Array<Key> keys, AllocateArray<Key>(size_, context_));
-    VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> numbers, AllocateArray<int32_t>(size_, context_));
     VOXCONV_ASSIGN_OR_RETURN(keys_, AllocateArray<Key>(size_, context_));
     VOXCONV_ASSIGN_OR_RETURN(rows_, AllocateArray<int32_t>(size_, context_));
     VOXCONV_LAUNCH(KeyKernel<Key>, Grid(), kThreads, 0, context_,
-                   InterleavedRows{voxels_.rows().data()}, size_, tree_.cube, keys.data(),
-                   numbers.data());
-    return SortByKey(keys.data(), keys_.data(), numbers.data(), rows_.data(), size_,
+                   InterleavedRows{voxels_.rows().data()}, size_, tree_.cube, keys.data());
+    return SortByKey(keys.data(), keys_.data(), /*values=*/nullptr, rows_.data(), size_,
                      std::max(1, tree_.cube.key_bits()), context_);
   }
 

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
-#include <cub/device/device_radix_sort.cuh>
 
 #include "absl/numeric/bits.h"
 #include "voxconv/backends/cuda/cuda_launch.h"
+#include "voxconv/backends/cuda/device_primitives.h"
 #include "voxconv/mapping/output_coords/expansion_level_cuda.h"
 
 namespace voxconv {
@@ -267,14 +267,11 @@ template <typename Key>
 absl::Status SortUniqueRows(Array<Key> keys, const ExpansionLevelCuda& level,
                             const ExecutionContext& context) {
   VOXCONV_ASSIGN_OR_RETURN(Array<Key> other, AllocateArray<Key>(keys.size(), context));
-  cub::DoubleBuffer<Key> buffer(keys.data(), other.data());
   // One bit more than the numbers have puts kNone last.
   const int bits = absl::bit_width(level.cells.count - 1) + 1;
-  VOXCONV_RETURN_IF_ERROR(RunCub(context, [&](void* temp, size_t& bytes) {
-    return cub::DeviceRadixSort::SortKeys(temp, bytes, buffer, keys.size(), 0, bits,
-                                          CudaStreamOf(context));
-  }));
-  const unique_rows::SortedKeys<Key> sorted{buffer.Current(), keys.size()};
+  VOXCONV_ASSIGN_OR_RETURN(const Key* const sorted_keys,
+                           SortKeys(keys.data(), other.data(), keys.size(), bits, context));
+  const unique_rows::SortedKeys<Key> sorted{sorted_keys, keys.size()};
   return unique_rows::Compact(sorted, level, context);
 }
 
