@@ -22,17 +22,20 @@ namespace voxconv {
 #if VOXCONV_WARPGROUP_MMA
 
 // Names a tile at shared-memory address `address` (PTX ISA, matrix descriptor). Rows of 128 bytes
-// whose 16-byte columns are swizzled by the row's index modulo 8, eight rows after the next;
-// `atom_bytes`: from 128 bytes of the contiguous dimension to the next.
-// To move the tile by some bytes, add bytes / 16 to its name.
+// whose 16-byte columns are swizzled by the row's index modulo 8, eight rows after the next. Or
+// rows of 64 bytes, swizzled by half the row's index modulo 4. `atom_bytes`: from one row's bytes
+// of the contiguous dimension to the next. To move the tile by some bytes, add bytes / 16 to its
+// name.
 __device__ __forceinline__ uint32_t SwizzledTile(uint32_t address, uint32_t atom_bytes) {
   return (address & 0x3FFFF) >> 4 | (atom_bytes >> 4) << 16;
 }
-// The whole descriptor. Its upper half is the same for all such tiles.
+// The whole descriptor. Its upper half is the same for all tiles with rows of kRowBytes.
+template <int kRowBytes = 128>
 __device__ __forceinline__ uint64_t TileDescriptor(uint32_t tile) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kEightRowBytes = 1024;
-  return kSwizzle128 | kEightRowBytes >> 4 << 32 | tile;
+  static_assert(kRowBytes == 128 || kRowBytes == 64);
+  constexpr uint64_t kSwizzle = kRowBytes == 128 ? 1 : 2;
+  constexpr uint64_t kEightRowBytes = 8 * kRowBytes;
+  return kSwizzle << 62 | kEightRowBytes >> 4 << 32 | tile;
 }
 
 // Call this before the first product of a batch. The products then see earlier writes to registers
@@ -54,10 +57,14 @@ __device__ __forceinline__ void ShowToProducts() {
 }
 
 // Computes d[64, kN] += a[64, 16] * b[16, kN] for the tiles `a` and `b`. kN is contiguous in b. The
-// depth is contiguous in a, or the 64 rows are contiguous if kRowsFirst.
-template <typename Element, int kN, bool kRowsFirst = false>
-__device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b);
-
+// depth is contiguous in a, or the 64 rows are contiguous if kRowsFirst. The rows of `a` have
+// kRowBytes bytes, those of `b` 128.
+template <typename Element, int kN, bool kRowsFirst>
+__device__ __forceinline__ void MultiplyTiles(float (&d)[kN / 2], uint64_t a, uint64_t b);
+template <typename Element, int kN, bool kRowsFirst = false, int kRowBytes = 128>
+__device__ __forceinline__ void WarpgroupMma(float (&d)[kN / 2], uint32_t a, uint32_t b) {
+  MultiplyTiles<Element, kN, kRowsFirst>(d, TileDescriptor<kRowBytes>(a), TileDescriptor(b));
+}
 // Computes d[64, kN] += a[64, 8] * b[8, kN] in tf32. Each warp holds its 16 rows of `a` in the
 // registers of an m16n8k8 product. `b` is a tile whose depth is contiguous, which tf32 requires.
 // Without kAdds, d is overwritten.
@@ -71,12 +78,12 @@ __device__ __forceinline__ void WarpgroupMmaTf32(float (&d)[kN / 2], const uint3
   VOXCONV_WARPGROUP_MMA_16(N, Type, true, 1, __VA_ARGS__)
 #define VOXCONV_WARPGROUP_MMA_16(N, Type, kRowsFirst, rows_first, name, registers, a, b, ...)   \
   template <>                                                                                   \
-  __device__ __forceinline__ void WarpgroupMma<Type, N, kRowsFirst>(                            \
-      float(&d)[N / 2], uint32_t tile_a, uint32_t tile_b) {                                     \
+  __device__ __forceinline__ void MultiplyTiles<Type, N, kRowsFirst>(                           \
+      float(&d)[N / 2], uint64_t tile_a, uint64_t tile_b) {                                     \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." name "." name " {" registers \
                  "}, %" #a ", %" #b ", 1, 1, 1, " #rows_first ", 1;\n"                          \
                  : __VA_ARGS__                                                                  \
-                 : "l"(TileDescriptor(tile_a)), "l"(TileDescriptor(tile_b)));                   \
+                 : "l"(tile_a), "l"(tile_b));                                                   \
   }
 #define VOXCONV_WARPGROUP_MMA_TF32_OF(N, ...)         \
   VOXCONV_WARPGROUP_MMA_TF32(N, true, 1, __VA_ARGS__) \

@@ -40,7 +40,8 @@ PluginDescription DescribeImplicitGemm() {
       .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
       .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
                          "tile=128,tile_channels=32", "tile=128,tile_channels=128",
-                         "tile=128,tile_channels=256", "tile=128,tile_channels=64"}};
+                         "tile=128,tile_channels=256", "tile=128,tile_channels=64",
+                         "tile=128,tile_channels=96"}};
   std::vector<std::string> orders;
   for (const MaskOrder order : kMaskOrders) orders.emplace_back(ToString(order));
   description.options

@@ -23,9 +23,15 @@ struct WarpgroupConfig {
   // depth], those of 2 bytes as [depth, channels].
   static constexpr bool kWide = sizeof(Element) == 4;
   static constexpr bool kSplits = kSplitsValue;
-  static constexpr int kRowBytes = 128;                       // the swizzle's width
-  static constexpr int kDepth = kRowBytes / sizeof(Element);  // input channels of a step
-  static constexpr int kProductDepth = 32 / sizeof(Element);  // those of one wgmma
+  // An input row of a step lies in slabs of kRowBytes, the swizzle's width. Layers of 96 channels
+  // mostly have 96 input channels, too. Three slabs of 32 take them in one step.
+  static constexpr int kSlabs = !kWide && kChannels == 96 ? 3 : 1;
+  static constexpr int kRowBytes = kSlabs == 3 ? 64 : 128;
+  static constexpr int kDepth = kSlabs * kRowBytes / sizeof(Element);  // input channels of a step
+  static constexpr int kProductDepth = 32 / sizeof(Element);           // those of one wgmma
+  // A step leaves out parts of so many channels that lie past the input's.
+  static constexpr int kPartDepth = 64 / sizeof(Element);
+  static constexpr int kParts = kDepth / kPartDepth;
   static constexpr int kGroups = kRows / 64;
   static constexpr int kCopyThreads = kBlocksValue == 1 && kRowsValue == 128 ? 128 : 64;
   static constexpr int kThreads = kGroups * 128 + kCopyThreads;
@@ -38,10 +44,12 @@ struct WarpgroupConfig {
   // itself: racecheck does not see that a lane's reads come before another lane's release.
   static constexpr int kReleases = kWide ? 32 : 1;
 
-  static constexpr int kInputBytes = kRows * kRowBytes;
+  static constexpr int kSlabBytes = kRows * kRowBytes;
+  static constexpr int kInputBytes = kSlabs * kSlabBytes;
   // One box of the tensor memory accelerator.
+  static constexpr int kBoxRowBytes = 128;
   static constexpr int kBoxRows = kWide ? kChannels : kDepth;
-  static constexpr int kBoxBytes = kBoxRows * kRowBytes;
+  static constexpr int kBoxBytes = kBoxRows * kBoxRowBytes;
   // Of 64 output channels each. If kSplits, the rounded weights and their remainders.
   static constexpr int kBoxes = kWide ? (kSplits ? 2 : 1) : (kChannels + 63) / 64;
   static constexpr int kStageBytes = kInputBytes + kBoxes * kBoxBytes;

@@ -21,7 +21,7 @@ class TileCopier {
   using Segment = typename Config::Segment;
   static constexpr int kVectorBytes = 16;
   static constexpr int kVector = kVectorBytes / sizeof(Element);
-  static constexpr int kRowVectors = Config::kDepth / kVector;  // of a step
+  static constexpr int kRowVectors = Config::kRowBytes / kVectorBytes;  // of a slab
   static constexpr int kRowsAtOnce = 4;
   static constexpr int kRowStep = Config::kCopyThreads / kRowVectors * kRowsAtOnce;
   static_assert(64 % kRowStep == 0);
@@ -39,7 +39,9 @@ class TileCopier {
     const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
-      to_[i] = (row + i) * Config::kRowBytes + (v ^ ((row + i) & 7)) * kVectorBytes;
+      // 16-byte columns are swizzled by bits of the 128-byte line that they lie in.
+      const int line = (row + i) * Config::kRowBytes / 128 % kRowVectors;
+      to_[i] = (row + i) * Config::kRowBytes + (v ^ line) * kVectorBytes;
     }
   }
 
@@ -207,10 +209,10 @@ class TileCopier {
 
   __device__ void CopyInputs(const Segment& segment, int bit, int depth) const {
     const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
-    if (args_.c_in - depth <= Config::kDepth / 2 && v >= kRowVectors / 2) return;
+    // A slab of two parts may lack its second part.
+    constexpr bool kHalves = Config::kSlabs == 1;
+    if (kHalves && args_.c_in - depth <= Config::kPartDepth && v >= kRowVectors / 2) return;
     const int c = depth + v * kVector;
-    const bool inside = c < args_.c_in;
-    const uint32_t row_bytes = args_.input_row_bytes;
     const char* input = KeepWhole(static_cast<const Element*>(args_.input) + c);
     const uint32_t slot = ring_.Inputs(slot_.slot);
     const int32_t* entries = ring_.control.entries[bit] + row;
@@ -224,12 +226,30 @@ class TileCopier {
       }
 #pragma unroll
       for (int j = 0; j < 64 / kRowStep; ++j) {
-        const int32_t from[kRowsAtOnce] = {fours[j].x, fours[j].y, fours[j].z, fours[j].w};
+        CopyRows(slot + (g * 64 + j * kRowStep) * Config::kRowBytes, input, fours[j],
+                 args_.c_in - depth);
+      }
+    }
+  }
+
+  // Copies this thread's vectors of four rows: one of each slab that has some of the `left`
+  // channels that are left. `input` is the first vector of row 0.
+  __device__ void CopyRows(uint32_t slab, const char* input, const int4& four, int left) const {
+    constexpr int kSlabDepth = Config::kDepth / Config::kSlabs;
+    const int32_t rows[kRowsAtOnce] = {four.x, four.y, four.z, four.w};
+    const uint32_t row_bytes = args_.input_row_bytes;
+    const int c = thread_ % kRowVectors * kVector;
+    const char* from[kRowsAtOnce];
 #pragma unroll
-        for (int i = 0; i < kRowsAtOnce; ++i) {
-          CopyAsync16(slot + to_[i] + (g * 64 + j * kRowStep) * Config::kRowBytes,
-                      RowAddress(input, from[i], row_bytes), inside && from[i] >= 0);
-        }
+    for (int i = 0; i < kRowsAtOnce; ++i) from[i] = RowAddress(input, rows[i], row_bytes);
+#pragma unroll
+    for (int s = 0; s < Config::kSlabs; ++s) {
+      if (s > 0 && left <= s * kSlabDepth) return;
+      const bool inside = c < left - s * kSlabDepth;
+#pragma unroll
+      for (int i = 0; i < kRowsAtOnce; ++i) {
+        CopyAsync16(slab + s * Config::kSlabBytes + to_[i], from[i] + s * Config::kRowBytes,
+                    inside && rows[i] >= 0);
       }
     }
   }

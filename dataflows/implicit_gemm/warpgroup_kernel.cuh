@@ -193,13 +193,7 @@ class TileMultiplier {
       const bool wanted = (mine & left & -left) != 0;
       for (int depth = args_.c_in; depth > 0; depth -= Config::kDepth) {
         AwaitPhase(ring_.Full(slot_.slot), slot_.parity);
-        if (wanted) {
-          if (depth > Config::kDepth / 2) {
-            Multiply<Config::kDepth>();
-          } else {
-            Multiply<Config::kDepth / 2>();
-          }
-        }
+        if (wanted) MultiplyParts(depth);
         Release<Config::kReleases>(ring_.Empty(slot_.slot));
         slot_.Advance();
       }
@@ -222,6 +216,15 @@ class TileMultiplier {
     if (threadIdx.x % 32 < kLanes) Arrive(barrier);
   }
 
+  // Multiplies the parts of the current slot that have some of the `depth` channels that are left.
+  template <int kParts = Config::kParts>
+  __device__ void MultiplyParts(int depth) {
+    if constexpr (kParts > 1) {
+      if (depth <= (kParts - 1) * Config::kPartDepth) return MultiplyParts<kParts - 1>(depth);
+    }
+    Multiply<kParts * Config::kPartDepth>();
+  }
+
   // Multiplies the current slot. Channels past the input's are zeros. This function waits for its
   // products, because the compiler serialises products that are in flight across a branch. Other
   // warpgroups use the tensor cores meanwhile.
@@ -239,13 +242,16 @@ class TileMultiplier {
         MultiplyHeld<kHeld>(rows ^ (k * 32), weights + k * (32 / 16));
       }
     } else {
+      constexpr int kSlabProducts = Config::kRowBytes / 32;
       const uint32_t rows = rows_ + slot_.slot * (Config::kStageBytes / 16);
       ShowToProducts();
       BeginProducts();
 #pragma unroll
       for (int k = 0; k < kProducts; ++k) {
-        WarpgroupMma<Element, Config::kChannels>(sum_, rows + k * (32 / 16),
-                                                 weights + k * Config::kRowBytes);
+        const int slab = k / kSlabProducts, in_slab = k % kSlabProducts;
+        WarpgroupMma<Element, Config::kChannels, false, Config::kRowBytes>(
+            sum_, rows + slab * (Config::kSlabBytes / 16) + in_slab * (32 / 16),
+            weights + k * (Config::kProductDepth * Config::kBoxRowBytes / 16));
       }
       CommitProducts();
       WaitProducts<0>();
@@ -354,7 +360,7 @@ absl::Status LaunchWarpgroupOf(const ImplicitGemmTile& tile, const ImplicitGemmA
     case 64:
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 3, 2>>(args, context);
     case 96:
-      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 3, 2>>(args, context);
+      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 2, 2>>(args, context);
     case 128:
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 128, 3, 2>>(args, context);
     default:
