@@ -80,10 +80,6 @@ class TileMultiplier {
   }
 
  private:
-  // Where two blocks of 128 channels share a multiprocessor, its registers do not suffice for
-  // AddToOther: layers get up to 4 % slower.
-  static constexpr bool kAddsToOther =
-      Config::kBlocksPerMultiprocessor == 1 || Config::kChannels != 128;
   static constexpr int kSumThreads = Config::kGroups * 128, kSumVectors = Config::kChannels / 8;
 
   // Where share number `share` of a shared tile leaves its sums.
@@ -116,7 +112,7 @@ class TileMultiplier {
   __device__ bool AddShares(const TilePiece<Config>& piece, int shares) {
     uint32_t* const arrived = &ticket_->arrived[piece.tile * Config::kGroups + group_];
     int first = 0, end = shares;  // the shares to add
-    if (kAddsToOther && shares == 2) {
+    if (shares == 2) {
       if (!AwaitOther(piece, arrived)) return false;
       first = 1 - piece.share;
       end = first + 1;
