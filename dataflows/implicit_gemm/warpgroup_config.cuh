@@ -34,7 +34,12 @@ struct WarpgroupConfig {
   static constexpr int kParts = kDepth / kPartDepth;
   static constexpr int kGroups = kRows / 64;
   static constexpr int kCopyThreads = kBlocksValue == 1 && kRowsValue == 128 ? 128 : 64;
-  static constexpr int kThreads = kGroups * 128 + kCopyThreads;
+  // Whether a warp of its own finds the block's work (TileScout) and another one copies the
+  // weights. Without a scout, the threads that copy inputs do both. Two more warps need registers:
+  // two blocks of 96 or more channels, and one of 256, have none left.
+  static constexpr bool kScouts = !kSplits && (kWide ? kRows == 192 : kChannels == 64);
+  static constexpr int kFindThreads = kScouts ? 32 : kCopyThreads;
+  static constexpr int kThreads = kGroups * 128 + kCopyThreads + (kScouts ? 64 : 0);
 
   // Products of a step whose inputs a thread holds in registers at once, if kWide. The registers
   // limit this.
@@ -58,17 +63,24 @@ struct WarpgroupConfig {
   struct Segment {
     uint32_t piece;
     int32_t word;
+    int32_t channel;          // the first output channel
+    int32_t first_offset;     // of the word
     int32_t shares;           // shares of the piece's tile
     uint32_t offsets;         // bits of the word that this piece multiplies
     uint32_t group[kGroups];  // bits of the word that each group of 64 rows has
   };
-  static constexpr int kSegments = 2;  // one is multiplied while the other is copied
+  // One is multiplied while another is copied and a scout finds the next.
+  static constexpr int kSegments = kScouts ? 3 : 2;
+  // Offsets whose table entries lie in shared memory. A scout loads those of the next offset, and
+  // of the next two where an offset takes one step.
+  static constexpr int kEntrySlots = kScouts ? (kWide ? 2 : 3) : 32;
 
   // Shared memory behind the slots of the ring.
   struct Control {
-    // The input row of each row under each bit, -1 = none. Rows past the end have those of another
-    // row.
-    int32_t entries[32][kRows];
+    // The input row of each row under an offset, -1 = none. Rows past the end have those of another
+    // row. Without a scout, an offset's slot is its bit.
+    int32_t entries[kEntrySlots][kRows];
+    uint64_t entries_full[kEntrySlots], entries_empty[kEntrySlots];  // only with a scout
     uint64_t full[kStages], empty[kStages];
     uint64_t segment_full[kSegments], segment_empty[kSegments];
     Segment segments[kSegments];
@@ -134,13 +146,18 @@ struct WarpgroupRing {
   __device__ void Init() {
     if (threadIdx.x == 0) {
       constexpr int kMultiplyWarps = Config::kGroups * 4;
+      constexpr int kScoutReaders = Config::kScouts ? Config::kCopyThreads / 32 + 1 : 0;
       for (int s = 0; s < Config::kStages; ++s) {
         InitBarrier(Full(s), Config::kCopyThreads + 1);
         InitBarrier(Empty(s), kMultiplyWarps * Config::kReleases);
       }
       for (int s = 0; s < Config::kSegments; ++s) {
         InitBarrier(SegmentFull(s), 1);
-        InitBarrier(SegmentEmpty(s), kMultiplyWarps);
+        InitBarrier(SegmentEmpty(s), kMultiplyWarps + kScoutReaders);
+      }
+      for (int s = 0; Config::kScouts && s < Config::kEntrySlots; ++s) {
+        InitBarrier(EntriesFull(s), Config::kFindThreads);
+        InitBarrier(EntriesEmpty(s), Config::kCopyThreads);
       }
       FenceBarriers();
     }
@@ -151,6 +168,8 @@ struct WarpgroupRing {
   __device__ uint32_t Weights(int slot) const { return Inputs(slot) + Config::kInputBytes; }
   __device__ uint32_t Full(int slot) const { return SharedAddress(&control.full[slot]); }
   __device__ uint32_t Empty(int slot) const { return SharedAddress(&control.empty[slot]); }
+  __device__ uint32_t EntriesFull(int s) const { return SharedAddress(&control.entries_full[s]); }
+  __device__ uint32_t EntriesEmpty(int s) const { return SharedAddress(&control.entries_empty[s]); }
   __device__ uint32_t SegmentFull(int s) const { return SharedAddress(&control.segment_full[s]); }
   __device__ uint32_t SegmentEmpty(int s) const { return SharedAddress(&control.segment_empty[s]); }
 

@@ -16,6 +16,7 @@
 // memory accelerator copies the weights for them. Each warpgroup before them multiplies 64 rows by
 // all channels of the block. The two kinds of warps meet only at the barriers of a ring of slots. A
 // block takes one piece of work after the other. It stores one piece while it copies for the next.
+// Where registers allow, another warp finds the work ahead of the warps that gather (TileScout).
 #ifndef VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 #define VOXCONV_DATAFLOWS_IMPLICIT_GEMM_WARPGROUP_KERNEL_CUH_
 
@@ -36,7 +37,14 @@ namespace voxconv {
 template <typename Config>
 class TileMultiplier {
   using Element = typename Config::Element;
-  using Segment = typename Config::Segment;
+
+  // What a warpgroup needs of a segment.
+  struct Segment {
+    uint32_t piece;
+    int32_t word, shares;
+    uint32_t offsets;
+    uint32_t mine;  // bits of the word that this group of 64 rows has
+  };
 
  public:
   __device__ TileMultiplier(const ImplicitGemmArgs& args, CudaTicket* ticket,
@@ -175,7 +183,8 @@ class TileMultiplier {
 
   __device__ Segment Receive() {
     AwaitPhase(ring_.SegmentFull(segment_slot_.slot), segment_slot_.parity);
-    const Segment segment = ring_.control.segments[segment_slot_.slot];
+    const typename Config::Segment& sent = ring_.control.segments[segment_slot_.slot];
+    const Segment segment = {sent.piece, sent.word, sent.shares, sent.offsets, sent.group[group_]};
     Release(ring_.SegmentEmpty(segment_slot_.slot));
     segment_slot_.Advance();
     return segment;
@@ -184,7 +193,7 @@ class TileMultiplier {
   __device__ void MultiplySegment(const Segment& segment) {
     // The reductions tell the compiler that the values are the same for all lanes. It then makes
     // cheaper code.
-    const uint32_t mine = __reduce_or_sync(~0u, Mine(segment));
+    const uint32_t mine = __reduce_or_sync(~0u, segment.mine);
     for (uint32_t left = __reduce_or_sync(~0u, segment.offsets); left != 0; left &= left - 1) {
       const bool wanted = (mine & left & -left) != 0;
       for (int depth = args_.c_in; depth > 0; depth -= Config::kDepth) {
@@ -194,15 +203,6 @@ class TileMultiplier {
         slot_.Advance();
       }
     }
-  }
-
-  __device__ uint32_t Mine(const Segment& segment) const {
-    uint32_t mine = segment.group[0];
-#pragma unroll
-    for (int g = 1; g < Config::kGroups; ++g) {
-      if (g == group_) mine = segment.group[g];
-    }
-    return mine;
   }
 
   // Tells the barrier that this warp has finished with what the barrier guards. kLanes lanes do so.
@@ -324,10 +324,17 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   WarpgroupRing<Config> ring(shared);
   ring.Init();
   if (!args.settled) AwaitEarlierKernels();
-  if (threadIdx.x >= Config::kGroups * 128) {
-    TileCopier<Config>(args, weights, ticket, ring).Run();
-  } else {
+  const int copier = static_cast<int>(threadIdx.x) - Config::kGroups * 128;
+  if (copier < 0) {
     TileMultiplier<Config>(args, ticket, ring).Run();
+  } else if (!Config::kScouts || copier < Config::kCopyThreads) {
+    InputCopier<Config>(args, weights, ticket, ring).Run();
+  } else if constexpr (Config::kScouts) {
+    if (copier >= Config::kCopyThreads + 32) {
+      TileScout<Config>(args, ticket, ring).Run();
+    } else if (copier == Config::kCopyThreads) {
+      WeightCopier<Config>(args, weights, ring).Run();
+    }
   }
 #endif
 }
@@ -354,7 +361,7 @@ absl::Status LaunchWarpgroupOf(const ImplicitGemmTile& tile, const ImplicitGemmA
   VOXCONV_CHECK(tile.rows == 128);
   switch (tile.channels) {
     case 64:
-      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 3, 2>>(args, context);
+      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 4, 2>>(args, context);
     case 96:
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 2, 2>>(args, context);
     case 128:
