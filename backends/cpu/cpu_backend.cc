@@ -46,7 +46,8 @@ int64_t RoundedSize(int64_t bytes) {
 void* NewBlock(int64_t size) {
 #if defined(MADV_HUGEPAGE)
   constexpr int64_t kHugePage = int64_t{2} << 20;
-  if (size >= 2 * kHugePage) {
+  if (size >= kHugePage / 4 * 3) {  // a block that nearly fills a page gets a whole one
+    size = std::max(size, kHugePage);
     void* data = nullptr;
     if (posix_memalign(&data, kHugePage, size) != 0) return nullptr;
     madvise(data, size, MADV_HUGEPAGE);  // a wish: a refusal does no harm
