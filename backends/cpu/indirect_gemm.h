@@ -38,10 +38,9 @@ struct IndirectGemmRows {
   const int32_t* in = nullptr;  // in[s * in_stride + i]: input row of step s and row i; -1: zeros
   int64_t in_stride = 0;
   const int32_t* out = nullptr;  // [count]: output rows; may repeat only if all their inputs are -1
-  // Optional: [next_count] input rows, or -1, that the caller's next product reads first. This
-  // product prefetches them towards its end.
-  const int32_t* next_in = nullptr;
-  int64_t next_count = 0;
+  // How many rows lie behind the `count` in `in` and `out`, which the caller's next products read
+  // and write. This product prefetches them towards its end. 0 if there are several steps.
+  int64_t following = 0;
 };
 
 // Computes, for each i, the sum over steps s of input[in[s, i]] * W[steps[s]], where W[k] is the

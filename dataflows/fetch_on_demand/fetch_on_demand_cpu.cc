@@ -31,6 +31,12 @@ bool UsesAmx(const ConvShape& shape) {
          HasAmxProducts();
 }
 
+// Whether a tile's pairs are lined up (LineUpPairs). Rows of narrower layers cost less than that.
+bool LinesUpPairs(const ConvShape& shape) {
+  constexpr int64_t kNarrow = 32;
+  return shape.types.precision != Precision::kBF16 && shape.c_in > kNarrow;
+}
+
 // Rows of a tile: `most`, or fewer where threads would be idle or sums in f32 would not stay in the
 // cache. What a row holds does not depend on it.
 int64_t TileRows(int64_t most, const KernelMap& map, const ConvShape& shape, int threads) {
@@ -41,6 +47,12 @@ int64_t TileRows(int64_t most, const KernelMap& map, const ConvShape& shape, int
     most = std::min(most, std::max(kLeast, kMostSums / Bf16SumWidth(shape.c_out)));
   } else if (shape.types.precision == Precision::kBF16) {
     return std::min(most, kLeast);
+  }
+  // Wide layers have large weights, which all rows of a tile should share.
+  constexpr int64_t kWide = 64;
+  constexpr int64_t kRowsOfMiddleLayers = 1024;
+  if (LinesUpPairs(shape) && shape.c_in <= kWide && shape.c_out <= kWide) {
+    most = std::min(most, kRowsOfMiddleLayers);
   }
   const int64_t share = CeilDiv(map.num_outputs(), kTilesPerThread * threads);
   return std::min(most, std::max(kLeast, share));
@@ -67,6 +79,8 @@ class CpuPlan final : public DataflowPlan {
       zero_row_slot_ = booking_.Book<float>(shape.c_in);
       const bool pads = work_.padded_pairs > work_.true_pairs;
       padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
+      if (LinesUpPairs(shape)) tile_pairs_ = MostPairs();
+      pairs_slot_ = booking_.Book<int32_t>(threads * 2 * tile_pairs_);
     }
     kernel_ = absl::StrCat("products of ", tile, " rows, ",
                            amx_ ? "AMX" : (bf16 ? Bf16Target() : SgemmTarget()));
@@ -84,6 +98,10 @@ class CpuPlan final : public DataflowPlan {
   int weights_slot() const { return weights_slot_; }
   int zero_row_slot() const { return zero_row_slot_; }
   int padding_slot() const { return padding_slot_; }  // [tiles, c_out]: where padding is added
+  // [threads, 2, tile_pairs()]: inputs and outputs of the pairs that a launch has in a tile, where
+  // they are lined up. Otherwise tile_pairs() is 0.
+  int pairs_slot() const { return pairs_slot_; }
+  int64_t tile_pairs() const { return tile_pairs_; }
   // bf16: [threads, sums_size()], the sums of the tile that a thread computes.
   int sums_slot() const { return sums_slot_; }
   int64_t sums_size() const { return sums_size_; }
@@ -115,10 +133,24 @@ class CpuPlan final : public DataflowPlan {
       const int32_t* end = out + map.offset_ptr()[k + 1];
       const int32_t* at = out + map.offset_ptr()[k];
       for (int64_t t = 0; t <= tiles_; ++t) {
-        at = std::lower_bound(at, end, t * tile_);
+        // A row has one pair at most.
+        at = std::lower_bound(at, at + std::min<int64_t>(end - at, tile_), t * tile_);
         fgms_ptr_[k * (tiles_ + 1) + t] = at - out;
       }
     }
+  }
+
+  // The most pairs that a launch has in a tile.
+  int64_t MostPairs() const {
+    int64_t most = 0;
+    for (const FgmsLaunch& launch : launches_) {
+      for (int64_t t = 0; t < tiles_; ++t) {
+        int64_t here = 0;
+        for (const int32_t k : launch.offsets) here += fgms_ptr(k, t + 1) - fgms_ptr(k, t);
+        most = std::max(most, here);
+      }
+    }
+    return most;
   }
 
   // Inputs are read once a pair, weights once a tile and offset that meet; a tile of the output
@@ -154,6 +186,8 @@ class CpuPlan final : public DataflowPlan {
   int weights_slot_ = 0;
   int zero_row_slot_ = 0;
   int padding_slot_ = 0;
+  int pairs_slot_ = 0;
+  int64_t tile_pairs_ = 0;
   int sums_slot_ = 0;
   int64_t sums_size_ = 0;
   bool amx_ = false;
@@ -177,28 +211,67 @@ void ComputePadding(IndirectGemmOperands operands, float* padding_row, int32_t k
   }
 }
 
+// What a thread computes a tile of output rows in f32 with.
+struct F32Tile {
+  IndirectGemmOperands operands;
+  int64_t t;           // which tile
+  int32_t* in;         // [plan.tile_pairs()]: where inputs are lined up
+  int32_t* out;        // [plan.tile_pairs()]: the same of outputs
+  float* padding_row;  // [c_out]
+};
+
+// Copies the pairs that a launch has in a tile, offset by offset. The products then foresee which
+// rows come next, and do not wait for the pairs themselves. Returns their number.
+int64_t LineUpPairs(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& pairs,
+                    const F32Tile& tile) {
+  int64_t count = 0;
+  for (const int32_t k : launch.offsets) {
+    const int64_t begin = plan.fgms_ptr(k, tile.t), end = plan.fgms_ptr(k, tile.t + 1);
+    std::copy(pairs.in.data() + begin, pairs.in.data() + end, tile.in + count);
+    std::copy(pairs.out.data() + begin, pairs.out.data() + end, tile.out + count);
+    count += end - begin;
+  }
+  return count;
+}
+
+// Asks for the input rows that the first register tile of offset k needs.
+void AskForFirstRows(const CpuPlan& plan, const PairList& pairs, const F32Tile& tile, int32_t k) {
+  constexpr int64_t kRows = 12;
+  const int32_t* in = pairs.in.data();
+  const int64_t begin = plan.fgms_ptr(k, tile.t);
+  const int64_t end = std::min(begin + kRows, plan.fgms_ptr(k, tile.t + 1));
+  for (int64_t i = begin; i < end; ++i) PrefetchInputRow(tile.operands, in[i]);
+}
+
 // All offsets of one launch, one after another, on one tile of output rows. The offsets' padding is
 // spread evenly over the tiles.
 void ComputeTile(const CpuPlan& plan, const FgmsLaunch& launch, const PairList& pairs,
-                 const IndirectGemmOperands& operands, float* padding_row, int64_t t) {
+                 const F32Tile& tile) {
   const bool overwrites = plan.overwrites() && &launch == &plan.launches().front();
+  const bool lines_up = plan.tile_pairs() > 0 && launch.offsets.size() > 1;
+  const int64_t t = tile.t;
+  IndirectGemmRows rows{.in = tile.in, .out = tile.out};
+  if (lines_up) rows.following = LineUpPairs(plan, launch, pairs, tile);
   for (size_t j = 0; j < launch.offsets.size(); ++j) {
     const int32_t k = launch.offsets[j];
     const int64_t begin = plan.fgms_ptr(k, t);
-    const int64_t count = plan.fgms_ptr(k, t + 1) - begin;
-    IndirectGemmRows rows{count, pairs.in.data() + begin, count, pairs.out.data() + begin};
-    if (j + 1 < launch.offsets.size()) {
-      const int64_t next = plan.fgms_ptr(launch.offsets[j + 1], t);
-      rows.next_in = pairs.in.data() + next;
-      rows.next_count = plan.fgms_ptr(launch.offsets[j + 1], t + 1) - next;
+    if (lines_up) {
+      rows.in += rows.count;
+      rows.out += rows.count;
+    } else {
+      rows.in = pairs.in.data() + begin;
+      rows.out = pairs.out.data() + begin;
+      if (j + 1 < launch.offsets.size()) AskForFirstRows(plan, pairs, tile, launch.offsets[j + 1]);
     }
-    IndirectGemm(operands, {&k, 1}, rows,
+    rows.count = plan.fgms_ptr(k, t + 1) - begin;
+    if (lines_up) rows.following -= rows.count;
+    IndirectGemm(tile.operands, {&k, 1}, rows,
                  overwrites && j == 0 ? ProductMode::kOverwrite : ProductMode::kAccumulate);
     const int64_t padding =
         launch.padded_rows[j] - (plan.fgms_ptr(k, plan.tiles()) - plan.fgms_ptr(k, 0));
     if (padding > 0) {
       const int64_t here = padding * (t + 1) / plan.tiles() - padding * t / plan.tiles();
-      ComputePadding(operands, padding_row, k, here);
+      ComputePadding(tile.operands, tile.padding_row, k, here);
     }
   }
 }
@@ -362,7 +435,6 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       RunBf16(plan, map, args, workspace, context);
       return absl::OkStatus();
     }
-    const PairList& pairs = map.pairs();
     const int64_t c_in = plan.shape().c_in;
     const int64_t c_out = plan.shape().c_out;
     float* zero_row = workspace.Get<float>(plan.zero_row_slot());
@@ -388,13 +460,18 @@ class FetchOnDemandCpu final : public FetchOnDemand {
     if (plan.launches().empty()) {
       ParallelRanges(context, map.num_outputs(), plan.tile(), clear_rows);
     }
+    auto* lined_up = workspace.Get<int32_t>(plan.pairs_slot());
     for (const FgmsLaunch& launch : plan.launches()) {
       const bool first = &launch == &plan.launches().front();
-      ParallelRanges(context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end) {
-        const int64_t t = begin / plan.tile();
+      const auto compute = [&](int64_t begin, int64_t end, int thread) {
+        F32Tile tile{.operands = operands, .t = begin / plan.tile()};
+        tile.in = lined_up + thread * 2 * plan.tile_pairs();
+        tile.out = tile.in + plan.tile_pairs();
+        tile.padding_row = padding + tile.t * c_out;
         if (first && !plan.overwrites()) clear_rows(begin, end);
-        ComputeTile(plan, launch, pairs, operands, padding + t * c_out, t);
-      });
+        ComputeTile(plan, launch, map.pairs(), tile);
+      };
+      ParallelRangesByThread(context, map.num_outputs(), plan.tile(), compute);
     }
     return absl::OkStatus();
   }

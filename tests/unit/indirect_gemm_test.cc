@@ -49,11 +49,13 @@ class Problem {
     zero_row_.resize(c_in, 0.0f);
   }
 
-  std::vector<float> Run(ProductMode mode, int64_t first, int64_t count,
-                         std::vector<float> output) const {
+  // `following` of the rows behind the `count` are announced.
+  std::vector<float> Run(ProductMode mode, int64_t first, int64_t count, std::vector<float> output,
+                         int64_t following = 0) const {
     const IndirectGemmOperands operands{
         input_.data(), zero_row_.data(), packed_.data(), output.data(), c_in_, c_out_};
-    IndirectGemm(operands, steps_, {count, in_.data() + first, rows_, out_.data() + first}, mode);
+    IndirectGemm(operands, steps_,
+                 {count, in_.data() + first, rows_, out_.data() + first, following}, mode);
     return output;
   }
   std::vector<float> Run(ProductMode mode) const { return Run(mode, 0, rows_, output_); }
@@ -103,23 +105,38 @@ TEST_P(IndirectGemmTest, MatchesBruteForce) {
   }
 }
 
+// Several panels of columns on every machine, and several parts of the rows.
+TEST_P(IndirectGemmTest, ManyColumns) {
+  for (int64_t rows : {1, 7, 24, 25, 61}) {
+    const Problem problem(rows, 3, 33, 150);
+    problem.ExpectRight(ProductMode::kOverwrite);
+    problem.ExpectRight(ProductMode::kAccumulate);
+  }
+}
+
 TEST_P(IndirectGemmTest, NoSteps) {
   const Problem problem(9, 0, 4, 5);
   problem.ExpectRight(ProductMode::kOverwrite);
   problem.ExpectRight(ProductMode::kAccumulate);
 }
 
-// A row's bits must not depend on the rows beside it, or results would depend on tiles.
+// A row's bits must not depend on the rows beside it, or results would depend on tiles. Neither on
+// whether the rows behind them are announced.
 TEST_P(IndirectGemmTest, RowsAreIndependent) {
-  const Problem problem(29, 3, 33, 33);
-  const std::vector<float> together = problem.Run(ProductMode::kAccumulate);
-  for (int64_t step : {1, 2, 4, 11}) {
-    std::vector<float> apart = problem.output();
-    for (int64_t first = 0; first < problem.rows(); first += step) {
-      apart = problem.Run(ProductMode::kAccumulate, first, std::min(step, problem.rows() - first),
-                          std::move(apart));
+  for (int64_t c_out : {33, 150}) {
+    const Problem problem(59, 1, 33, c_out);
+    const std::vector<float> together = problem.Run(ProductMode::kAccumulate);
+    for (int64_t step : {1, 2, 4, 11, 31}) {
+      std::vector<float> apart = problem.output(), announced = problem.output();
+      for (int64_t first = 0; first < problem.rows(); first += step) {
+        const int64_t left = problem.rows() - first, count = std::min(step, left);
+        apart = problem.Run(ProductMode::kAccumulate, first, count, std::move(apart));
+        announced = problem.Run(ProductMode::kAccumulate, first, count, std::move(announced),
+                                /*following=*/left - count);
+      }
+      EXPECT_EQ(apart, together) << step;
+      EXPECT_EQ(announced, together) << step;
     }
-    EXPECT_EQ(apart, together) << step;
   }
 }
 
