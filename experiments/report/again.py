@@ -29,15 +29,15 @@ class Agreement(NamedTuple):
     same_verdicts: int      # faster, slower, no difference
     opposite_verdicts: int  # faster against slower
     meeting: int            # intervals of the ratio that have a point in common
-    change: float           # the median over cells of |log ratio|, as a factor
+    change: float           # the median over cells of |log ratio|, as a factor; None without times
     claims: int
     same_claims: int
     opposite_claims: int    # reproduced against not reproduced
 
     def row(self):
         return [self.name, self.device, self.commits, self.cells, self.same_verdicts,
-                self.opposite_verdicts, self.meeting, f"{self.change:.2f}x", self.claims or "",
-                self.same_claims if self.claims else ""]
+                self.opposite_verdicts, self.meeting, f"{self.change:.2f}x" if self.change else "",
+                self.claims or "", self.same_claims if self.claims else ""]
 
 
 def _key(cell):
@@ -48,6 +48,11 @@ def _key(cell):
 def _ratios(experiment):
     return {_key(cell): cell["result"]
             for cell in experiment.measured() if cell.get("result", {}).get("speedup")}
+
+
+def _shared(first, second):
+    """The keys of cells that both have measured. Those of `info` have no ratio."""
+    return {_key(cell) for cell in first.measured()} & {_key(cell) for cell in second.measured()}
 
 
 def _meet(a, b):
@@ -83,17 +88,18 @@ def compare(first, second):
             continue
         ours, theirs = _ratios(experiment), _ratios(other)
         both = [(ours[key], theirs[key]) for key in ours if key in theirs]
-        if not both:
+        shared = _shared(experiment, other)
+        if not shared:
             continue
         changes = [abs(math.log(a["speedup"]["ratio"] / b["speedup"]["ratio"])) for a, b in both]
-        shared = ours.keys() & theirs.keys()
         verdicts = list(zip(_verdicts(experiment, shared), _verdicts(other, shared)))
         agreements.append(Agreement(
             experiment.name, experiment.device, _commits(experiment, other), len(both),
             sum(a["verdict"] == b["verdict"] for a, b in both),
             sum({a["verdict"], b["verdict"]} == OPPOSITE_OF_CELLS for a, b in both),
             sum(_meet(a["speedup"], b["speedup"]) for a, b in both),
-            math.exp(statistics.median(changes)), len(verdicts), sum(a == b for a, b in verdicts),
+            math.exp(statistics.median(changes)) if changes else None, len(verdicts),
+            sum(a == b for a, b in verdicts),
             sum({a, b} == OPPOSITE_OF_CLAIMS for a, b in verdicts)))
     return agreements
 
@@ -116,7 +122,7 @@ def differences(first, second):
         if other is None:
             continue
         ours, theirs = _ratios(experiment), _ratios(other)
-        shared = ours.keys() & theirs.keys()
+        shared = _shared(experiment, other)
         for a, b in zip(_claims(experiment, shared), _claims(other, shared)):
             if a.verdict != b.verdict:
                 yield f"{experiment.name}: {a.parts[0][0]['what']}: {a.verdict}, then {b.verdict}"

@@ -105,6 +105,14 @@ class CompareTest(unittest.TestCase):
         self.assertIn("one is faster: reproduced, then not reproduced", result.stdout)
         self.assertIn("faster, then slower", result.stdout)
 
+    def test_experiments_without_times_have_claims(self):
+        out = self.path / "looks"
+        result = support.run(VOXCONV, "experiment", "pcengine/eq2", "--quick", "--out", out)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        result = support.run(SCRIPT, "compare", out, out)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("claims: 2 of 2 verdicts are equal", result.stdout)
+
     def test_packed_lines_count_as_plain_ones(self):
         faster, slower = self.write("3", 3), self.write("0.25", 0.25)
         plain = support.run(SCRIPT, "compare", faster, slower).stdout
