@@ -142,6 +142,35 @@ __global__ void ScaleFromMoments(BatchNormBatch batch) {
   ScaleChannel(batch, c, RowsOf(batch.rows, batch.shared_rows), batch.mean[c], batch.deviation[c]);
 }
 
+// A column of any dtype.
+struct AnyColumn {
+  const void* data;
+  DType dtype;
+
+  __device__ double operator[](int64_t c) const {
+    switch (dtype) {
+      case DType::kF32:
+        return static_cast<const float*>(data)[c];
+      case DType::kF16:
+        return Widen(static_cast<const __half*>(data)[c]);
+      case DType::kBF16:
+        return Widen(static_cast<const __nv_bfloat16*>(data)[c]);
+    }
+    return 0;
+  }
+};
+
+__global__ void ScaleFromRunning(AnyColumn mean, AnyColumn variance, AnyColumn gamma,
+                                 AnyColumn beta, double epsilon, int64_t channels, float* scale,
+                                 float* shift) {
+  OverlapLaunches();
+  const int64_t c = GlobalThread();
+  if (c >= channels) return;
+  const double factor = gamma[c] / sqrt(variance[c] + epsilon);
+  scale[c] = static_cast<float>(factor);
+  shift[c] = static_cast<float>(beta[c] - mean[c] * factor);
+}
+
 // What the gradient of one row needs.
 template <typename T, int V>
 struct GradRow {
@@ -433,6 +462,24 @@ absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionCont
   VOXCONV_RETURN_IF_ERROR(CheckBatchNormScale(batch));
   VOXCONV_LAUNCH_EARLY(ScaleFromMoments, GridFor(batch.channels, kChannelBlock), kChannelBlock, 0,
                        context, batch);
+  return absl::OkStatus();
+}
+
+absl::Status CudaRunningScale(const RunningNorm& norm, float* scale, float* shift,
+                              const ExecutionContext& context) {
+  const int64_t channels = norm.mean.channels;
+  for (const ConstTensorView& column : {norm.mean, norm.variance, norm.gamma, norm.beta}) {
+    if (column.rows == 1 && column.channels == channels) continue;
+    return absl::InvalidArgumentError(absl::StrCat("batch norm: an array of ", column.rows, " x ",
+                                                   column.channels, "; 1 x ", channels,
+                                                   " is needed"));
+  }
+  const auto any = [](const ConstTensorView& column) {
+    return AnyColumn{column.data, column.dtype};
+  };
+  VOXCONV_LAUNCH_EARLY(ScaleFromRunning, GridFor(channels, kChannelBlock), kChannelBlock, 0,
+                       context, any(norm.mean), any(norm.variance), any(norm.gamma), any(norm.beta),
+                       norm.epsilon, channels, scale, shift);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm in training on CUDA. core/training_ops.h says what the functions do.
+// Batch norm on CUDA. core/training_ops.h says what the functions of training do.
 #ifndef VOXCONV_BACKENDS_CUDA_CUDA_BATCH_NORM_H_
 #define VOXCONV_BACKENDS_CUDA_CUDA_BATCH_NORM_H_
 
@@ -20,6 +20,17 @@ absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionCont
 absl::Status CudaBatchNormGradSums(const BatchNormGradArgs& args, const ExecutionContext& context);
 absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorView& dx,
                                     const ExecutionContext& context);
+
+// Batch norm with running statistics: each is [1, C] in the device's memory, of any dtype.
+struct RunningNorm {
+  ConstTensorView mean, variance, gamma, beta;
+  double epsilon = 1e-5;  // added to the variance
+};
+
+// What TensorOps::ScaleShift and Epilogue take for it, `scale` and `shift` [C], in one launch.
+// Queues only. kInvalidArgument for arrays that do not fit each other.
+absl::Status CudaRunningScale(const RunningNorm& norm, float* scale, float* shift,
+                              const ExecutionContext& context);
 
 // The processes that share a batch, each on a GPU of one host that reaches the others' memory. They
 // make the same calls below in the same order, each on one stream. A call's kernel leaves what it

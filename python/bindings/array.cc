@@ -81,8 +81,9 @@ bool IsLoaded(const char* module) {
 
 }  // namespace
 
-InArray::InArray(const char* name, nb::handle object) : name_(name), object_(nb::borrow(object)) {
-  if (RequiresGrad(object)) {
+InArray::InArray(const char* name, nb::handle object, Gradient gradient)
+    : name_(name), object_(nb::borrow(object)) {
+  if (gradient == Gradient::kRefused && RequiresGrad(object)) {
     ThrowValueError(absl::StrCat(name,
                                  ": requires a gradient, which this function does not pass "
                                  "on; give it a detached array"));

@@ -22,6 +22,12 @@ namespace voxconv::python {
 // "float64", "int32".
 std::string NameOf(nb::dlpack::dtype dtype);
 
+// Whether a result follows from an array's gradient, as Python's frameworks would have it.
+enum class Gradient {
+  kRefused,  // an array that requires one is refused: the function does not pass it on
+  kUnused,   // the caller knows that nothing asks for one
+};
+
 // An array that Python owns. It is contiguous, row-major, and kept alive by this object. Copying
 // and destroying it needs the GIL.
 class InArray {
@@ -30,7 +36,7 @@ class InArray {
   // ValueError for an array that requires a gradient, is not contiguous, or is on a device that
   // voxconv does not know. Queues no work. A CUDA array is taken for the caller's current stream
   // (CurrentStream), which the array's framework orders after the work that makes it.
-  InArray(const char* name, nb::handle object);
+  InArray(const char* name, nb::handle object, Gradient gradient = Gradient::kRefused);
 
   const char* name() const { return name_; }
   const EnginePtr& engine() const { return engine_; }

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,11 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernel_map.h"
+#include "passes.h"
 #include "voxconv/core/backend_support.h"
 #include "voxconv/core/convolution.h"
 #include "voxconv/core/status_macros.h"
-#include "voxconv/core/tensor_ops.h"
-#include "voxconv/core/training_ops.h"
 
 namespace voxconv::python {
 namespace {
@@ -29,85 +27,6 @@ Precision PrecisionFor(const std::optional<std::string>& text, DType dtype) {
   if (StorageOf(precision) == dtype) return precision;
   ThrowValueError(
       absl::StrCat("precision '", *text, "': has no meaning for features of ", ToString(dtype)));
-}
-
-// Weights [K, C_in, C_out] as the matrix [K * C_in, C_out].
-ConstTensorView WeightMatrix(const InArray& weights, const PyKernelMap& map, int64_t c_in,
-                             DType dtype) {
-  weights.CheckOn(*map.engine());
-  const std::string needed =
-      absl::StrCat("[", map.map().num_offsets(), ", ",
-                   c_in < 0 ? std::string("C_in") : absl::StrCat(c_in), ", C_out]");
-  weights.CheckRank(3, needed.c_str());
-  if (weights.shape(0) != map.map().num_offsets() || (c_in >= 0 && weights.shape(1) != c_in)) {
-    weights.CheckRank(-1, needed.c_str());
-  }
-  const ConstTensorView view = weights.Matrix();
-  if (view.dtype != dtype) {
-    ThrowValueError(absl::StrCat(weights.name(), ": dtype ", ToString(view.dtype), "; ",
-                                 ToString(dtype), " is needed, as of the other arguments"));
-  }
-  return view;
-}
-
-// A matrix [rows, C] of one side of the map.
-ConstTensorView SideMatrix(const InArray& array, Engine& engine, int64_t rows, const char* side) {
-  array.CheckOn(engine);
-  array.CheckRank(2, "[N, C]");
-  const ConstTensorView view = array.Matrix();
-  if (view.rows != rows) {
-    ThrowValueError(absl::StrCat(array.name(), ": shape ", array.ShapeText(),
-                                 "; the kernel map has ", rows, " ", side));
-  }
-  return view;
-}
-
-// Runs a pass that overwrites `result` [rows, channels], which is `out` or a new array. `work`
-// is given the dataflow, what it has made of the map, the view, the workspace and the context.
-template <typename Work>
-nb::object RunPass(const PyKernelMap& map, const std::string& dataflow,
-                   const std::vector<int64_t>& shape, DType dtype, nb::handle out, nb::handle like,
-                   const std::vector<ConstTensorView>& inputs, const Work& work) {
-  Engine& engine = *map.engine();
-  const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
-  const std::string kept_name = NameToKeep(dataflow);
-  nb::object target;
-  TensorView given;
-  if (!out.is_none()) {
-    const InArray array("out", out);
-    given = OutMatrix(array, shape, dtype, engine, inputs);
-    target = array.object();
-    CountWrite(target);
-  } else if (std::optional<NewArray> fresh = NewArray::Create(engine, shape, dtype, like)) {
-    given = fresh->matrix;
-    target = std::move(fresh->object);
-  }
-  int64_t rows = 1;
-  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
-  Tensor made = RunOn(engine, [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
-    Tensor result;
-    TensorView view = given;
-    if (!target.is_valid()) {
-      VOXCONV_ASSIGN_OR_RETURN(result, Tensor::Create(rows, shape.back(), dtype, context));
-      view = result.view();
-    }
-    VOXCONV_RETURN_IF_ERROR(
-        work(*plugin, map.KeptFor(kept_name), view, engine.workspace(), context));
-    return result;
-  });
-  if (target.is_valid()) return target;
-  return OutTensor(map.engine(), std::move(made), shape, like);
-}
-
-// Refuses other arrays than [channels] in float32 or as the features are.
-void CheckColumn(const InArray& array, int64_t channels, DType dtype, Engine& engine) {
-  array.CheckOn(engine);
-  const bool fits = array.ndim() == 1 && array.shape(0) == channels;
-  if (fits && (array.Is<float>() || array.Matrix().dtype == dtype)) return;
-  const std::string dtypes =
-      dtype == DType::kF32 ? "float32" : absl::StrCat("float32 or ", ToString(dtype));
-  ThrowValueError(absl::StrCat(array.name(), ": ", array.DTypeText(), " ", array.ShapeText(), "; ",
-                               dtypes, " [", channels, "] is needed"));
 }
 
 // A bias [C_out], or none, in float32 or as the features are.
@@ -140,65 +59,14 @@ class Bias {
   std::optional<InArray> array_;
 };
 
-// The arrays of a batch norm [C_out] with running statistics, in float32 or as the features are.
-class RunningNorm {
- public:
-  RunningNorm(nb::handle mean, nb::handle variance, nb::handle gamma, nb::handle beta,
-              double epsilon, int64_t channels, DType dtype, Engine& engine)
-      : arrays_{InArray("running_mean", mean), InArray("running_var", variance),
-                InArray("weight", gamma), InArray("bias", beta)},
-        epsilon_(epsilon),
-        channels_(channels) {
-    for (const InArray& array : arrays_) CheckColumn(array, channels, dtype, engine);
-  }
-
-  void AddTo(std::vector<ConstTensorView>& inputs) const {
-    for (const InArray& array : arrays_) inputs.push_back(array.Matrix());
-  }
-  // Sets scale and shift. `own` receives their memory, and must outlive the run.
-  absl::Status SetScale(Epilogue& epilogue, Tensor& own, const ExecutionContext& context) const {
-    TrainingOps* ops = context.backend->training_ops();
-    if (ops == nullptr) return absl::UnimplementedError("batch norm: not on this backend");
-    const int64_t room = (channels_ + 63) / 64 * 64;  // so that each row is aligned
-    VOXCONV_ASSIGN_OR_RETURN(own, Tensor::Create(7, room, DType::kF32, context));
-    const auto row = [&](int i) { return own.view().f32() + i * room; };
-    std::array<const float*, 4> given;
-    for (int i = 0; i < 4; ++i) {
-      const ConstTensorView array = arrays_[i].Matrix();
-      given[i] = static_cast<const float*>(array.data);
-      if (array.dtype == DType::kF32) continue;
-      const TensorView wide = {row(i), 1, channels_, DType::kF32, array.device, channels_};
-      VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().Convert(array, wide, context));
-      given[i] = wide.f32();
-    }
-    epilogue.scale = row(5);
-    epilogue.shift = row(6);
-    return ops->BatchNormScale({.channels = channels_,
-                                .rows = 1,  // the running variance is a deviation of one row
-                                .mean = given[0],
-                                .deviation = given[1],
-                                .gamma = given[2],
-                                .beta = given[3],
-                                .epsilon = epsilon_,
-                                .inverse_std = row(4),
-                                .scale = row(5),
-                                .shift = row(6)},
-                               context);
-  }
-
- private:
-  std::array<InArray, 4> arrays_;
-  double epsilon_;
-  int64_t channels_;
-};
-
 nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
                     nb::handle bias_object, const std::string& dataflow,
                     const std::optional<std::string>& precision_text, nb::handle out) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
   const InArray features("features", features_object), weights("weights", weights_object);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
-  const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
+  const ConstTensorView w =
+      WeightMatrix(weights, *map.engine(), map.map().num_offsets(), x.channels, x.dtype);
   const Bias bias(bias_object, w.channels, x.dtype, *map.engine());
   std::vector<ConstTensorView> inputs = {x, w};
   if (bias.view().has_value()) inputs.push_back(*bias.view());
@@ -214,48 +82,14 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
                  });
 }
 
-// The layer, the batch norm behind it, `residual` added to that unless it is None, and a ReLU.
-nb::object ConvolveNorm(nb::handle map_object, nb::handle features_object,
-                        nb::handle weights_object, nb::handle mean, nb::handle variance,
-                        nb::handle gamma, nb::handle beta, double epsilon,
-                        nb::handle residual_object, bool relu, const std::string& dataflow) {
-  const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
-  const InArray features("features", features_object), weights("weights", weights_object);
-  const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
-  const ConstTensorView w = WeightMatrix(weights, map, x.channels, x.dtype);
-  const RunningNorm norm(mean, variance, gamma, beta, epsilon, w.channels, x.dtype, *map.engine());
-  std::vector<ConstTensorView> inputs = {x, w};
-  norm.AddTo(inputs);
-  std::optional<InArray> residual;
-  Epilogue epilogue;
-  epilogue.relu = relu;
-  if (!residual_object.is_none()) {
-    residual.emplace("residual", residual_object);
-    epilogue.residual = SideMatrix(*residual, *map.engine(), map.map().num_outputs(), "outputs");
-    if (epilogue.residual.channels != w.channels || epilogue.residual.dtype != x.dtype) {
-      ThrowValueError(absl::StrCat("residual: ", residual->DTypeText(), " ", residual->ShapeText(),
-                                   "; ", ToString(x.dtype), " [", map.map().num_outputs(), ", ",
-                                   w.channels, "] is needed"));
-    }
-  }
-  return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, nb::none(),
-                 features.object(), inputs,
-                 [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& y,
-                     Workspace& workspace, const ExecutionContext& context) -> absl::Status {
-                   Tensor own;
-                   VOXCONV_RETURN_IF_ERROR(norm.SetScale(epilogue, own, context));
-                   return RunConvolutionOnto(plugin, map.map(), x, w, PrecisionOf(x.dtype), y,
-                                             workspace, context, epilogue, kept);
-                 });
-}
-
 nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle weights_object,
                      const std::string& dataflow, const std::optional<std::string>& precision_text,
                      nb::handle out) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
   const InArray grad("output_grad", grad_object), weights("weights", weights_object);
   const ConstTensorView dy = SideMatrix(grad, *map.engine(), map.map().num_outputs(), "outputs");
-  const ConstTensorView w = WeightMatrix(weights, map, -1, dy.dtype);
+  const ConstTensorView w =
+      WeightMatrix(weights, *map.engine(), map.map().num_offsets(), -1, dy.dtype);
   if (w.channels != dy.channels) {
     ThrowValueError(absl::StrCat("weights: shape ", weights.ShapeText(), "; output_grad has ",
                                  dy.channels, " channels"));
@@ -330,7 +164,8 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
     ThrowValueError("map: lies on another device or stream than x");
   }
   CheckVoxels(map, x);
-  const ConstTensorView w = WeightMatrix(weights, map, x.matrix().channels, x.matrix().dtype);
+  const ConstTensorView w = WeightMatrix(weights, *map.engine(), map.map().num_offsets(),
+                                         x.matrix().channels, x.matrix().dtype);
   const Bias bias(bias_object, w.channels, x.matrix().dtype, *x.engine());
   const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
   Engine& engine = *map.engine();
@@ -421,13 +256,6 @@ Returns:
 
 Raises:
     ValueError, NotImplementedError, MemoryError: as conv.)");
-
-  module.def("_convolve_norm", &ConvolveNorm, nb::arg("map").none(), nb::arg("features").none(),
-             nb::arg("weights").none(), nb::arg("running_mean").none(),
-             nb::arg("running_var").none(), nb::arg("weight").none(), nb::arg("bias").none(),
-             nb::arg("eps"), nb::arg("residual").none(), nb::arg("relu"), nb::arg("dataflow"),
-             "convolve, then batch norm with running statistics, `residual` added unless it is "
-             "None, and max(y, 0) if `relu`; rounded once. Does not wait for the device.");
 
   module.def(
       "input_grad", &InputGrad, nb::arg("map").none(), nb::arg("output_grad").none(),

@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "input.h"
 #include "interop.h"
+#include "joined.h"
 #include "kernel_map.h"
 #include "network.h"
 #include "plugins.h"
@@ -30,6 +31,7 @@ NB_MODULE(_voxconv, module) {
   DefineSparseTensor(module);
   DefineKernelMap(module);
   DefineConvolution(module);
+  DefineJoined(module);
   DefinePooling(module);
   DefineSharedNorm(module);
   DefineInput(module);

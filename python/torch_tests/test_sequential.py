@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.utils.prune
 import voxconv
 import voxconv.torch as vt
 from test_torch import DATAFLOWS, raises, scene
@@ -13,14 +14,18 @@ from voxconv.torch import models, sequential
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The joined calls of the engine."""
+    """The joined calls of the engine, by name."""
     made = []
 
-    def count(*args):
-        made.append(args)
-        return voxconv._voxconv._convolve_norm(*args)
+    def counted(name):
+        def call(*args):
+            made.append(name)
+            return getattr(voxconv._voxconv, name)(*args)
 
-    monkeypatch.setattr(sequential, "_convolve_norm", count)
+        return call
+
+    for name in ("_convolve_norm", "_multiply_norm"):
+        monkeypatch.setattr(sequential, name, counted(name))
     return made
 
 
@@ -64,7 +69,8 @@ def test_a_residual_block_equals_its_layers(channels, calls):
     assert not calls
     with torch.no_grad():
         y = network(x)
-    assert len(calls) == 2  # the shortcut's kernel of 1 is a product, with PyTorch's norm
+    product = ["_multiply_norm"] if channels != 5 else []  # the shortcut, a kernel of 1
+    assert calls == ["_convolve_norm", *product, "_convolve_norm"]
     torch.testing.assert_close(y.features, expected.features.detach())
 
 
@@ -74,7 +80,7 @@ def test_a_network_equals_itself_layer_by_layer(calls):
     expected = network(x).features
     with torch.no_grad():
         torch.testing.assert_close(network(x).features, expected.detach(), rtol=1e-4, atol=1e-4)
-    assert len(calls) == 42
+    assert len(calls) == 42 + 7
     calls.clear()
     with torch.no_grad():
         torch.testing.assert_close(vt.compile(network)(x).features, expected.detach(), rtol=1e-4, atol=1e-4)
@@ -108,6 +114,23 @@ def test_autocast_joins(calls):
         torch.testing.assert_close(y.features, residual(x).features, rtol=0.03, atol=0.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_kernels_of_one_and_inverse_layers_are_joined(dtype, calls):
+    torch.manual_seed(0)
+    network = trained(vt.Sequential(
+        vt.SubMConv3d(5, 7, 1, bias=False), vt.BatchNorm(7), torch.nn.ReLU(),
+        vt.SparseConv3d(7, 8, 2, bias=False, key="a"), torch.nn.BatchNorm1d(8),
+        vt.SparseInverseConv3d(8, 6, 2, bias=False, key="a"), vt.SyncBatchNorm(6), torch.nn.ReLU(),
+    )).to(dtype)
+    x = scene(grad=True)
+    expected = copy.deepcopy(network).float()(x.to(dtype).float()).features
+    with torch.no_grad():
+        y = network(x.to(dtype))
+    assert calls == ["_multiply_norm", "_convolve_norm", "_convolve_norm"] and y.voxels is x.voxels
+    bound = {"rtol": 0.05, "atol": 0.05} if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(y.features.float(), expected.detach(), **bound)
+
+
 class Doubled(vt.BatchNorm):
     def forward(self, x):
         return super().forward(super().forward(x))
@@ -118,6 +141,9 @@ def test_what_somebody_looks_at_is_not_joined(calls):
     separate = [block().train(), block(track_running_stats=False), block(affine=False)]
     separate += [block().double(), trained(vt.Sequential(vt.SubMConv3d(5, 6), vt.BatchNorm(6)))]
     separate.append(trained(vt.Sequential(vt.SubMConv3d(5, 6, bias=False), Doubled(6))))
+    pruned = block()
+    torch.nn.utils.prune.random_unstructured(pruned[0], "weight", 0.5)  # computed of others
+    separate.append(pruned)
     seen = []
     for place in (0, 1):
         hooked = block()

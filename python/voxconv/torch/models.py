@@ -12,7 +12,7 @@ from torch import nn
 from voxconv.torch.functional import add, cat, relu
 from voxconv.torch.modules import SparseConv3d, SparseInverseConv3d, SubMConv3d
 from voxconv.torch.norm import BatchNorm
-from voxconv.torch.sequential import convolve_norm, is_plain, joins, may_join
+from voxconv.torch.sequential import is_plain, joined, may_join
 from voxconv.torch.tensor import SparseTensor
 
 # The network's names of a batch norm's arrays, by PyTorch's.
@@ -35,8 +35,9 @@ class ConvBlock(nn.Module):
         self.bn = BatchNorm(conv.out_channels)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        if may_join(x) and joins(x, self.conv, self.bn):
-            return convolve_norm(x, self.conv, self.bn, self.activation)
+        y = joined(x, self.conv, self.bn, self.activation) if may_join(x) else None
+        if y is not None:
+            return y
         x = self.bn(self.conv(x))
         return relu(x) if self.activation else x
 
@@ -60,9 +61,10 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         y, last = self.conv1(x), self.conv2
-        if may_join(y) and is_plain(last, (ConvBlock.forward,)) and joins(y, last.conv, last.bn):
-            residual = x if self.shortcut is None else self.shortcut(x)
-            return convolve_norm(y, last.conv, last.bn, True, residual)
+        if may_join(y) and is_plain(last, (ConvBlock.forward,)):
+            other = x if self.shortcut is None else self.shortcut(x)
+            z = joined(y, last.conv, last.bn, True, other)
+            return relu(add(last(y), other)) if z is None else z
         y = last(y)
         return relu(add(y, x if self.shortcut is None else self.shortcut(x)))
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers one after the other. In evaluation without gradients, a convolution takes the batch norm, the sum
-and the ReLU behind it into its own call of the engine: the sum is rounded once, and the host pays for one
-call instead of three or four."""
+and the ReLU behind it into its own call of the engine: the host pays for one call instead of three or four,
+and values are rounded once."""
 
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as nn_module
-from voxconv._voxconv import _convolve_norm
+from voxconv._voxconv import _convolve_norm, _multiply_norm
 
 from voxconv.torch import functional, modules, ops
 from voxconv.torch.norm import BatchNorm, SyncBatchNorm
@@ -40,42 +40,43 @@ def may_join(x: Any) -> bool:
     )
 
 
-def joins(x: SparseTensor, conv: nn.Module, norm: nn.Module) -> bool:
-    """Whether the engine takes the batch norm with the convolution of x. Needs may_join(x)."""
-    if not is_plain(norm, _NORMS) or not is_plain(conv, _CONVOLUTION):
-        return False
-    if norm.training or norm.running_mean is None or norm.weight is None:
-        return False
-    if conv.bias is not None or conv._is_product():
-        return False
-    dtype = ops.autocast_dtype(x.device.type) or x.dtype
-    known = (torch.float32, dtype)
-    return dtype != torch.float64 and norm.weight.dtype in known and norm.running_mean.dtype in known
-
-
-def convolve_norm(
+def joined(
     x: SparseTensor, conv: Any, norm: Any, relu: bool, residual: SparseTensor | None = None
-) -> SparseTensor:
-    """relu(norm(conv(x)) + residual). Needs joins(x, conv, norm). Errors of the layers."""
-    layer = conv._layer(conv._checked(x))
-    features, weights = functional.cast(x.features, conv.weight)
-    dtype = features.dtype
-    given = [features, weights, norm.running_mean, norm.running_var, norm.weight, norm.bias]
-    # An input of another dtype would decide that of the sum.
-    added = residual is not None and residual.dtype == dtype and residual.voxels is layer.outputs
-    if added:
-        given.append(residual.features)
-    given = ops.as_engine_takes(*given)
-    last = residual is None or added
-    y = _convolve_norm(
-        layer.kernel_map, *given[:6], norm.eps, given[6] if added else None, relu and last,
-        conv.dataflow or ops.default_dataflow(features.is_cuda),
+) -> SparseTensor | None:
+    """relu(norm(conv(x)) + residual) by one call. None if the layers must run by themselves. Needs
+    may_join(x). Errors of the layers."""
+    if not is_plain(norm, _NORMS) or norm.training or not is_plain(conv, _CONVOLUTION):
+        return None
+    weights = conv._parameters.get("weight")  # not there where it is computed of others
+    mean, variance = norm._buffers.get("running_mean"), norm._buffers.get("running_var")
+    gamma, beta = norm._parameters.get("weight"), norm._parameters.get("bias")
+    if conv.bias is not None or any(t is None for t in (weights, mean, variance, gamma, beta)):
+        return None
+    dtype = ops.autocast_dtype(x.features.device.type) or x.features.dtype
+    known = (torch.float32, dtype)
+    if dtype == torch.float64 or gamma.dtype not in known or mean.dtype not in known:
+        return None
+    features, weights = functional.cast(conv._checked(x).features, weights)
+    given = ops.as_engine_takes(
+        features, weights, mean, variance, gamma, beta, with_gradients=True
     )
-    z = x.on(layer.outputs, y if y.dtype == dtype else y.to(dtype))
-    if last:
-        return z
-    z = functional.add(z, residual)
-    return functional.relu(z) if relu else z
+    if conv._is_product():
+        if residual is not None:
+            return None
+        voxels, y = x.voxels, _multiply_norm(*given, norm.eps, relu)
+    else:
+        layer = conv._layer(x)
+        voxels = layer.outputs
+        if residual is not None:
+            # One of another dtype would decide that of the sum.
+            if residual.features.dtype != dtype or residual.voxels is not voxels:
+                return None
+            (added,) = ops.as_engine_takes(residual.features, with_gradients=True)
+        y = _convolve_norm(
+            layer.kernel_map, *given, norm.eps, None if residual is None else added, relu,
+            conv.dataflow or ops.default_dataflow(features.is_cuda),
+        )
+    return x.on(voxels, y if y.dtype == dtype else y.to(dtype))
 
 
 class Sequential(nn.Sequential):
@@ -93,13 +94,13 @@ class Sequential(nn.Sequential):
         waiting = list(self)[::-1]  # the next one is the last
         while waiting:
             module = waiting.pop()
-            if waiting and isinstance(module, modules._Conv) and may_join(x) and joins(x, module, waiting[-1]):
-                norm = waiting.pop()
-                relu = bool(waiting) and is_plain(waiting[-1], _RELU)
-                if relu:
-                    waiting.pop()
-                x = convolve_norm(x, module, norm, relu)
-                continue
+            if waiting and isinstance(module, modules._Conv) and may_join(x):
+                relu = len(waiting) > 1 and is_plain(waiting[-2], _RELU)
+                y = joined(x, module, waiting[-1], relu)
+                if y is not None:
+                    x = y
+                    del waiting[-2 if relu else -1 :]
+                    continue
             sparse = isinstance(module, modules.SPARSE) or getattr(module, "takes_sparse", False)
             if isinstance(x, SparseTensor) and not sparse:
                 x = x.with_features(module(x.features))
