@@ -58,12 +58,8 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptio
 }
 
 absl::Status CudaBackend::CheckAdoptedStream() const {
-  if (options_.stream == nullptr) return absl::OkStatus();
-  if (options_.stream == cudaStreamLegacy) {
-    return absl::InvalidArgumentError(
-        "stream: the legacy default stream; allowed are streams made by cudaStreamCreate and "
-        "cudaStreamPerThread");
-  }
+  // Each device has its own legacy default stream.
+  if (options_.stream == nullptr || options_.stream == cudaStreamLegacy) return absl::OkStatus();
 #if CUDART_VERSION >= 12080
   int device = 0;
   VOXCONV_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));

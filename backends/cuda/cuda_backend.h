@@ -53,15 +53,15 @@ struct CudaTicket {
   uint32_t arrived[kMaxShared];  // blocks that have added their share to a piece
 };
 
-// Work is queued on the stream of the context. Nothing uses the default stream. Not thread-safe:
+// Work is queued on the context's stream. Nothing else uses the default stream. Not thread-safe:
 // one thread at a time drives a backend. A call makes the backend's device current for the calling
 // thread, and leaves it current. Buffers and streams must not outlive the backend.
 class CudaBackend final : public Backend {
  public:
   // kInvalidArgument for a negative limit, a device index that does not exist, and a stream of
-  // another device (from CUDA 12.8 on) or the legacy default stream, which cannot keep launches
-  // back. kUnavailable without a device or driver, and for a device that this program has no code
-  // for.
+  // another device (from CUDA 12.8 on). The legacy default stream keeps no launches back and cannot
+  // be recorded; its owner makes `device` current before each call. kUnavailable without a device
+  // or driver, and for a device that this program has no code for.
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
   ~CudaBackend() override;
 

@@ -90,6 +90,10 @@ void CudaBackend::CudaRecording::Free(void* data, int64_t bytes, CudaStream& own
 absl::StatusOr<std::unique_ptr<Recording>> CudaBackend::CudaRecorder::Record(
     const ExecutionContext& context, const Work& work) {
   VOXCONV_CHECK(backend_.recording_ == nullptr && !backend_.branches_open_);
+  if (CudaStreamOf(context) == cudaStreamLegacy) {
+    return absl::FailedPreconditionError(
+        "CUDA's legacy default stream cannot be recorded; a stream of its own is needed");
+  }
   auto recording = std::make_unique<CudaRecording>(backend_, context);
   VOXCONV_RETURN_IF_ERROR(recording->Record(work));
   return recording;

@@ -61,7 +61,7 @@ class CudaBackend::CudaStream final : public Stream, public Buffer::Deleter {
   absl::Status Collect() override {
     if (!lost_.ok()) return std::exchange(lost_, absl::OkStatus());
     const bool allowed = backend_.options_.collect_launches && backend_.options_.reuse_blocks &&
-                         backend_.recording_ == nullptr;
+                         backend_.recording_ == nullptr && stream_ != cudaStreamLegacy;
     return allowed && !batch_.open() ? batch_.Begin(stream_) : absl::OkStatus();
   }
   absl::Status Submit() override {

@@ -52,7 +52,8 @@ nb::object LoadedModule(const char* name) {
 }
 
 uintptr_t StreamAddress(const ExecutionContext& context) {
-  return reinterpret_cast<uintptr_t>(context.stream->native_handle());
+  // Frameworks call CUDA's legacy default stream 0.
+  return PlaceOf(0, reinterpret_cast<uintptr_t>(context.stream->native_handle())).second;
 }
 
 bool HasCudaEngine(int device, uintptr_t stream) {
@@ -64,51 +65,21 @@ void ForgetCudaEngine(int device, uintptr_t stream) {
 }
 
 #if VOXCONV_HAVE_CUDA
-namespace {
-
-// What is queued on `later` from now on runs after what is queued on `earlier` now. `event` is made
-// on first use. Without an event there is no order but the host's wait.
-void Order(cudaStream_t earlier, cudaStream_t later, void*& event) {
-  auto made = static_cast<cudaEvent_t>(event);
-  if (made == nullptr && cudaEventCreateWithFlags(&made, cudaEventDisableTiming) != cudaSuccess) {
-    (void)cudaStreamSynchronize(earlier);
-    return;
-  }
-  event = made;
-  (void)cudaEventRecord(made, earlier);
-  (void)cudaStreamWaitEvent(later, made, 0);
-}
-
-}  // namespace
-
-Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) {
+Engine::Call::Call(Engine& engine) : lock_(engine.mutex_) {
   ++calls;
-  if (!engine_.legacy_stream_) return;
-  static_cast<CudaBackend&>(*engine_.backend_).MakeCurrent();
-  Order(cudaStreamLegacy, CudaStreamOf(engine_.Context()), engine_.events_[0]);
-}
-
-Engine::Call::~Call() {
-  --calls;
-  if (!engine_.legacy_stream_) return;
-  Order(CudaStreamOf(engine_.Context()), cudaStreamLegacy, engine_.events_[1]);
-}
-
-Engine::~Engine() {
-  for (void* event : events_) {
-    if (event != nullptr) (void)cudaEventDestroy(static_cast<cudaEvent_t>(event));
-  }
+  if (!engine.backend_->asynchronous()) return;
+  // The engine's stream may be the default one of the thread's current device.
+  static_cast<CudaBackend&>(*engine.backend_).MakeCurrent();
 }
 
 EnginePtr CudaEngine(int device, uintptr_t stream) {
-  const bool legacy = stream == 0 || stream == 1;
   EnginePtr& engine = Process().cuda[PlaceOf(device, stream)];
   if (engine == nullptr) {
-    CudaOptions options{.device = device};
+    CudaOptions options{.device = device, .stream = cudaStreamLegacy};
     // DLPack's name for the default stream of each thread.
     if (stream == 2) options.stream = cudaStreamPerThread;
     if (stream > 2) options.stream = reinterpret_cast<cudaStream_t>(stream);
-    engine = std::make_shared<Engine>(ValueOf(CudaBackend::Create(options)), legacy);
+    engine = std::make_shared<Engine>(ValueOf(CudaBackend::Create(options)));
   }
   return engine;
 }
@@ -126,9 +97,7 @@ absl::Status ReadyForOthers(const ExecutionContext& context) {
 #else
 absl::Status ReadyForOthers(const ExecutionContext& /*context*/) { return absl::OkStatus(); }
 
-Engine::Call::Call(Engine& engine) : engine_(engine), lock_(engine.mutex_) { ++calls; }
-Engine::Call::~Call() { --calls; }
-Engine::~Engine() = default;
+Engine::Call::Call(Engine& engine) : lock_(engine.mutex_) { ++calls; }
 
 EnginePtr CudaEngine(int, uintptr_t) {
   ThrowStatus(absl::UnimplementedError("device cuda: this module was built without CUDA"));
@@ -137,14 +106,12 @@ EnginePtr CudaEngine(int, uintptr_t) {
 
 bool Engine::Call::InCall() { return calls > 0; }
 
-Engine::Engine(std::unique_ptr<Backend> backend, bool legacy_stream)
-    : backend_(std::move(backend)), legacy_stream_(legacy_stream) {}
-
 EnginePtr CpuEngine() {
+Engine::Call::~Call() { --calls; }
   EnginePtr& engine = Process().cpu;
   if (engine == nullptr) {
     engine = std::make_shared<Engine>(
-        ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = Process().threads})), false);
+        ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = Process().threads})));
   }
   return engine;
 }
@@ -188,7 +155,7 @@ uintptr_t CurrentStream(int device) {
 void SetNumThreads(int threads) {
   // The backend checks the number; the old engine stays if it is refused.
   auto engine = std::make_shared<Engine>(
-      ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = threads})), false);
+      ValueOf(MakeBackend({.kind = BackendKind::kCpu, .threads = threads})));
   Process().threads = threads;
   Process().cpu = std::move(engine);
 }

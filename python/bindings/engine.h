@@ -30,10 +30,7 @@ namespace voxconv::python {
 // memory holds a pointer to it, so that memory never outlives its backend.
 class Engine {
  public:
-  // `legacy_stream`: callers queue their work on CUDA's legacy default stream, which a backend
-  // cannot adopt. Calls are then ordered with that stream by events.
-  Engine(std::unique_ptr<Backend> backend, bool legacy_stream);
-  ~Engine();
+  explicit Engine(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   Backend& backend() { return *backend_; }
   Workspace& workspace() { return workspace_; }
@@ -53,7 +50,6 @@ class Engine {
     static bool InCall();
 
    private:
-    Engine& engine_;
     std::unique_lock<std::recursive_mutex> lock_;
   };
 
@@ -61,8 +57,6 @@ class Engine {
   std::unique_ptr<Backend> backend_;
   Workspace workspace_;  // after the backend: it is freed first
   std::recursive_mutex mutex_;
-  bool legacy_stream_;
-  void* events_[2] = {nullptr, nullptr};  // that order calls with the legacy stream
 };
 using EnginePtr = std::shared_ptr<Engine>;
 
@@ -123,7 +117,7 @@ std::string DeviceName(Engine& engine);
 uintptr_t CurrentStream(int device);
 // The module if the process has imported it, else None. Needs the GIL.
 nb::object LoadedModule(const char* name);
-// The address of the context's CUDA stream; 0 on the CPU.
+// The address of the context's CUDA stream; 0 on the CPU and for CUDA's legacy default stream.
 uintptr_t StreamAddress(const ExecutionContext& context);
 // Makes the context's stream ready for work that others queue on its address: hands over what it
 // kept back. kFailedPrecondition if it is being recorded. OK on the CPU.

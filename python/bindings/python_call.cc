@@ -95,7 +95,10 @@ OnStream::OnStream(const ExecutionContext& context) : before_(current_stream) {
   had_engine_ = HasCudaEngine(device_, stream_);
   if (const nb::object torch = LoadedModule("torch"); !torch.is_none()) {
     const nb::object cuda = torch.attr("cuda");
-    const nb::object stream = cuda.attr("ExternalStream")(stream_, nb::arg("device") = device_);
+    // PyTorch wraps no stream of address 0, which is CUDA's legacy default stream.
+    const nb::object stream =
+        stream_ == 0 ? cuda.attr("default_stream")(device_)
+                     : cuda.attr("ExternalStream")(stream_, nb::arg("device") = device_);
     entered_.push_back(Entered(cuda.attr("stream")(stream)));
   }
   if (const nb::object cupy = LoadedModule("cupy"); !cupy.is_none()) {

@@ -198,26 +198,28 @@ class OwnedStream {
 
 // The owner's work and the backend's take turns, without a wait between them.
 TEST_F(CudaStreamTest, AnAdoptedStreamOrdersTheOwnersWork) {
-  const OwnedStream stream;
+  const OwnedStream owned;
   constexpr int64_t kBytes = 16 << 20;
-  const auto backend = CudaBackend::Create({.stream = stream.get()});
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  context_ = {backend->get(), &(*backend)->main_stream(), nullptr};
-  ASSERT_EQ(CudaStreamOf(context_), stream.get());
-  Array<uint8_t> a = *Bytes(kBytes), b = *Bytes(kBytes), c = *Bytes(kBytes);
-  for (int value = 10; value < 13; ++value) {
-    ASSERT_EQ(cudaMemsetAsync(a.data(), value, kBytes, stream.get()), cudaSuccess);
-    ASSERT_TRUE(context_.stream->Collect().ok());
-    ASSERT_TRUE(Copy(b, a).ok());
-    ASSERT_TRUE(Fill(a, 1).ok());
-    ASSERT_TRUE(context_.stream->Submit().ok());
-    ASSERT_EQ(cudaMemcpyAsync(c.data(), b.data(), kBytes, cudaMemcpyDeviceToDevice, stream.get()),
-              cudaSuccess);
-    ASSERT_TRUE(Fill(b, 2).ok());
-    EXPECT_TRUE(*CopyToHost(c, context_) ==
-                std::vector<uint8_t>(kBytes, static_cast<uint8_t>(value)));
-    EXPECT_EQ(CopyToHost(a, context_)->back(), 1);
-    EXPECT_EQ(CopyToHost(b, context_)->back(), 2);
+  for (cudaStream_t const stream : {owned.get(), cudaStreamLegacy}) {
+    const auto backend = CudaBackend::Create({.stream = stream});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    context_ = {backend->get(), &(*backend)->main_stream(), nullptr};
+    ASSERT_EQ(CudaStreamOf(context_), stream);
+    Array<uint8_t> a = *Bytes(kBytes), b = *Bytes(kBytes), c = *Bytes(kBytes);
+    for (int value = 10; value < 13; ++value) {
+      ASSERT_EQ(cudaMemsetAsync(a.data(), value, kBytes, stream), cudaSuccess);
+      ASSERT_TRUE(context_.stream->Collect().ok());
+      ASSERT_TRUE(Copy(b, a).ok());
+      ASSERT_TRUE(Fill(a, 1).ok());
+      ASSERT_TRUE(context_.stream->Submit().ok());
+      ASSERT_EQ(cudaMemcpyAsync(c.data(), b.data(), kBytes, cudaMemcpyDeviceToDevice, stream),
+                cudaSuccess);
+      ASSERT_TRUE(Fill(b, 2).ok());
+      EXPECT_TRUE(*CopyToHost(c, context_) ==
+                  std::vector<uint8_t>(kBytes, static_cast<uint8_t>(value)));
+      EXPECT_EQ(CopyToHost(a, context_)->back(), 1);
+      EXPECT_EQ(CopyToHost(b, context_)->back(), 2);
+    }
   }
 }
 
@@ -241,12 +243,16 @@ TEST_F(CudaStreamTest, AnAdoptedStreamOutlivesTheBackend) {
   EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }
 
-TEST_F(CudaStreamTest, AdoptsTheStreamOfAThreadButNotTheLegacyStream) {
+TEST_F(CudaStreamTest, AdoptsTheDefaultStreamsOfWhichTheLegacyOneIsNotCaptured) {
   EXPECT_TRUE(CudaBackend::Create({.stream = cudaStreamPerThread}).ok());
-  const absl::Status status = CudaBackend::Create({.stream = cudaStreamLegacy}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::HasSubstr("stream: the legacy default stream; allowed are"));
+  const auto backend = CudaBackend::Create({.stream = cudaStreamLegacy});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  context_ = {backend->get(), &(*backend)->main_stream(), nullptr};
+  ASSERT_TRUE(context_.stream->Collect().ok());
+  EXPECT_FALSE(CudaBackend::IsCollecting(*context_.stream));
+  const auto recorded = (*backend)->recorder()->Record(
+      context_, [](const ExecutionContext&) { return absl::OkStatus(); });
+  EXPECT_EQ(recorded.status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(CudaStreamTest, RefusesAStreamOfAnotherDevice) {
