@@ -21,13 +21,19 @@
 namespace voxconv::python {
 namespace {
 
+// By spec and backend.
+template <typename Plugin>
+using KeptPlugins = std::map<std::pair<std::string, BackendKind>, std::shared_ptr<const Plugin>>;
+
 // All of it is read and written with the GIL.
 struct State {
   EnginePtr cpu;
   std::map<std::pair<int, uintptr_t>, EnginePtr> cuda;  // by device and stream
   std::shared_ptr<const Registry> plugins;
-  // Of `plugins`, by spec and backend.
-  std::map<std::pair<std::string, BackendKind>, std::shared_ptr<const Dataflow>> dataflows;
+  // Of `plugins`.
+  KeptPlugins<Mapping> mappings;
+  KeptPlugins<Dataflow> dataflows;
+  KeptPlugins<OutputCoords> output_coords;
   int64_t replacements = 0;
   int threads = 0;
 };
@@ -104,10 +110,10 @@ EnginePtr CudaEngine(int, uintptr_t) {
 }
 #endif
 
+Engine::Call::~Call() { --calls; }
 bool Engine::Call::InCall() { return calls > 0; }
 
 EnginePtr CpuEngine() {
-Engine::Call::~Call() { --calls; }
   EnginePtr& engine = Process().cpu;
   if (engine == nullptr) {
     engine = std::make_shared<Engine>(
@@ -172,22 +178,57 @@ std::shared_ptr<const Registry> Plugins() {
   return plugins;
 }
 
-std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine) {
+namespace {
+
+// `create(registry, kind)` makes the plugin.
+template <typename Plugin, typename Create>
+std::shared_ptr<const Plugin> Named(KeptPlugins<Plugin>& kept, const std::string& spec,
+                                    Engine& engine, const Create& create) {
   const BackendKind kind = engine.backend().kind();
   const std::shared_ptr<const Registry> plugins = Plugins();
-  State& state = Process();
-  const auto place = state.dataflows.find({spec, kind});
-  if (place != state.dataflows.end()) return place->second;
-  std::shared_ptr<const Dataflow> made = ValueOf(plugins->dataflows().Create(spec, kind));
-  if (plugins == state.plugins) state.dataflows.emplace(std::pair(spec, kind), made);
+  const auto place = kept.find({spec, kind});
+  if (place != kept.end()) return place->second;
+  std::shared_ptr<const Plugin> made = ValueOf(create(*plugins, kind));
+  if (plugins == Process().plugins) kept.emplace(std::pair(spec, kind), made);
   return made;
 }
+
+}  // namespace
+
+std::shared_ptr<const Mapping> MappingNamed(const std::string& spec, Engine& engine) {
+  return Named(Process().mappings, spec, engine, [&](const Registry& plugins, BackendKind kind) {
+    return plugins.mappings().Create(spec, kind);
+  });
+}
+
+std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine) {
+  return Named(Process().dataflows, spec, engine, [&](const Registry& plugins, BackendKind kind) {
+    return plugins.dataflows().Create(spec, kind);
+  });
+}
+
+std::shared_ptr<const OutputCoords> OutputCoordsNamed(const std::string& spec, Engine& engine) {
+  return Named(Process().output_coords, spec, engine,
+               [&](const Registry& plugins, BackendKind kind) {
+                 return plugins.output_coords().Create(spec, kind);
+               });
+}
+
+namespace {
+
+void ForgetKeptPlugins() {
+  Process().mappings.clear();
+  Process().dataflows.clear();
+  Process().output_coords.clear();
+}
+
+}  // namespace
 
 void AddPlugins(const std::function<absl::Status(Registry&)>& add, bool replaces) {
   Registry registry = *Plugins();
   ThrowIfError(add(registry));
   if (replaces) ++Process().replacements;
-  Process().dataflows.clear();
+  ForgetKeptPlugins();
   Process().plugins = std::make_shared<const Registry>(std::move(registry));
 }
 
@@ -200,7 +241,7 @@ std::string NameToKeep(const std::string& spec) {
 void Shutdown() {
   State& state = Process();
   ForgetExceptions();
-  state.dataflows.clear();
+  ForgetKeptPlugins();
   state.plugins = nullptr;
   state.cpu = nullptr;
   state.cuda.clear();

@@ -17,10 +17,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "outputs_ahead.h"
 #include "plugin_exception.h"
 #include "status.h"
 #include "voxconv/core/backend.h"
 #include "voxconv/core/dataflow.h"
+#include "voxconv/core/mapping.h"
 #include "voxconv/core/registry.h"
 #include "voxconv/core/workspace.h"
 
@@ -34,6 +36,8 @@ class Engine {
 
   Backend& backend() { return *backend_; }
   Workspace& workspace() { return workspace_; }
+  // Use it within a call.
+  OutputsAhead& outputs_ahead() { return outputs_ahead_; }
   ExecutionContext Context() { return {backend_.get(), &backend_->main_stream()}; }
 
   // Holds the engine for one call of one thread, which may nest calls: a plugin that is written in
@@ -55,7 +59,9 @@ class Engine {
 
  private:
   std::unique_ptr<Backend> backend_;
-  Workspace workspace_;  // after the backend: it is freed first
+  // After the backend: they are freed first.
+  Workspace workspace_;
+  OutputsAhead outputs_ahead_;
   std::recursive_mutex mutex_;
 };
 using EnginePtr = std::shared_ptr<Engine>;
@@ -132,9 +138,11 @@ int NumThreads();
 // since. Only a thread that has the GIL may add plugins. A call takes the registry's current state
 // (Plugins) and keeps it while it runs.
 std::shared_ptr<const Registry> Plugins();
-// The dataflow of this spec on the engine's kind of backend. Kept for later calls, until plugins
-// are added. Needs the GIL.
+// The plugin of this spec on the engine's kind of backend. Kept for later calls, until plugins are
+// added. Needs the GIL.
+std::shared_ptr<const Mapping> MappingNamed(const std::string& spec, Engine& engine);
 std::shared_ptr<const Dataflow> DataflowNamed(const std::string& spec, Engine& engine);
+std::shared_ptr<const OutputCoords> OutputCoordsNamed(const std::string& spec, Engine& engine);
 // Calls `add` with a copy of the registry, which replaces it if `add` succeeds. `replaces` says
 // that `add` gives another plugin to a name that the registry has.
 void AddPlugins(const std::function<absl::Status(Registry&)>& add, bool replaces = false);

@@ -56,6 +56,25 @@ PyKernelMap InForm(const PyKernelMap& map, const std::string& form) {
                                " and ", ToString(MapForm::kNeighbourTable)));
 }
 
+// QueryKernelMap with the index that `kept` has of the plugin, or with one that it keeps if it is
+// small. Layers of one network query the same voxels one after the other. Null: an index is built.
+absl::StatusOr<KernelMap> Query(const std::shared_ptr<const Mapping>& plugin,
+                                const MapProblem& problem, KeptIndex* kept,
+                                const ExecutionContext& context) {
+  constexpr int64_t kMostBytes = 32 << 20;
+  const ConvGeometry& geometry = problem.geometry;
+  const bool fits = problem.inputs.tensor_stride() == geometry.input_tensor_stride() &&
+                    plugin->Supports(geometry).ok;
+  if (kept == nullptr || !fits) return QueryKernelMap(*plugin, problem, context);
+  if (kept->mapping != plugin) {
+    VOXCONV_ASSIGN_OR_RETURN(std::unique_ptr<MapIndex> index,
+                             plugin->BuildIndex(problem.inputs, context));
+    if (index->bytes() > kMostBytes) return plugin->Query(*index, problem, context);
+    *kept = {plugin, std::move(index)};
+  }
+  return plugin->Query(*kept->index, problem, context);
+}
+
 // A host array of its own, [K + 1].
 nb::object OffsetPtr(const KernelMap& map) {
   auto counts = std::make_shared<const std::vector<int64_t>>(map.offset_ptr());
@@ -139,18 +158,19 @@ PyKernelMap QueryMap(const PySparseTensor& x, const LayerArguments& layer, nb::h
   CoordinateSetPtr set =
       geometry.keeps_coordinates() ? x.set() : GivenOutputs(geometry, outputs, *x.engine());
   if (geometry.keeps_coordinates()) GivenOutputs(geometry, outputs, *x.engine());
-  const std::shared_ptr<const Registry> plugins = Plugins();
   const bool computes_set = set == nullptr;
+  const std::shared_ptr<const Mapping> plugin = MappingNamed(mapping, *x.engine());
+  std::shared_ptr<const OutputCoords> finder;
+  if (computes_set) finder = OutputCoordsNamed(output_coords, *x.engine());
+  const std::string finder_name = NameToKeep(output_coords);
+  KeptIndex* const kept = x.engine()->backend().asynchronous() ? &x.kept_index() : nullptr;
   KernelMap map =
       RunOn(*x.engine(), [&](const ExecutionContext& context) -> absl::StatusOr<KernelMap> {
-        const BackendKind kind = context.backend->kind();
-        VOXCONV_ASSIGN_OR_RETURN(const auto plugin, plugins->mappings().Create(mapping, kind));
         if (computes_set) {
-          VOXCONV_ASSIGN_OR_RETURN(const auto finder,
-                                   plugins->output_coords().Create(output_coords, kind));
-          VOXCONV_ASSIGN_OR_RETURN(set, finder->Compute(*x.set(), geometry, context));
+          VOXCONV_ASSIGN_OR_RETURN(set, x.engine()->outputs_ahead().Find(
+                                            *finder, finder_name, *x.set(), geometry, context));
         }
-        return QueryKernelMap(*plugin, {*x.set(), *set, geometry}, context);
+        return Query(plugin, {*x.set(), *set, geometry}, kept, context);
       });
   if (computes_set) set = HoldSet(x.engine(), std::move(set));
   return {x.engine(), std::move(geometry), x.set(), std::move(set), std::move(map)};

@@ -225,3 +225,43 @@ assert "torch" not in sys.modules
         script = CUPY.format(tests=str(pathlib.Path(__file__).parent))
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+    def test_outputs_of_layers_that_follow_are_found_with_the_first_ones():
+        coords, features, _ = inputs()
+        on_cpu = voxconv.SparseTensor(coords, features.cpu().numpy())
+        stream = torch.cuda.Stream()  # whose engine has seen no layers yet
+        stream.wait_stream(torch.cuda.current_stream())
+
+        def frame(x, *layers):
+            """The coordinates of a chain of layers."""
+            found = []
+            for layer in layers:
+                kernel_map = voxconv.KernelMap(x, output_coords="fused", **layer)
+                column = np.zeros((kernel_map.num_outputs, 1), np.float32)
+                x = kernel_map.out_tensor(torch.from_numpy(column).cuda() if x.device != "cpu" else column)
+                found.append(kernel_map.out_coords)
+            return found
+
+        def waits_of(x, *layers):
+            before = voxconv._voxconv._synchronisations(0)
+            found = frame(x, *layers)
+            waits = voxconv._voxconv._synchronisations(0) - before
+            for ours, theirs in zip(found, frame(on_cpu, *layers)):
+                np.testing.assert_array_equal(torch.from_dlpack(ours).cpu().numpy(), theirs)
+            return waits
+
+        half, third = {"kernel": 2, "stride": 2}, {"kernel": 3, "stride": 2, "rule": "dilate"}
+        with torch.cuda.stream(stream):
+            x = voxconv.SparseTensor(coords, features)
+            first = waits_of(x, half, half, half)
+            assert waits_of(x, half, half, half) == first - 2
+            # Other networks on the same voxels: what is found for nobody is dropped.
+            assert waits_of(x, half) == first - 2
+            assert waits_of(x, half, third) <= first
+            assert waits_of(x, third, third) <= first
+            waits_of(x, half, third)
+            assert waits_of(x, half, third) == first - 2
+            waits_of(x, half, half, half)
+            waits_of(x, half, half, half)
+            assert waits_of(x, half, half, half) == first - 2
+        torch.cuda.current_stream().wait_stream(stream)
