@@ -81,20 +81,31 @@ bool IsLoaded(const char* module) {
 
 }  // namespace
 
-InArray::InArray(const char* name, nb::handle object, Gradient gradient)
+InArray::InArray(const char* name, nb::handle object, Giver giver)
     : name_(name), object_(nb::borrow(object)) {
-  if (gradient == Gradient::kRefused && RequiresGrad(object)) {
+  if (giver == Giver::kUser && RequiresGrad(object)) {
     ThrowValueError(absl::StrCat(name,
                                  ": requires a gradient, which this function does not pass "
                                  "on; give it a detached array"));
   }
-  if (!TakeByExchange()) TakeByCapsule();
+  Take(giver);
+  if (giver == Giver::kModule && !IsContiguous(view_)) {
+    object_ = object_.attr("contiguous")();
+    Take(giver);
+  }
   if (!IsContiguous(view_)) {
     const int64_t* stride = view_.stride.data();
     ThrowValueError(absl::StrCat(name, ": shape ", ShapeText(), " with strides [",
                                  absl::StrJoin(stride, stride + ndim(), ", "),
                                  "] is not contiguous; a row-major array without gaps is needed"));
   }
+}
+
+void InArray::Take(Giver giver) {
+  if (TakeByExchange()) return;
+  // DLPack's capsules are not made of tensors that require a gradient.
+  if (giver != Giver::kUser && RequiresGrad(object_)) object_ = object_.attr("detach")();
+  TakeByCapsule();
 }
 
 bool InArray::TakeByExchange() {

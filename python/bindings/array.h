@@ -22,10 +22,11 @@ namespace voxconv::python {
 // "float64", "int32".
 std::string NameOf(nb::dlpack::dtype dtype);
 
-// Whether a result follows from an array's gradient, as Python's frameworks would have it.
-enum class Gradient {
-  kRefused,  // an array that requires one is refused: the function does not pass it on
-  kUnused,   // the caller knows that nothing asks for one
+// Who gives an array.
+enum class Giver {
+  kUser,    // an array that requires a gradient is refused, since the function does not pass it on
+  kModule,  // voxconv.torch, which sees to gradients; a tensor that is not contiguous is copied
+  kModuleInPlace,  // the same for what may be written to: one that is not contiguous is refused
 };
 
 // An array that Python owns. It is contiguous, row-major, and kept alive by this object. Copying
@@ -33,10 +34,11 @@ enum class Gradient {
 class InArray {
  public:
   // Takes the array. Messages begin with `name`. TypeError for an object that is no array;
-  // ValueError for an array that requires a gradient, is not contiguous, or is on a device that
-  // voxconv does not know. Queues no work. A CUDA array is taken for the caller's current stream
-  // (CurrentStream), which the array's framework orders after the work that makes it.
-  InArray(const char* name, nb::handle object, Gradient gradient = Gradient::kRefused);
+  // ValueError for an array that requires a gradient or is not contiguous, as `giver` says, and for
+  // a device that voxconv does not know. Queues no work but copies (Giver::kModule). A CUDA array
+  // is taken for the caller's current stream (CurrentStream), which the array's framework orders
+  // after the work that makes it.
+  InArray(const char* name, nb::handle object, Giver giver = Giver::kUser);
 
   const char* name() const { return name_; }
   const EnginePtr& engine() const { return engine_; }
@@ -64,6 +66,7 @@ class InArray {
   std::string DTypeText() const { return NameOf(view_.dtype); }
 
  private:
+  void Take(Giver giver);
   // By DLPack's C functions. False if the framework has none for this array.
   bool TakeByExchange();
   void TakeByCapsule();

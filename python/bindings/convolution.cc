@@ -32,9 +32,9 @@ Precision PrecisionFor(const std::optional<std::string>& text, DType dtype) {
 // A bias [C_out], or none, in float32 or as the features are.
 class Bias {
  public:
-  Bias(nb::handle object, int64_t c_out, DType dtype, Engine& engine) {
+  Bias(nb::handle object, Giver giver, int64_t c_out, DType dtype, Engine& engine) {
     if (object.is_none()) return;
-    array_.emplace("bias", object);
+    array_.emplace("bias", object, giver);
     CheckColumn(*array_, c_out, dtype, engine);
   }
 
@@ -59,19 +59,27 @@ class Bias {
   std::optional<InArray> array_;
 };
 
+// What a pass computes in, and where its result goes.
+struct PassOptions {
+  const std::string& dataflow;
+  std::optional<std::string> precision = std::nullopt;
+  nb::handle out = nb::none();
+  Giver giver = Giver::kModule;
+};
+
 nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handle weights_object,
-                    nb::handle bias_object, const std::string& dataflow,
-                    const std::optional<std::string>& precision_text, nb::handle out) {
+                    nb::handle bias_object, const PassOptions& options) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
-  const InArray features("features", features_object), weights("weights", weights_object);
+  const InArray features("features", features_object, options.giver);
+  const InArray weights("weights", weights_object, options.giver);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView w =
       WeightMatrix(weights, *map.engine(), map.map().num_offsets(), x.channels, x.dtype);
-  const Bias bias(bias_object, w.channels, x.dtype, *map.engine());
+  const Bias bias(bias_object, options.giver, w.channels, x.dtype, *map.engine());
   std::vector<ConstTensorView> inputs = {x, w};
   if (bias.view().has_value()) inputs.push_back(*bias.view());
-  const Precision precision = PrecisionFor(precision_text, x.dtype);
-  return RunPass(map, dataflow, {map.map().num_outputs(), w.channels}, x.dtype, out,
+  const Precision precision = PrecisionFor(options.precision, x.dtype);
+  return RunPass(map, options.dataflow, {map.map().num_outputs(), w.channels}, x.dtype, options.out,
                  features.object(), inputs,
                  [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& y,
                      Workspace& workspace, const ExecutionContext& context) -> absl::Status {
@@ -83,10 +91,10 @@ nb::object Convolve(nb::handle map_object, nb::handle features_object, nb::handl
 }
 
 nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle weights_object,
-                     const std::string& dataflow, const std::optional<std::string>& precision_text,
-                     nb::handle out) {
+                     const PassOptions& options) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
-  const InArray grad("output_grad", grad_object), weights("weights", weights_object);
+  const InArray grad("output_grad", grad_object, options.giver);
+  const InArray weights("weights", weights_object, options.giver);
   const ConstTensorView dy = SideMatrix(grad, *map.engine(), map.map().num_outputs(), "outputs");
   const ConstTensorView w =
       WeightMatrix(weights, *map.engine(), map.map().num_offsets(), -1, dy.dtype);
@@ -94,10 +102,10 @@ nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle w
     ThrowValueError(absl::StrCat("weights: shape ", weights.ShapeText(), "; output_grad has ",
                                  dy.channels, " channels"));
   }
-  const Precision precision = PrecisionFor(precision_text, dy.dtype);
+  const Precision precision = PrecisionFor(options.precision, dy.dtype);
   return RunPass(
-      map, dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, out, grad.object(),
-      {dy, w},
+      map, options.dataflow, {map.map().num_inputs(), weights.shape(1)}, dy.dtype, options.out,
+      grad.object(), {dy, w},
       [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& dx,
           Workspace& workspace, const ExecutionContext& context) {
         return RunInputGrad(plugin, map.map(), {dy, w, dx}, precision, workspace, context, kept);
@@ -105,20 +113,20 @@ nb::object InputGrad(nb::handle map_object, nb::handle grad_object, nb::handle w
 }
 
 nb::object WeightGrad(nb::handle map_object, nb::handle features_object, nb::handle grad_object,
-                      const std::string& dataflow, const std::optional<std::string>& precision_text,
-                      nb::handle out) {
+                      const PassOptions& options) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
-  const InArray features("features", features_object), grad("output_grad", grad_object);
+  const InArray features("features", features_object, options.giver);
+  const InArray grad("output_grad", grad_object, options.giver);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView dy = SideMatrix(grad, *map.engine(), map.map().num_outputs(), "outputs");
   if (x.dtype != dy.dtype) {
     ThrowValueError(absl::StrCat("output_grad: dtype ", ToString(dy.dtype), "; ", ToString(x.dtype),
                                  " is needed, as of the features"));
   }
-  const Precision precision = PrecisionFor(precision_text, x.dtype);
+  const Precision precision = PrecisionFor(options.precision, x.dtype);
   return RunPass(
-      map, dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype, out,
-      features.object(), {x, dy},
+      map, options.dataflow, {map.map().num_offsets(), x.channels, dy.channels}, x.dtype,
+      options.out, features.object(), {x, dy},
       [&](const Dataflow& plugin, const KeptPasses& kept, const TensorView& dw,
           Workspace& workspace, const ExecutionContext& context) {
         return RunWeightGrad(plugin, map.map(), {x, dy, dw}, precision, workspace, context, kept);
@@ -166,7 +174,7 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
   CheckVoxels(map, x);
   const ConstTensorView w = WeightMatrix(weights, *map.engine(), map.map().num_offsets(),
                                          x.matrix().channels, x.matrix().dtype);
-  const Bias bias(bias_object, w.channels, x.matrix().dtype, *x.engine());
+  const Bias bias(bias_object, Giver::kUser, w.channels, x.matrix().dtype, *x.engine());
   const Precision precision = PrecisionFor(precision_text, x.matrix().dtype);
   Engine& engine = *map.engine();
   const std::shared_ptr<const Dataflow> plugin = DataflowNamed(dataflow, engine);
@@ -180,9 +188,36 @@ PySparseTensor Conv(nb::handle x_object, nb::handle weights_object, nb::handle k
   return {map.engine(), map.outputs(), std::move(y), x.features()};
 }
 
+// The passes as voxconv.torch calls them. Arguments by place cost the host less.
+void DefineModulePasses(nb::module_& module) {
+  module.def(
+      "_convolve",
+      [](nb::handle map, nb::handle features, nb::handle weights, nb::handle bias,
+         const std::string& dataflow) {
+        return Convolve(map, features, weights, bias, {.dataflow = dataflow});
+      },
+      nb::arg("map").none(), nb::arg("features").none(), nb::arg("weights").none(),
+      nb::arg("bias").none(), nb::arg("dataflow"), "convolve, for voxconv.torch.");
+  module.def(
+      "_input_grad",
+      [](nb::handle map, nb::handle output_grad, nb::handle weights, const std::string& dataflow) {
+        return InputGrad(map, output_grad, weights, {.dataflow = dataflow});
+      },
+      nb::arg("map").none(), nb::arg("output_grad").none(), nb::arg("weights").none(),
+      nb::arg("dataflow"), "input_grad, for voxconv.torch.");
+  module.def(
+      "_weight_grad",
+      [](nb::handle map, nb::handle features, nb::handle output_grad, const std::string& dataflow) {
+        return WeightGrad(map, features, output_grad, {.dataflow = dataflow});
+      },
+      nb::arg("map").none(), nb::arg("features").none(), nb::arg("output_grad").none(),
+      nb::arg("dataflow"), "weight_grad, for voxconv.torch.");
+}
+
 }  // namespace
 
 void DefineConvolution(nb::module_& module) {
+  DefineModulePasses(module);
   module.def(
       "conv", &Conv, nb::arg("x").none(), nb::arg("weights").none(), nb::kw_only(),
       nb::arg("kernel") = nb::none(), nb::arg("stride") = nb::none(),
@@ -232,14 +267,19 @@ with x's, for which it waits.
 ((2, 2, 2), 16)
 )");
 
-  module.def("convolve", &Convolve, nb::arg("map").none(), nb::arg("features").none(),
-             nb::arg("weights").none(), nb::kw_only(), nb::arg("bias") = nb::none(),
-             nb::arg("dataflow") = "implicit_gemm", nb::arg("precision") = nb::none(),
-             nb::arg("out") = nb::none(),
-             nb::sig("def convolve(map: KernelMap, features: typing.Any, weights: typing.Any, *, "
-                     "bias: typing.Any | None = None, dataflow: str = 'implicit_gemm', "
-                     "precision: str | None = None, out: typing.Any | None = None) -> typing.Any"),
-             R"(The forward pass on a map: y[q] is the sum of x[p] w[k] over the pairs (p, q, k).
+  module.def(
+      "convolve",
+      [](nb::handle map, nb::handle features, nb::handle weights, nb::handle bias,
+         const std::string& dataflow, const std::optional<std::string>& precision, nb::handle out) {
+        return Convolve(map, features, weights, bias, {dataflow, precision, out, Giver::kUser});
+      },
+      nb::arg("map").none(), nb::arg("features").none(), nb::arg("weights").none(), nb::kw_only(),
+      nb::arg("bias") = nb::none(), nb::arg("dataflow") = "implicit_gemm",
+      nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+      nb::sig("def convolve(map: KernelMap, features: typing.Any, weights: typing.Any, *, "
+              "bias: typing.Any | None = None, dataflow: str = 'implicit_gemm', "
+              "precision: str | None = None, out: typing.Any | None = None) -> typing.Any"),
+      R"(The forward pass on a map: y[q] is the sum of x[p] w[k] over the pairs (p, q, k).
 
 Args:
     map: the map.
@@ -258,9 +298,14 @@ Raises:
     ValueError, NotImplementedError, MemoryError: as conv.)");
 
   module.def(
-      "input_grad", &InputGrad, nb::arg("map").none(), nb::arg("output_grad").none(),
-      nb::arg("weights").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
-      nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+      "input_grad",
+      [](nb::handle map, nb::handle output_grad, nb::handle weights, const std::string& dataflow,
+         const std::optional<std::string>& precision, nb::handle out) {
+        return InputGrad(map, output_grad, weights, {dataflow, precision, out, Giver::kUser});
+      },
+      nb::arg("map").none(), nb::arg("output_grad").none(), nb::arg("weights").none(),
+      nb::kw_only(), nb::arg("dataflow") = "implicit_gemm", nb::arg("precision") = nb::none(),
+      nb::arg("out") = nb::none(),
       nb::sig("def input_grad(map: KernelMap, output_grad: typing.Any, weights: typing.Any, *, "
               "dataflow: str = 'implicit_gemm', precision: str | None = None, "
               "out: typing.Any | None = None) -> typing.Any"),
@@ -276,9 +321,14 @@ Returns:
     dx, [N_in, C_in]. Raises what convolve raises.)");
 
   module.def(
-      "weight_grad", &WeightGrad, nb::arg("map").none(), nb::arg("features").none(),
-      nb::arg("output_grad").none(), nb::kw_only(), nb::arg("dataflow") = "implicit_gemm",
-      nb::arg("precision") = nb::none(), nb::arg("out") = nb::none(),
+      "weight_grad",
+      [](nb::handle map, nb::handle features, nb::handle output_grad, const std::string& dataflow,
+         const std::optional<std::string>& precision, nb::handle out) {
+        return WeightGrad(map, features, output_grad, {dataflow, precision, out, Giver::kUser});
+      },
+      nb::arg("map").none(), nb::arg("features").none(), nb::arg("output_grad").none(),
+      nb::kw_only(), nb::arg("dataflow") = "implicit_gemm", nb::arg("precision") = nb::none(),
+      nb::arg("out") = nb::none(),
       nb::sig("def weight_grad(map: KernelMap, features: typing.Any, output_grad: typing.Any, *, "
               "dataflow: str = 'implicit_gemm', precision: str | None = None, "
               "out: typing.Any | None = None) -> typing.Any"),

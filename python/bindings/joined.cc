@@ -28,10 +28,10 @@ class NormColumns {
  public:
   NormColumns(nb::handle mean, nb::handle variance, nb::handle gamma, nb::handle beta,
               double epsilon, int64_t channels, DType dtype, Engine& engine)
-      : mean_("running_mean", mean, Gradient::kUnused),
-        variance_("running_var", variance, Gradient::kUnused),
-        gamma_("weight", gamma, Gradient::kUnused),
-        beta_("bias", beta, Gradient::kUnused),
+      : mean_("running_mean", mean, Giver::kModule),
+        variance_("running_var", variance, Giver::kModule),
+        gamma_("weight", gamma, Giver::kModule),
+        beta_("bias", beta, Giver::kModule),
         epsilon_(epsilon),
         channels_(channels) {
     for (const InArray* array : {&mean_, &variance_, &gamma_, &beta_}) {
@@ -86,8 +86,8 @@ nb::object ConvolveNorm(nb::handle map_object, nb::handle features_object,
                         nb::handle gamma, nb::handle beta, double epsilon,
                         nb::handle residual_object, bool relu, const std::string& dataflow) {
   const auto& map = As<PyKernelMap>("map", map_object, "KernelMap");
-  const InArray features("features", features_object, Gradient::kUnused);
-  const InArray weights("weights", weights_object, Gradient::kUnused);
+  const InArray features("features", features_object, Giver::kModule);
+  const InArray weights("weights", weights_object, Giver::kModule);
   const ConstTensorView x = SideMatrix(features, *map.engine(), map.map().num_inputs(), "inputs");
   const ConstTensorView w =
       WeightMatrix(weights, *map.engine(), map.map().num_offsets(), x.channels, x.dtype);
@@ -96,7 +96,7 @@ nb::object ConvolveNorm(nb::handle map_object, nb::handle features_object,
   Epilogue epilogue;
   epilogue.relu = relu;
   if (!residual_object.is_none()) {
-    residual.emplace("residual", residual_object, Gradient::kUnused);
+    residual.emplace("residual", residual_object, Giver::kModule);
     epilogue.residual = SideMatrix(*residual, *map.engine(), map.map().num_outputs(), "outputs");
     if (epilogue.residual.channels != w.channels || epilogue.residual.dtype != x.dtype) {
       ThrowValueError(absl::StrCat("residual: ", residual->DTypeText(), " ", residual->ShapeText(),
@@ -119,8 +119,8 @@ nb::object ConvolveNorm(nb::handle map_object, nb::handle features_object,
 nb::object MultiplyNorm(nb::handle features_object, nb::handle weights_object, nb::handle mean,
                         nb::handle variance, nb::handle gamma, nb::handle beta, double epsilon,
                         bool relu) {
-  const InArray features("features", features_object, Gradient::kUnused);
-  const InArray weights("weights", weights_object, Gradient::kUnused);
+  const InArray features("features", features_object, Giver::kModule);
+  const InArray weights("weights", weights_object, Giver::kModule);
   features.CheckRank(2, "[N, C]");
   const EnginePtr& engine = features.engine();
   const ConstTensorView x = features.Matrix();

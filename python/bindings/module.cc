@@ -16,6 +16,7 @@
 #include "shared_norm.h"
 #include "sparse_tensor.h"
 #include "traced_network.h"
+#include "training_norm.h"
 #include "tune.h"
 #include "verify.h"
 #include "voxconv/core/version.h"
@@ -34,6 +35,7 @@ NB_MODULE(_voxconv, module) {
   DefineJoined(module);
   DefinePooling(module);
   DefineSharedNorm(module);
+  DefineTrainingNorm(module);
   DefineInput(module);
   DefineNetwork(module);
   DefineTracedNetwork(module);

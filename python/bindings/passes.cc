@@ -34,6 +34,27 @@ ConstTensorView SideMatrix(const InArray& array, Engine& engine, int64_t rows, c
   return view;
 }
 
+ConstTensorView MatrixLike(const InArray& array, const InArray& x) {
+  array.CheckOn(*x.engine());
+  const ConstTensorView view = array.Matrix();
+  if (array.ShapeText() != x.ShapeText() || view.dtype != x.Matrix().dtype) {
+    ThrowValueError(absl::StrCat(array.name(), ": ", array.DTypeText(), " ", array.ShapeText(),
+                                 "; ", x.DTypeText(), " ", x.ShapeText(), " is needed"));
+  }
+  return view;
+}
+
+float* FloatColumn(const char* name, nb::handle object, int64_t size, Engine& engine) {
+  if (object.is_none()) return nullptr;
+  const InArray array(name, object, Giver::kModuleInPlace);
+  array.CheckOn(engine);
+  if (!array.Is<float>() || array.ndim() != 1 || array.shape(0) != size) {
+    ThrowValueError(absl::StrCat(name, ": ", array.DTypeText(), " ", array.ShapeText(),
+                                 "; float32 [", size, "] is needed"));
+  }
+  return static_cast<float*>(const_cast<void*>(array.data()));
+}
+
 void CheckColumn(const InArray& array, int64_t channels, DType dtype, Engine& engine) {
   array.CheckOn(engine);
   const bool fits = array.ndim() == 1 && array.shape(0) == channels;

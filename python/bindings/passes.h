@@ -27,6 +27,10 @@ ConstTensorView WeightMatrix(const InArray& weights, Engine& engine, int64_t off
                              DType dtype);
 // A matrix [rows, C] of one side of a map: its "inputs" or "outputs".
 ConstTensorView SideMatrix(const InArray& array, Engine& engine, int64_t rows, const char* side);
+// [N, C] of the shape and dtype of `x`, on its engine.
+ConstTensorView MatrixLike(const InArray& array, const InArray& x);
+// float32 [size] of an array that is given by name, on the engine. None gives null.
+float* FloatColumn(const char* name, nb::handle object, int64_t size, Engine& engine);
 // Refuses other arrays than [channels] in float32 or as the features are.
 void CheckColumn(const InArray& array, int64_t channels, DType dtype, Engine& engine);
 

@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "array.h"
 #include "engine.h"
+#include "passes.h"
 #include "voxconv/backends/cuda/cuda_batch_norm.h"
 #include "voxconv/core/status_macros.h"
 #include "voxconv/core/tensor_ops.h"
@@ -50,29 +51,6 @@ class PyBatchPeers {
   BatchPeers peers_;
 };
 
-// float32 [size] of an array that is given by name, on the engine. None gives null.
-float* Column(const char* name, nb::handle object, int64_t size, Engine& engine) {
-  if (object.is_none()) return nullptr;
-  const InArray array(name, object);
-  array.CheckOn(engine);
-  if (!array.Is<float>() || array.ndim() != 1 || array.shape(0) != size) {
-    ThrowValueError(absl::StrCat(name, ": ", array.DTypeText(), " ", array.ShapeText(),
-                                 "; float32 [", size, "] is needed"));
-  }
-  return static_cast<float*>(const_cast<void*>(array.data()));
-}
-
-// [N, C] like `x`.
-ConstTensorView Matrix(const InArray& array, const InArray& x) {
-  array.CheckOn(*x.engine());
-  const ConstTensorView view = array.Matrix();
-  if (array.ShapeText() != x.ShapeText() || view.dtype != x.Matrix().dtype) {
-    ThrowValueError(absl::StrCat(array.name(), ": ", array.DTypeText(), " ", array.ShapeText(),
-                                 "; ", x.DTypeText(), " ", x.ShapeText(), " is needed"));
-  }
-  return view;
-}
-
 // What the backward pass needs of the forward pass, in one array.
 struct Statistics {
   float *mean, *inverse_std;
@@ -80,7 +58,7 @@ struct Statistics {
 
   static int64_t Size(int64_t channels) { return 2 * channels + 2; }
   Statistics(nb::handle object, int64_t channels, Engine& engine)
-      : mean(Column("statistics", object, Size(channels), engine)),
+      : mean(FloatColumn("statistics", object, Size(channels), engine)),
         inverse_std(mean + channels),
         rows(reinterpret_cast<double*>(mean + 2 * channels)) {}
 };
@@ -92,17 +70,17 @@ void SharedNorm(PyBatchPeers& peers, nb::handle x_object, nb::handle gamma, nb::
   features.CheckRank(2, "[N, C]");
   Engine& engine = *features.engine();
   const ConstTensorView x = features.Matrix();
-  const TensorView y = Writable(Matrix(result, features));
+  const TensorView y = Writable(MatrixLike(result, features));
   const int64_t channels = x.channels;
   const Statistics statistics(statistics_object, channels, engine);
   BatchNormBatch batch{
-      .gamma = Column("weight", gamma, channels, engine),
-      .beta = Column("bias", beta, channels, engine),
+      .gamma = FloatColumn("weight", gamma, channels, engine),
+      .beta = FloatColumn("bias", beta, channels, engine),
       .epsilon = epsilon,
       .momentum = momentum,
       .inverse_std = statistics.inverse_std,
-      .running_mean = Column("running_mean", running_mean, channels, engine),
-      .running_variance = Column("running_var", running_variance, channels, engine)};
+      .running_mean = FloatColumn("running_mean", running_mean, channels, engine),
+      .running_variance = FloatColumn("running_var", running_variance, channels, engine)};
   RunOn(engine, [&](const ExecutionContext& context) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(Array<float> scale, AllocateArray<float>(2 * channels, context));
     batch.scale = scale.data();
@@ -124,17 +102,17 @@ void SharedNormGrad(PyBatchPeers& peers, nb::handle dy_object, nb::handle x_obje
   const ConstTensorView x = features.Matrix();
   const int64_t channels = x.channels;
   const Statistics statistics(statistics_object, channels, engine);
-  float* const own = Column("sums", sums_object, 2 * channels, engine);
+  float* const own = FloatColumn("sums", sums_object, 2 * channels, engine);
   BatchNormGradArgs args{.x = x,
-                         .dy = Matrix(gradient, features),
+                         .dy = MatrixLike(gradient, features),
                          .mean = statistics.mean,
                          .inverse_std = statistics.inverse_std,
-                         .gamma = Column("weight", gamma, channels, engine),
+                         .gamma = FloatColumn("weight", gamma, channels, engine),
                          .sum_dy = own,
                          .sum_dy_x = own + channels,
                          .shared_rows = statistics.rows};
   TensorView dx;
-  if (!dx_object.is_none()) dx = Writable(Matrix(InArray("dx", dx_object), features));
+  if (!dx_object.is_none()) dx = Writable(MatrixLike(InArray("dx", dx_object), features));
   RunOn(engine, [&](const ExecutionContext& context) -> absl::Status {
     VOXCONV_ASSIGN_OR_RETURN(Array<float> all, AllocateArray<float>(2 * channels, context));
     VOXCONV_RETURN_IF_ERROR(peers.Take([&](const BatchPeers& turn) {
