@@ -300,3 +300,40 @@ def test_joined_layers_equal_the_layers_in_float64(dtype, bound):
         with torch.autocast("cuda", dtype=torch.float16):
             y = network.float()(vt.SparseTensor(coords, features.float()))
     assert y.dtype == torch.float16 and error(y.features, exact) < 3e-2
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float16, torch.bfloat16])
+def test_a_joined_step_equals_the_layers(dtype):
+    torch.manual_seed(0)
+    coords, features = scene()
+    network = vt.Sequential(
+        vt.models.ResidualBlock(16, 24), vt.SubMConv3d(24, 16, 3, bias=False), vt.BatchNorm(16), torch.nn.ReLU()
+    ).cuda()
+    exact = copy.deepcopy(network).double()
+    separate = copy.deepcopy(network)
+    for part in separate.modules():
+        if isinstance(part, torch.nn.BatchNorm1d):
+            part.register_forward_hook(lambda *_: None)
+
+    def step(module, features):
+        features = features.clone().requires_grad_()
+        enabled = dtype is not None and features.dtype == torch.float32
+        with torch.autocast("cuda", dtype=dtype or torch.float16, enabled=enabled):
+            y = module(vt.SparseTensor(coords, features)).features
+        (y.float() * torch.linspace(-1, 1, y.numel(), device="cuda").view_as(y)).sum().backward()
+        assert y.dtype == (dtype if enabled else features.dtype)
+        buffers = [b.double() for b in module.buffers()]
+        return [y.detach(), features.grad, *(p.grad for p in module.parameters()), *buffers]
+
+    expected = step(exact, features.double())
+    one_by_one = step(separate, features)
+    found = step(network, features)
+    floor = {None: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
+    for value, other, right in zip(found, one_by_one, expected):
+        assert error(value, right) <= 2 * error(other, right) + floor
+    torch.cuda.synchronize()
+    x = vt.SparseTensor(coords, features)
+    network(x)
+    before = waits()
+    network(x).features.sum().backward()
+    assert waits() == before

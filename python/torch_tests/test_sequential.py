@@ -9,7 +9,7 @@ import torch.nn.utils.prune
 import voxconv
 import voxconv.torch as vt
 from test_torch import DATAFLOWS, raises, scene
-from voxconv.torch import models, sequential
+from voxconv.torch import models
 
 
 @pytest.fixture
@@ -18,14 +18,16 @@ def calls(monkeypatch):
     made = []
 
     def counted(name):
+        function = getattr(voxconv._voxconv, name)
+
         def call(*args):
             made.append(name)
-            return getattr(voxconv._voxconv, name)(*args)
+            return function(*args)
 
         return call
 
-    for name in ("_convolve_norm", "_multiply_norm"):
-        monkeypatch.setattr(sequential, name, counted(name))
+    for name in ("_convolve_norm", "_multiply_norm", "_training_norm"):
+        monkeypatch.setattr(voxconv._voxconv, name, counted(name))
     return made
 
 
@@ -176,6 +178,16 @@ def test_changed_weights_are_seen(calls):
         after = network(x).features
         torch.testing.assert_close(after, network[2](network[1](network[0](x).features)))
     assert not torch.equal(before, after)
+
+
+def test_a_sum_on_other_voxels_is_an_error():
+    x = scene()
+    network = models.ResidualBlock(5, 5)
+    network.conv2.conv = vt.SparseConv3d(5, 5, 2, bias=False)
+    for mode in (True, False):
+        network.train(mode)
+        with torch.set_grad_enabled(mode):
+            raises("all must come from the same voxels of one network", lambda: network(x))
 
 
 def test_bad_input():

@@ -116,7 +116,7 @@ class Compiled(nn.Module):
 
     def _dtype(self, x: SparseTensor) -> torch.dtype:
         """Of the result, as the module's layers would give it."""
-        dtype = ops.autocast_dtype(x.device.type)
+        dtype = ops.autocast_dtype(x.features.is_cuda)
         weights = self._first()
         if dtype is None:
             dtype = x.features.dtype

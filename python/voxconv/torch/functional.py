@@ -114,12 +114,13 @@ def multiply(
 
 def cast(features: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """As autocast says, which leaves float64 alone. Autograd casts gradients back."""
-    dtype = ops.autocast_dtype(features.device.type)
-    if dtype is not None and torch.float64 not in (features.dtype, weights.dtype):
+    dtype = ops.autocast_dtype(features.is_cuda)
+    own = features.dtype
+    if dtype is not None and own != torch.float64 and weights.dtype != torch.float64:
         return features.to(dtype), weights.to(dtype)
-    if features.dtype != weights.dtype:
+    if own != weights.dtype:
         raise ValueError(
-            f"features: {features.dtype}; the weights are {weights.dtype}, and both must be the same"
+            f"features: {own}; the weights are {weights.dtype}, and both must be the same"
         )
     return features, weights
 

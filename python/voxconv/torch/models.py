@@ -12,7 +12,7 @@ from torch import nn
 from voxconv.torch.functional import add, cat, relu
 from voxconv.torch.modules import SparseConv3d, SparseInverseConv3d, SubMConv3d
 from voxconv.torch.norm import BatchNorm
-from voxconv.torch.sequential import is_plain, joined, may_join
+from voxconv.torch.joining import is_plain, joined, may_join
 from voxconv.torch.tensor import SparseTensor
 
 # The network's names of a batch norm's arrays, by PyTorch's.
@@ -35,10 +35,12 @@ class ConvBlock(nn.Module):
         self.bn = BatchNorm(conv.out_channels)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        y = joined(x, self.conv, self.bn, self.activation) if may_join(x) else None
+        layers = self._modules  # PyTorch's look-up of a module costs the host more
+        conv, bn = layers["conv"], layers["bn"]
+        y = joined(x, conv, bn, self.activation) if may_join(x) else None
         if y is not None:
             return y
-        x = self.bn(self.conv(x))
+        x = bn(conv(x))
         return relu(x) if self.activation else x
 
 

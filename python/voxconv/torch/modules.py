@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from voxconv._voxconv import _check_plugin
+from voxconv._voxconv import KernelMap, _check_plugin
 
 from voxconv.torch import functional, ops
 from voxconv.torch.functional import triple
-from voxconv.torch.tensor import Layer, SparseTensor
+from voxconv.torch.tensor import Layer, SparseTensor, Voxels, place_of
 
 Triple = tuple[int, int, int]
 _RULES = ("quantize", "dilate")
@@ -44,6 +44,13 @@ def _check_rule(rule: str) -> str:
     return rule
 
 
+def own(module: nn.Module, name: str) -> Any:
+    """The parameter of this name, or what stands in its place, as a parametrization does. PyTorch's
+    look-up of parameters costs the host more."""
+    parameters = module._parameters
+    return parameters[name] if name in parameters else getattr(module, name)
+
+
 def _check_tensor(module: nn.Module, x: Any) -> SparseTensor:
     if isinstance(x, SparseTensor):
         return x
@@ -65,11 +72,14 @@ class Counted(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in SETTINGS and name in self.__dict__:
             Counted.changes += 1
+            self.__dict__["_noted"] = None
         super().__setattr__(name, value)
 
 
 class _Conv(Counted):
     """Weights [K, C_in, C_out], offsets in voxconv's order: x slowest, z fastest."""
+
+    _noted: tuple[Any, ...] | None = None  # what _place gives, until a setting changes
 
     def __init__(self, in_channels, out_channels, kernel_size, bias, key, mapping, dataflow):
         super().__init__()
@@ -97,31 +107,38 @@ class _Conv(Counted):
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size}
 
-    def _place(self) -> tuple[Any, ...]:
-        """What tells this layer's map from others of the same voxels."""
-        raise NotImplementedError
-
     def _layer(self, x: SparseTensor) -> Layer:
         """The kernel map of the layer, with the voxels on its two sides. ValueError for another key."""
-        layer = x.voxels.find(self._place())
-        if layer is None:
-            layer = x.voxels.layer(self.mapping, **self._geometry())
-            x.voxels.note(self._place(), layer)
+        layer = x.voxels.layer_at(self._place(), self.mapping, self._geometry())
         return x._name(self.key, layer, self.mapping)
+
+    def _place(self) -> tuple[Any, ...]:
+        """What tells this layer's map from others of the same voxels."""
+        if self._noted is None:
+            self._noted = place_of(self.mapping, self._geometry())
+        return self._noted
+
+    def sides(self, x: SparseTensor) -> tuple[KernelMap, Voxels]:
+        """The kernel map of the layer, and its output voxels. Errors of _layer."""
+        if self.key is None:
+            made = x.voxels.find(self._place())
+            if made is not None:
+                return made.kernel_map, x.voxels if made.outputs is None else made.outputs
+        layer = self._layer(x)
+        return layer.kernel_map, layer.outputs
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         x = self._checked(x)
+        weight, bias = own(self, "weight"), own(self, "bias")
         if self._is_product():
-            y = functional.multiply(x.features, self.weight, self.bias)
-            return x.with_features(y)
-        given = x.features, self.weight, self.dataflow, self.bias
+            return x.made(x.voxels, functional.multiply(x.features, weight, bias))
         if ops.is_compiling():
             layer = self._layer_for_graph(x)
-            y = functional.convolve_in_graph(layer, *given)
-        else:
-            layer = self._layer(x)
-            y = functional.convolve(layer.kernel_map, *given)
-        return x.on(layer.outputs, y)
+            y = functional.convolve_in_graph(layer, x.features, weight, self.dataflow, bias)
+            return x.on(layer.outputs, y)
+        kernel_map, outputs = self.sides(x)
+        y = functional.convolve(kernel_map, x.features, weight, self.dataflow, bias)
+        return x.made(outputs, y)
 
     @ops.outside_of_graphs
     def _layer_for_graph(self, x: SparseTensor) -> Layer:
@@ -134,7 +151,7 @@ class _Conv(Counted):
     def _checked(self, x: Any) -> SparseTensor:
         """x. TypeError or ValueError for another input than the layer takes."""
         x = _check_tensor(self, x)
-        if x.channels != self.in_channels:
+        if x.features.size(1) != self.in_channels:
             raise ValueError(
                 f"{type(self).__name__}: {x.channels} channels; in_channels is {self.in_channels}"
             )
@@ -183,9 +200,6 @@ class SubMConv3d(_Conv):
     def _is_product(self) -> bool:
         return self.kernel_size == (1, 1, 1) and self.key is None
 
-    def _place(self) -> tuple[Any, ...]:
-        return ("submanifold", self.mapping, self.kernel_size, self.dilation)
-
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size, "dilation": self.dilation, "kind": "submanifold"}
 
@@ -219,12 +233,6 @@ class SparseConv3d(_Conv):
         self.padding = triple("padding", padding)
         self.dilation = triple("dilation", dilation, 1)
         self.rule = _check_rule(rule)
-
-    def _place(self) -> tuple[Any, ...]:
-        return (
-            "strided", self.mapping, self.kernel_size, self.stride, self.padding, self.dilation,
-            self.rule,
-        )
 
     def _geometry(self) -> dict[str, Any]:
         geometry = {
@@ -260,9 +268,6 @@ class TransposedConv3d(_Conv):
     ):
         super().__init__(in_channels, out_channels, kernel_size, bias, key, mapping, dataflow)
         self.stride = triple("stride", stride, 1)
-
-    def _place(self) -> tuple[Any, ...]:
-        return ("transposed", self.mapping, self.kernel_size, self.stride)
 
     def _geometry(self) -> dict[str, Any]:
         return {"kernel": self.kernel_size, "stride": self.stride, "kind": "transposed"}

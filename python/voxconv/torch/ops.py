@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import voxconv
-from voxconv._voxconv import _default_plugins
+from voxconv import _voxconv
 from torch.autograd.function import once_differentiable
 
 # On the CPU the engine computes in float32 alone.
@@ -34,46 +34,54 @@ def token(kernel_map: voxconv.KernelMap) -> torch.Tensor:
 def default_dataflow(cuda: bool) -> str:
     """The dataflow of layers that name none."""
     if not _DATAFLOWS:
-        _DATAFLOWS.update({on: _default_plugins(on)[1] for on in (False, True)})
+        _DATAFLOWS.update({on: _voxconv._default_plugins(on)[1] for on in (False, True)})
     return _DATAFLOWS[cuda]
 
 
 _DATAFLOWS: dict[bool, str] = {}
 
 
-# C functions of DLPack, where tensors go in by them, export tensors that require gradients as well.
-_READS_PARAMETERS = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+def is_rounded(features: torch.Tensor) -> bool:
+    """Whether the engine computes in float32 what has a shorter dtype."""
+    return features.dtype in ROUNDED and not features.is_cuda
 
 
-def as_engine_takes(*tensors: torch.Tensor, with_gradients: bool = False) -> list[torch.Tensor]:
-    """The tensors as the engine takes them. `with_gradients`: for calls that read tensors which require
-    gradients, too. It costs the host less."""
-    given = []
-    for t in tensors:
-        if not t.is_cuda and t.dtype in ROUNDED:
-            t = t.float()
-        if t.requires_grad and not (with_gradients and _READS_PARAMETERS):
-            t = t.detach()
-        given.append(t.contiguous())
-    return given
+# From PyTorch 2.1 on.
+_increment_version = getattr(torch.autograd.graph, "increment_version", None)
+
+
+def count_writes(*tensors: torch.Tensor) -> None:
+    """Tells PyTorch that the engine has written to the tensors."""
+    for tensor in tensors:
+        if tensor.is_inference():
+            continue  # has no counter
+        if _increment_version is not None:
+            _increment_version(tensor)
+        else:
+            tensor[:0].zero_()  # a write of nothing
 
 
 def _forward(kernel_map, features, weights, bias, dataflow):
-    x, w = as_engine_takes(features, weights)
-    if bias is not None:
-        (bias,) = as_engine_takes(bias if bias.dtype in (torch.float32, x.dtype) else bias.float())
-    y = voxconv.convolve(kernel_map, x, w, bias=bias, dataflow=dataflow)
-    return y if y.dtype == features.dtype else y.to(features.dtype)
+    if is_rounded(features):
+        given = features.float(), weights.float(), None if bias is None else bias.float()
+        return _voxconv._convolve(kernel_map, *given, dataflow).to(features.dtype)
+    if bias is not None and bias.dtype not in (torch.float32, features.dtype):
+        bias = bias.float()
+    return _voxconv._convolve(kernel_map, features, weights, bias, dataflow)
 
 
 def _input_grad(kernel_map, output_grad, weights, dataflow):
-    dy, w = as_engine_takes(output_grad, weights)
-    return voxconv.input_grad(kernel_map, dy, w, dataflow=dataflow).to(weights.dtype)
+    if is_rounded(output_grad):
+        given = output_grad.float(), weights.float()
+        return _voxconv._input_grad(kernel_map, *given, dataflow).to(weights.dtype)
+    return _voxconv._input_grad(kernel_map, output_grad, weights, dataflow)
 
 
 def _weight_grad(kernel_map, features, output_grad, dataflow):
-    x, dy = as_engine_takes(features, output_grad)
-    return voxconv.weight_grad(kernel_map, x, dy, dataflow=dataflow).to(features.dtype)
+    if is_rounded(features):
+        given = features.float(), output_grad.float()
+        return _voxconv._weight_grad(kernel_map, *given, dataflow).to(features.dtype)
+    return _voxconv._weight_grad(kernel_map, features, output_grad, dataflow)
 
 
 def _bias_grad(output_grad, dtype):
@@ -200,13 +208,15 @@ def refuse_export(tensor: torch.Tensor) -> None:
         raise NotImplementedError(_NO_EXPORT)
 
 
-_HAS_AUTOCAST_DTYPE = hasattr(torch, "get_autocast_dtype")
+# From PyTorch 2.4 on.
+_get_autocast_dtype = getattr(torch, "get_autocast_dtype", None)
 
 
-def autocast_dtype(device: str) -> torch.dtype | None:
-    """The dtype of autocast on "cpu" or "cuda"; None where it is off."""
-    if _HAS_AUTOCAST_DTYPE:
-        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    if device == "cuda":
+def autocast_dtype(cuda: bool) -> torch.dtype | None:
+    """The dtype of autocast on CUDA or on the CPU; None where it is off."""
+    if _get_autocast_dtype is not None:
+        device = "cuda" if cuda else "cpu"
+        return _get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    if cuda:
         return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
     return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None

@@ -62,7 +62,6 @@ class Voxels:
         self.stride, self.batch_size = handle.stride, handle.batch_size
         # Without these voxels themselves: a set that kept itself would outlive its last tensor.
         self._made: dict[tuple[Any, ...], _Map] = {}
-        self._found: dict[tuple[Any, ...], _Map] = {}  # the same by what modules call their maps
         self.known: dict[Any, Any] = {}  # what layers note about these voxels for each other
         self._defaults: dict[str, Any] = {}
         if self.device.type == "cuda":
@@ -70,9 +69,12 @@ class Voxels:
 
     def layer(self, mapping: str, **geometry: Any) -> Layer:
         """The map of a layer on these voxels. Geometry and errors are those of voxconv.KernelMap."""
-        place = _place(mapping, geometry)
-        made = self._made.get(place)
-        if made is None or made.replacements != _replacements():
+        return self.layer_at(place_of(mapping, geometry), mapping, geometry)
+
+    def layer_at(self, place: tuple[Any, ...], mapping: str, geometry: dict[str, Any]) -> Layer:
+        """The same for who knows place_of(mapping, geometry), which costs the host less."""
+        made = self.find(place)
+        if made is None:
             kernel_map = voxconv.KernelMap(
                 self.handle, mapping=mapping, **self._defaults, **geometry
             )
@@ -82,16 +84,10 @@ class Voxels:
             made = self._made[place] = _Map(kernel_map, outputs)
         return Layer(made, self, self if made.outputs is None else made.outputs)
 
-    def find(self, place: tuple[Any, ...]) -> Layer | None:
-        """The layer that was noted for `place`."""
-        made = self._found.get(place)
-        if made is None or made.replacements != _replacements():
-            return None
-        return Layer(made, self, self if made.outputs is None else made.outputs)
-
-    def note(self, place: tuple[Any, ...], layer: Layer) -> None:
-        """Lets find give this layer of these voxels. It costs the host less than `layer`."""
-        self._found[place] = layer._map
+    def find(self, place: tuple[Any, ...]) -> _Map | None:
+        """The map of layer_at, if it is there."""
+        made = self._made.get(place)
+        return made if made is not None and made.replacements == _replacements() else None
 
     @ops.outside_of_graphs
     def coords(self) -> torch.Tensor:
@@ -107,8 +103,8 @@ class Voxels:
 _USUAL = {"stride": (1, 1, 1), "dilation": (1, 1, 1), "padding": (0, 0, 0), "rule": "quantize"}
 
 
-def _place(mapping: str, geometry: dict[str, Any]) -> tuple[Any, ...]:
-    """The same for the same map, however its geometry is written."""
+def place_of(mapping: str, geometry: dict[str, Any]) -> tuple[Any, ...]:
+    """The same for the same map of some voxels, however its geometry is written."""
     written = {}
     for name, value in geometry.items():
         if isinstance(value, numbers.Integral):
@@ -206,11 +202,15 @@ class SparseTensor:
 
     def on(self, voxels: Voxels, features: torch.Tensor) -> "SparseTensor":
         """A tensor with features [N, C] on other voxels of the same network. Errors of with_features."""
-        made = SparseTensor.__new__(SparseTensor)
-        made.voxels = voxels
-        made.features = _check(features, voxels)
-        made.named = self.named
-        return made
+        return self.made(voxels, _check(features, voxels))
+
+    def made(self, voxels: Voxels, features: torch.Tensor) -> "SparseTensor":
+        """`on` for features that the engine has made for these voxels, which need no check."""
+        tensor = SparseTensor.__new__(SparseTensor)
+        tensor.voxels = voxels
+        tensor.features = features
+        tensor.named = self.named
+        return tensor
 
     def to(self, *args: Any, **kwargs: Any) -> "SparseTensor":
         """The tensor with the features that torch.Tensor.to gives for these arguments: another device, another
