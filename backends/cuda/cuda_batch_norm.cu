@@ -160,15 +160,27 @@ struct AnyColumn {
   }
 };
 
-__global__ void ScaleFromRunning(AnyColumn mean, AnyColumn variance, AnyColumn gamma,
-                                 AnyColumn beta, double epsilon, int64_t channels, float* scale,
-                                 float* shift) {
+struct AnyNorm {
+  AnyColumn mean, variance, gamma, beta;
+  double epsilon;
+  int64_t channels;
+  float *scale, *shift;
+};
+
+constexpr int kMostNorms = 4;
+struct AnyNorms {
+  AnyNorm at[kMostNorms];
+};
+
+// Row y of the grid has norm y.
+__global__ void ScaleFromRunning(AnyNorms norms) {
   OverlapLaunches();
+  const AnyNorm& norm = norms.at[blockIdx.y];
   const int64_t c = GlobalThread();
-  if (c >= channels) return;
-  const double factor = gamma[c] / sqrt(variance[c] + epsilon);
-  scale[c] = static_cast<float>(factor);
-  shift[c] = static_cast<float>(beta[c] - mean[c] * factor);
+  if (c >= norm.channels) return;
+  const double factor = norm.gamma[c] / sqrt(norm.variance[c] + norm.epsilon);
+  norm.scale[c] = static_cast<float>(factor);
+  norm.shift[c] = static_cast<float>(norm.beta[c] - norm.mean[c] * factor);
 }
 
 // What the gradient of one row needs.
@@ -465,21 +477,33 @@ absl::Status CudaBatchNormScale(const BatchNormBatch& batch, const ExecutionCont
   return absl::OkStatus();
 }
 
-absl::Status CudaRunningScale(const RunningNorm& norm, float* scale, float* shift,
-                              const ExecutionContext& context) {
-  const int64_t channels = norm.mean.channels;
-  for (const ConstTensorView& column : {norm.mean, norm.variance, norm.gamma, norm.beta}) {
-    if (column.rows == 1 && column.channels == channels) continue;
-    return absl::InvalidArgumentError(absl::StrCat("batch norm: an array of ", column.rows, " x ",
-                                                   column.channels, "; 1 x ", channels,
-                                                   " is needed"));
+absl::Status CudaRunningScales(absl::Span<const RunningNorm> norms,
+                               const ExecutionContext& context) {
+  if (norms.empty() || norms.size() > kMostNorms) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch norm: ", norms.size(), " norms; allowed are 1 to ", kMostNorms));
   }
   const auto any = [](const ConstTensorView& column) {
     return AnyColumn{column.data, column.dtype};
   };
-  VOXCONV_LAUNCH_EARLY(ScaleFromRunning, GridFor(channels, kChannelBlock), kChannelBlock, 0,
-                       context, any(norm.mean), any(norm.variance), any(norm.gamma), any(norm.beta),
-                       norm.epsilon, channels, scale, shift);
+  AnyNorms given{};
+  int64_t most = 0;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const RunningNorm& norm = norms[i];
+    const int64_t channels = norm.mean.channels;
+    for (const ConstTensorView& column : {norm.mean, norm.variance, norm.gamma, norm.beta}) {
+      if (column.rows == 1 && column.channels == channels) continue;
+      return absl::InvalidArgumentError(absl::StrCat("batch norm: an array of ", column.rows, " x ",
+                                                     column.channels, "; 1 x ", channels,
+                                                     " is needed"));
+    }
+    given.at[i] = {any(norm.mean), any(norm.variance), any(norm.gamma), any(norm.beta),
+                   norm.epsilon,   channels,           norm.scale,      norm.shift};
+    most = std::max(most, channels);
+  }
+  dim3 grid = GridFor(most, kChannelBlock);
+  grid.y = static_cast<unsigned>(norms.size());
+  VOXCONV_LAUNCH_EARLY(ScaleFromRunning, grid, kChannelBlock, 0, context, given);
   return absl::OkStatus();
 }
 

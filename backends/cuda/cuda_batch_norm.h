@@ -4,6 +4,7 @@
 #define VOXCONV_BACKENDS_CUDA_CUDA_BATCH_NORM_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "voxconv/core/training_ops.h"
 
 namespace voxconv {
@@ -25,12 +26,14 @@ absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorV
 struct RunningNorm {
   ConstTensorView mean, variance, gamma, beta;
   double epsilon = 1e-5;  // added to the variance
+  // Results, [C] each: what TensorOps::ScaleShift and Epilogue take for the norm.
+  float *scale = nullptr, *shift = nullptr;
 };
 
-// What TensorOps::ScaleShift and Epilogue take for it, `scale` and `shift` [C], in one launch.
-// Queues only. kInvalidArgument for arrays that do not fit each other.
-absl::Status CudaRunningScale(const RunningNorm& norm, float* scale, float* shift,
-                              const ExecutionContext& context);
+// Writes the results of one to four norms in one launch. Queues only. kInvalidArgument for arrays
+// that do not fit each other.
+absl::Status CudaRunningScales(absl::Span<const RunningNorm> norms,
+                               const ExecutionContext& context);
 
 // The processes that share a batch, each on a GPU of one host that reaches the others' memory. They
 // make the same calls below in the same order, each on one stream. A call's kernel leaves what it

@@ -51,6 +51,15 @@ def joined(
 ) -> SparseTensor | None:
     """relu(norm(conv(x)) + residual). None if the layers must run by themselves. Needs may_join(x). Errors of
     the layers."""
+    arrays = _arrays(conv, norm)
+    if arrays is None:
+        return None
+    given = conv._checked(x), conv, norm, relu, residual, *arrays
+    return _step(*given) if norm.training else _evaluate(*given)
+
+
+def _arrays(conv, norm):
+    """The weights, and the columns of the norm. None if the layers must run by themselves."""
     if not is_plain(norm, _NORMS) or not is_plain(conv, _CONVOLUTION):
         return None
     if norm.training != torch.is_grad_enabled():
@@ -64,8 +73,57 @@ def joined(
         return None
     if bias is not None or mean is None or gamma is None or beta is None:
         return None
-    given = conv._checked(x), conv, norm, relu, residual, weights, (mean, variance, gamma, beta)
-    return _step(*given) if norm.training else _evaluate(*given)
+    return weights, (mean, variance, gamma, beta)
+
+
+Pair = tuple[Any, Any]  # a convolution, and the batch norm behind it
+
+
+def joined_residual(
+    x: SparseTensor, first: Pair, second: Pair, shortcut: Pair | None
+) -> SparseTensor | None:
+    """relu(second(relu(first(x))) + shortcut(x)), or + x without a shortcut, by one call of the engine. None
+    if the layers must run by themselves, which the caller does then. Needs may_join(x)."""
+    conv, features = first[0], x.features
+    autocast = ops.autocast_dtype(features.is_cuda)
+    dtype = features.dtype
+    if torch.is_grad_enabled() or autocast not in (None, dtype) or dtype == torch.float64:
+        return None
+    if ops.is_rounded(features) or features.size(1) != conv.in_channels:
+        return None
+    known = (torch.float32, dtype)
+    layers = []
+    for part in (first, second) if shortcut is None else (first, second, shortcut):
+        arrays = _arrays(*part)
+        if arrays is None:
+            return None
+        weights, columns = arrays
+        if weights.dtype != dtype:
+            if autocast is None:
+                return None
+            weights = weights.to(dtype)
+        if columns[0].dtype not in known or columns[2].dtype not in known:
+            return None
+        layers.append((weights, *columns, part[1].eps))
+    other = second[0]
+    if conv.key is not None or other.key is not None or conv._place() != other._place():
+        return None
+    if conv._is_product() or conv.dataflow != other.dataflow:
+        return None
+    if other.in_channels != conv.out_channels:
+        return None
+    width = conv.in_channels
+    if shortcut is not None:
+        if not shortcut[0]._is_product() or shortcut[0].in_channels != width:
+            return None
+        width = shortcut[0].out_channels
+    kernel_map, voxels = conv.sides(x)
+    if width != other.out_channels or voxels is not x.voxels:
+        return None
+    dataflow = conv.dataflow or ops.default_dataflow(features.is_cuda)
+    last = None if shortcut is None else layers[2]
+    y = _voxconv._residual_norm(kernel_map, features, layers[0], layers[1], last, dataflow)
+    return x.made(voxels, y)
 
 
 def _evaluate(x, conv, norm, relu, residual, weights, columns):

@@ -12,7 +12,7 @@ from torch import nn
 from voxconv.torch.functional import add, cat, relu
 from voxconv.torch.modules import SparseConv3d, SparseInverseConv3d, SubMConv3d
 from voxconv.torch.norm import BatchNorm
-from voxconv.torch.joining import is_plain, joined, may_join
+from voxconv.torch.joining import is_plain, joined, joined_residual, may_join
 from voxconv.torch.tensor import SparseTensor
 
 # The network's names of a batch norm's arrays, by PyTorch's.
@@ -62,6 +62,9 @@ class ResidualBlock(nn.Module):
             self.shortcut = ConvBlock(conv(in_channels, 1), activation=False)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        y = self._evaluate(x) if may_join(x) else None
+        if y is not None:
+            return y
         y, last = self.conv1(x), self.conv2
         if may_join(y) and is_plain(last, (ConvBlock.forward,)):
             other = x if self.shortcut is None else self.shortcut(x)
@@ -69,6 +72,19 @@ class ResidualBlock(nn.Module):
             return relu(add(last(y), other)) if z is None else z
         y = last(y)
         return relu(add(y, x if self.shortcut is None else self.shortcut(x)))
+
+    def _evaluate(self, x: SparseTensor) -> SparseTensor | None:
+        """The block by one call of the engine. None if its layers must run by themselves."""
+        pairs = []
+        for block in (self.conv1, self.conv2, self.shortcut):
+            if block is None:
+                pairs.append(None)
+                continue
+            if not is_plain(block, (ConvBlock.forward,)) or block.activation != (not pairs):
+                return None
+            layers = block._modules
+            pairs.append((layers["conv"], layers["bn"]))
+        return joined_residual(x, *pairs)
 
 
 class MinkUNet42(nn.Module):
