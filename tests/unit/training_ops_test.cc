@@ -155,7 +155,8 @@ TEST_F(TrainingOpsTest, BatchNormGradientsAreThoseOfTheWholeOperation) {
     const auto loss = [&](const std::vector<float>& from, const std::vector<float>& gammas,
                           const std::vector<float>& betas) {
       const Tensor input = Make(kRows, kChannels, from), output = Output(kRows, kChannels);
-      BatchNorm(ops(), cpu_.backend->tensor_ops(), input, gammas, betas, relu, output, context());
+      const BatchNorm run(ops(), cpu_.backend->tensor_ops(), input, gammas, betas, relu, output,
+                          context());
       return Dot(Host(output), weights);
     };
     const Tensor y = Output(kRows, kChannels), dx = Output(kRows, kChannels);
