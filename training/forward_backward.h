@@ -141,7 +141,8 @@ class ForwardBackward {
   // The same, as the result of node `id`.
   absl::StatusOr<TensorView> MakeResult(int id, int64_t rows);
   absl::StatusOr<Gradient> MakeGradient(int64_t rows, int64_t channels);
-  // `tensor`, whose bytes Grow has counted. They count until the last node gives it up.
+  // Returns `tensor` as a gradient. Grow has counted its bytes. They count until the last node
+  // gives it up.
   Gradient Counted(Tensor tensor);
   // `gradient`, where it may be written to: itself if nobody else has it, or a new matrix like it.
   absl::StatusOr<Gradient> Writable(const Gradient& gradient);

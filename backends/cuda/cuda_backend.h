@@ -53,9 +53,9 @@ struct CudaTicket {
   uint32_t arrived[kMaxShared];  // blocks that have added their share to a piece
 };
 
-// Work is queued on the context's stream. Nothing else uses the default stream. Not thread-safe:
-// one thread at a time drives a backend. A call makes the backend's device current for the calling
-// thread, and leaves it current. Buffers and streams must not outlive the backend.
+// Work is queued on the context's stream. Only a backend that adopts the default stream uses it.
+// Not thread-safe: one thread at a time drives a backend. A call makes the backend's device current
+// for the calling thread, and leaves it current. Buffers and streams must not outlive the backend.
 class CudaBackend final : public Backend {
  public:
   // kInvalidArgument for a negative limit, a device index that does not exist, and a stream of

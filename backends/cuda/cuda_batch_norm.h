@@ -26,7 +26,8 @@ absl::Status CudaBatchNormInputGrad(const BatchNormGradArgs& args, const TensorV
 struct RunningNorm {
   ConstTensorView mean, variance, gamma, beta;
   double epsilon = 1e-5;  // added to the variance
-  // Results, [C] each: what TensorOps::ScaleShift and Epilogue take for the norm.
+  // Results in the device's memory, float32 [C] each: what TensorOps::ScaleShift and Epilogue take
+  // for the norm.
   float *scale = nullptr, *shift = nullptr;
 };
 

@@ -3,10 +3,10 @@
 // words are equal, so that equal keys do not fill a bucket, and the order of the words is the
 // stable order of the keys, however the words got into their buckets.
 // 1. PickSplitters ranks samples of the words by comparing all with all. Every n-th is a splitter.
-// 2. FillBuckets finds each word's bucket among the splitters and puts the word there, in any
-// order.
-// 3. SortBuckets sorts each bucket in shared memory. A bucket that is too large for that, which no
-//    input has but one made for it, is sorted in global memory by one block.
+// 2. FillBuckets finds each word's bucket among the splitters and puts the word there. Words of a
+//    bucket come in any order.
+// 3. SortBuckets sorts each bucket in shared memory. If a bucket is too large for that, one block
+//    sorts it in global memory. Only an input made for this purpose has such a bucket.
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>

@@ -11,8 +11,9 @@
 
 namespace voxconv {
 
-// For 1 <= plan.size <= SampleSortPlan::kMaxSize. See SortByKey in device_primitives.h for the
-// arguments.
+// For 1 <= plan.size <= SampleSortPlan::kMaxSize keys in device memory. SortByKey in
+// device_primitives.h explains the arguments. Queues one kernel or three on the context's stream
+// and does not synchronise it. kResourceExhausted if the temporary memory does not suffice.
 absl::Status SampleSort(const uint32_t* keys, uint32_t* sorted_keys, const int32_t* values,
                         int32_t* sorted_values, const SampleSortPlan& plan,
                         const ExecutionContext& context);

@@ -21,9 +21,9 @@ class BatchUpload {
  public:
   explicit BatchUpload(Backend& backend) : backend_(backend) {}
 
-  // The voxels of `batch` as an input of `graph`. Queues their copies on the main stream. The
-  // stream must have been waited for between the last call but one and this one. Errors of
-  // SparseTensor::Create and TrainingOps::HostMemory.
+  // The voxels of `batch` as an input of `graph`. Queues their copies on the main stream.
+  // Two buffers take turns: the caller must wait for the stream at least once between a call and
+  // the call after the next. Errors of SparseTensor::Create and TrainingOps::HostMemory.
   absl::StatusOr<SparseTensor> Upload(const LabelledVoxels& batch, const NetworkGraph& graph);
 
  private:
