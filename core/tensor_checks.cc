@@ -128,23 +128,21 @@ absl::Status CheckUnpoolTensors(const KernelMap& map, PoolMode mode, const Const
   return absl::OkStatus();
 }
 
-absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
+absl::Status CheckGlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                              const TensorView& y, const Backend& backend) {
   const TensorChecker tensors(x.dtype, backend);
-  VOXCONV_RETURN_IF_ERROR(tensors.Check("global_pool: x", x, rows, x.channels));
+  VOXCONV_RETURN_IF_ERROR(tensors.Check("global_pool: x", x, voxels.size(), x.channels));
   VOXCONV_RETURN_IF_ERROR(tensors.Check("global_pool: y", y, y.rows, x.channels));
   if (mode == PoolMode::kAverage) {
     return absl::InvalidArgumentError(absl::StrCat("global_pool: mode ", ToString(mode),
                                                    "; allowed are sum, max and ",
                                                    ToString(PoolMode::kAveragePresent)));
   }
+  if (voxels.size() > 0 && voxels.num_batches() > y.rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "global_pool: batch sample ", voxels.num_batches() - 1, "; y has ", y.rows, " rows"));
+  }
   return absl::OkStatus();
-}
-
-absl::Status CheckSample(int64_t sample, int64_t samples) {
-  if (sample >= 0 && sample < samples) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("global_pool: batch sample ", sample, "; y has ", samples, " rows"));
 }
 
 }  // namespace voxconv

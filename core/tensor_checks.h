@@ -57,11 +57,8 @@ absl::Status CheckPoolTensors(const KernelMap& map, PoolMode mode, const ConstTe
 absl::Status CheckUnpoolTensors(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                                 const int32_t* switches, const TensorView& y,
                                 const Backend& backend);
-absl::Status CheckGlobalPool(int64_t rows, PoolMode mode, const ConstTensorView& x,
+absl::Status CheckGlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                              const TensorView& y, const Backend& backend);
-// Refuses a batch sample that occurs in the coordinates but is not below `samples`, the number of
-// rows of GlobalPool's y.
-absl::Status CheckSample(int64_t sample, int64_t samples);
 
 }  // namespace voxconv
 

@@ -5,9 +5,8 @@
 // same dtype, except in Convert and WeightGradient. The dtype is f32 on the CPU, and f32, f16 or
 // bf16 on CUDA. Values are computed in f32 and rounded once. Outputs are overwritten. The outputs
 // of ScaleShift and Add may be an input; no other output may overlap an input. Work is queued on
-// the context's stream. No operator synchronises the stream, except GlobalPool. kInvalidArgument
-// for arguments that do not fit (core/tensor_checks.h). kResourceExhausted if the temporary memory
-// does not suffice.
+// the context's stream. No operator synchronises the stream. kInvalidArgument for arguments that
+// do not fit (core/tensor_checks.h). kResourceExhausted if the temporary memory does not suffice.
 #ifndef VOXCONV_CORE_TENSOR_OPS_H_
 #define VOXCONV_CORE_TENSOR_OPS_H_
 
@@ -16,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "voxconv/core/backend.h"
+#include "voxconv/core/coordinate_set.h"
 #include "voxconv/core/kernel_map.h"
 #include "voxconv/core/tensor.h"
 #include "voxconv/core/types.h"
@@ -82,23 +82,26 @@ class TensorOps {
                                       const TensorView& gradient,
                                       const ExecutionContext& context) = 0;
 
-  // Pools the inputs of each output row. `map`: of the form kPairs. x: [N_in, C], y: [N_out, C]. An
-  // output without inputs is 0. `switches`: [N_out, C] in the backend's memory, or null; only kMax
-  // may have it. It receives the input row of each maximum, or -1 for an output without inputs. Of
-  // equal maxima, that of the lowest kernel offset is taken. O((pairs + N_out) * C).
+  // The form of a map that Pool takes besides kPairs, and reads with less work.
+  virtual MapForm PoolForm() const { return MapForm::kPairs; }
+  // Pools the inputs of each output row. `map`: of the form kPairs or PoolForm(). x: [N_in, C], y:
+  // [N_out, C]. An output without inputs is 0. `switches`: [N_out, C] in the backend's memory, or
+  // null; only kMax may have it. It receives the input row of each maximum, or -1 for an output
+  // without inputs. Of equal maxima, that of the lowest kernel offset is taken. O((pairs + N_out) *
+  // C).
   virtual absl::Status Pool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, int32_t* switches,
                             const ExecutionContext& context) = 0;
-  // The transpose of Pool with the same map and mode. x: [N_out, C], y: [N_in, C]. Values that go
-  // to the same row of y are added. kMax needs the `switches` that Pool wrote.
+  // The transpose of Pool with the same map and mode. `map`: of the form kPairs. x: [N_out, C], y:
+  // [N_in, C]. Values that go to the same row of y are added. kMax needs the `switches` that Pool
+  // wrote.
   virtual absl::Status Unpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                               const int32_t* switches, const TensorView& y,
                               const ExecutionContext& context) = 0;
-  // Pools all voxels of each batch sample. `rows`: the coordinates of the rows of x, in the
-  // backend's memory. x: [N, C], y: [number of samples, C]. A sample without voxels gives 0. `mode`
-  // is kSum, kMax or kAveragePresent. kInvalidArgument for a coordinate whose sample is not a row
-  // of y. May synchronise the stream.
-  virtual absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode,
+  // Pools all voxels of each batch sample. `voxels`: those of the rows of x. x: [N, C], y: [number
+  // of samples, C]. A sample without voxels gives 0. `mode` is kSum, kMax or kAveragePresent.
+  // kInvalidArgument for more samples than y has rows (CoordinateSet::num_batches).
+  virtual absl::Status GlobalPool(const CoordinateSet& voxels, PoolMode mode,
                                   const ConstTensorView& x, const TensorView& y,
                                   const ExecutionContext& context) = 0;
 };

@@ -180,12 +180,15 @@ class Compiler {
     return need;
   }
 
-  static MapNeed NeedOf(const Node& node, const LayerSetup& layer, Pass pass) {
+  MapNeed NeedOf(const Node& node, const LayerSetup& layer, Pass pass) const {
     if (node.op == Op::kConv) {
       return layer.dataflow->NeededMap(pass, layer.shapes[static_cast<int>(pass)]);
     }
     // An unpooling is a pooling backward, over the same map.
     const bool pools = (node.op == Op::kPool) == (pass == Pass::kForward);
+    if (pools && !layer.dataflow->pools()) {
+      return {.form = context_.backend->tensor_ops().PoolForm()};
+    }
     return layer.dataflow->NeededPoolMap(pools ? Pass::kForward : Pass::kInputGrad,
                                          layer.geometry->symmetric());
   }

@@ -366,7 +366,7 @@ class Execution {
     VOXCONV_ASSIGN_OR_RETURN(const TensorView y,
                              features_.Allocate(id, coordinates.num_batches(), context_));
     const StageScope scope(context_, Stage::kDense);
-    return ops_.GlobalPool(coordinates.rows(), node.pool_mode, Input(id), y, context_);
+    return ops_.GlobalPool(coordinates, node.pool_mode, Input(id), y, context_);
   }
 
   const CompiledNetwork& network_;

@@ -335,7 +335,7 @@ absl::Status ForwardBackward::ForwardUnpool(int id) {
 absl::Status ForwardBackward::ForwardGlobalPool(int id) {
   const CoordinateSet& coordinates = *maps_.Coordinates(node(node(id).inputs[0]).coordinates);
   VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, coordinates.num_batches()));
-  return ops_.GlobalPool(coordinates.rows(), node(id).pool_mode, Input(id), y, context_);
+  return ops_.GlobalPool(coordinates, node(id).pool_mode, Input(id), y, context_);
 }
 
 // Of the values, and of their gradient: the same elements stay.

@@ -241,15 +241,15 @@ absl::Status GlobalPooling(const Bench& bench, PoolMode mode) {
     const bool takes = mode != PoolMode::kMax || best[at] == i;
     if (takes) expected[i] = {share, std::abs(share)};
   }
-  VOXCONV_ASSIGN_OR_RETURN(const Array<Coordinate> coordinates,
-                           CopyToBackend<Coordinate>(rows, bench.context()));
+  VOXCONV_ASSIGN_OR_RETURN(const CoordinateSetPtr set,
+                           CoordinateSet::Create(rows, {1, 1, 1}, bench.context()));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor tx, bench.Upload(x, kChannels));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor tdy, bench.Upload(dy, kChannels));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor y, bench.Result(kSamples, kChannels));
   VOXCONV_ASSIGN_OR_RETURN(const Tensor dx, bench.Result(kRows, kChannels));
   VOXCONV_RETURN_IF_ERROR(
-      bench.dense().GlobalPool(coordinates, mode, tx.view(), y.view(), bench.context()));
-  VOXCONV_RETURN_IF_ERROR(bench.ops().GlobalPoolGrad(coordinates, mode, tx.view(), y.view(),
+      bench.dense().GlobalPool(*set, mode, tx.view(), y.view(), bench.context()));
+  VOXCONV_RETURN_IF_ERROR(bench.ops().GlobalPoolGrad(set->rows(), mode, tx.view(), y.view(),
                                                      tdy.view(), dx.view(), bench.context()));
   VOXCONV_ASSIGN_OR_RETURN(const std::vector<float> values, dx.ToHost(bench.context()));
   return bench.Compare("dx", values, expected, 0x1p-23);

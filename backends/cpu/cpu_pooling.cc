@@ -144,14 +144,12 @@ absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const ConstTensorVie
   return absl::OkStatus();
 }
 
-absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
+absl::Status CpuGlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                            const TensorView& y, const ExecutionContext& context) {
-  VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, *context.backend));
+  VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(voxels, mode, x, y, *context.backend));
+  const absl::Span<const Coordinate> rows = voxels.rows().host();
   std::vector<int64_t> count(y.rows, 0);
-  for (const Coordinate& row : rows.host()) {
-    VOXCONV_RETURN_IF_ERROR(CheckSample(row.b, y.rows));
-    ++count[row.b];
-  }
+  for (const Coordinate& row : rows) ++count[row.b];
   // A task takes a cache line of channels of every row and adds in fp64: no partial sums to merge,
   // hence the same result for any thread count.
   constexpr int64_t kChannelsPerTask = 16;
@@ -160,7 +158,7 @@ absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const C
     std::vector<double> pooled(y.rows * width, 0.0);
     std::vector<bool> seen(y.rows, false);
     for (int64_t i = 0; i < x.rows; ++i) {
-      const int32_t sample = rows.data()[i].b;
+      const int32_t sample = rows[i].b;
       const float* from = x.f32() + i * x.channels + begin;
       double* to = pooled.data() + sample * width;
       const bool first = !seen[sample];

@@ -18,7 +18,7 @@ absl::Status CpuPool(const KernelMap& map, PoolMode mode, const ConstTensorView&
 absl::Status CpuUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                        const int32_t* switches, const TensorView& y,
                        const ExecutionContext& context);
-absl::Status CpuGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
+absl::Status CpuGlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                            const TensorView& y, const ExecutionContext& context);
 
 }  // namespace voxconv

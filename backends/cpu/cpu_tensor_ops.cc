@@ -148,9 +148,9 @@ class CpuTensorOps final : public TensorOps {
                       const ExecutionContext& context) override {
     return CpuUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
+  absl::Status GlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                           const TensorView& y, const ExecutionContext& context) override {
-    return CpuGlobalPool(rows, mode, x, y, context);
+    return CpuGlobalPool(voxels, mode, x, y, context);
   }
 };
 

@@ -107,16 +107,21 @@ __global__ void UnpoolRows(const int32_t* in_table, int num_offsets, const int32
 absl::Status CudaPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                       const TensorView& y, int32_t* switches, const ExecutionContext& context) {
   if (y.rows == 0 || y.channels == 0) return absl::OkStatus();
-  VOXCONV_ASSIGN_OR_RETURN(const Array<int32_t> table, OutputTable(map, context));
+  Array<int32_t> made;
+  if (map.form() == MapForm::kPairs) {
+    VOXCONV_ASSIGN_OR_RETURN(made, OutputTable(map, context));
+  }
+  const int32_t* const table =
+      map.form() == MapForm::kPairs ? made.data() : map.table().table.data();
   return WithPack(x.dtype, x.channels, {x.data, y.data}, [&]<typename T, int V>() {
     const RowLaunch launch(y.rows, y.channels / V, context);
     const T* from = static_cast<const T*>(x.data);
     T* to = static_cast<T*>(y.data);
     if (mode == PoolMode::kMax) {
-      VOXCONV_LAUNCH((MaxPoolRows<T, V>), launch.grid, launch.block, 0, context, table.data(),
+      VOXCONV_LAUNCH((MaxPoolRows<T, V>), launch.grid, launch.block, 0, context, table,
                      map.num_offsets(), from, y.rows, y.channels / V, to, switches);
     } else {
-      VOXCONV_LAUNCH((SumPoolRows<T, V>), launch.grid, launch.block, 0, context, table.data(),
+      VOXCONV_LAUNCH((SumPoolRows<T, V>), launch.grid, launch.block, 0, context, table,
                      map.num_offsets(), mode, from, y.rows, y.channels / V, to);
     }
     return absl::OkStatus();

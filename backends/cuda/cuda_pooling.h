@@ -12,14 +12,13 @@
 namespace voxconv {
 
 // See TensorOps. The arguments must have been checked (core/tensor_checks.h). Deterministic: every
-// output is the sum of one thread, or of partial sums in a fixed order. CudaPool takes 4 * N_out *
-// K bytes of temporary memory, CudaUnpool 4 * N_in * K.
+// output is the sum of one thread, or of partial sums in a fixed order. CudaUnpool takes 4 * N_in *
+// K bytes of temporary memory, and CudaPool 4 * N_out * K where the map is pairs.
 absl::Status CudaPool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                       const TensorView& y, int32_t* switches, const ExecutionContext& context);
 absl::Status CudaUnpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                         const int32_t* switches, const TensorView& y,
                         const ExecutionContext& context);
-// kInvalidArgument for a batch sample that y has no row for. Synchronises the stream to find out.
 absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context);
 // See TrainingOps. The arguments must have been checked (core/training_checks.h). Rows of a sample

@@ -205,10 +205,14 @@ class CudaTensorOps final : public TensorOps {
     return CudaWeightGradient(map, x, dy, precision, gradient, context);
   }
 
+  MapForm PoolForm() const override { return MapForm::kNeighbourTable; }
   absl::Status Pool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
                     const TensorView& y, int32_t* switches,
                     const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckPool(map, mode, x, y, switches, *context.backend));
+    const Backend& backend = *context.backend;
+    VOXCONV_RETURN_IF_ERROR(map.form() == PoolForm()
+                                ? CheckPoolTensors(map, mode, x, y, switches, backend)
+                                : CheckPool(map, mode, x, y, switches, backend));
     return CudaPool(map, mode, x, y, switches, context);
   }
   absl::Status Unpool(const KernelMap& map, PoolMode mode, const ConstTensorView& x,
@@ -217,10 +221,10 @@ class CudaTensorOps final : public TensorOps {
     VOXCONV_RETURN_IF_ERROR(CheckUnpool(map, mode, x, switches, y, *context.backend));
     return CudaUnpool(map, mode, x, switches, y, context);
   }
-  absl::Status GlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
+  absl::Status GlobalPool(const CoordinateSet& voxels, PoolMode mode, const ConstTensorView& x,
                           const TensorView& y, const ExecutionContext& context) override {
-    VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(rows.size(), mode, x, y, *context.backend));
-    return CudaGlobalPool(rows, mode, x, y, context);
+    VOXCONV_RETURN_IF_ERROR(CheckGlobalPool(voxels, mode, x, y, *context.backend));
+    return CudaGlobalPool(voxels.rows(), mode, x, y, context);
   }
 };
 

@@ -21,20 +21,16 @@ constexpr int64_t kMostChunks = 256, kLeastRowsPerChunk = 256;
 
 using Count = unsigned long long;
 
-// The first row whose sample is not in 0..samples-1 goes to `bad`, which starts past all.
+// Rows of other samples than 0..samples-1 are not counted.
 __global__ void CountSamples(const Coordinate* coordinates, int64_t rows, int64_t samples,
-                             Count* counts, Count* bad) {
+                             Count* counts) {
   const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const bool inside = row < rows;
   const int32_t sample = inside ? coordinates[row].b : -1;
   // Neighbours are mostly of one sample: one addition for all lanes that are.
   const unsigned peers = __match_any_sync(0xffffffffu, sample);
-  if (!inside) return;
-  if (sample < 0 || sample >= samples) {
-    atomicMin(bad, static_cast<Count>(row));
-  } else if (threadIdx.x % 32 == __ffs(peers) - 1) {
-    atomicAdd(&counts[sample], static_cast<Count>(__popc(peers)));
-  }
+  if (sample < 0 || sample >= samples || threadIdx.x % 32 != __ffs(peers) - 1) return;
+  atomicAdd(&counts[sample], static_cast<Count>(__popc(peers)));
 }
 
 __device__ double Identity(bool maximum) {
@@ -103,44 +99,18 @@ __global__ void PoolSamples(const double* partial, const Count* counts, int64_t 
   y[i] = Narrow<T>(count == 0 ? 0.0f : static_cast<float>(sum));
 }
 
-struct SampleCounts {
-  Array<Count> rows;       // of each sample
-  Array<Count> first_bad;  // one value: the first row of a sample that there is not, or more
-};
-
-// Queued; does not synchronise.
-absl::StatusOr<SampleCounts> QueueCounts(const Array<Coordinate>& rows, int64_t samples,
+// Rows of each sample. Queued; does not synchronise.
+absl::StatusOr<Array<Count>> QueueCounts(const Array<Coordinate>& rows, int64_t samples,
                                          const ExecutionContext& context) {
-  SampleCounts counts;
-  VOXCONV_ASSIGN_OR_RETURN(counts.rows, AllocateArray<Count>(samples, context));
-  VOXCONV_ASSIGN_OR_RETURN(counts.first_bad, AllocateArray<Count>(1, context));
+  VOXCONV_ASSIGN_OR_RETURN(Array<Count> counts, AllocateArray<Count>(samples, context));
   VOXCONV_RETURN_IF_ERROR(
-      context.backend->FillBytes(counts.rows.data(), 0, counts.rows.bytes(), *context.stream));
-  VOXCONV_RETURN_IF_ERROR(context.backend->FillBytes(counts.first_bad.data(), 0xff,
-                                                     counts.first_bad.bytes(), *context.stream));
+      context.backend->FillBytes(counts.data(), 0, counts.bytes(), *context.stream));
   VOXCONV_LAUNCH(CountSamples, GridFor(rows.size(), kBlock), kBlock, 0, context, rows.data(),
-                 rows.size(), samples, counts.rows.data(), counts.first_bad.data());
+                 rows.size(), samples, counts.data());
   return counts;
 }
 
-// Rows of each sample; refuses rows of samples that there are not.
-absl::StatusOr<Array<Count>> CountRows(const Array<Coordinate>& rows, int64_t samples,
-                                       const ExecutionContext& context) {
-  VOXCONV_ASSIGN_OR_RETURN(SampleCounts counts, QueueCounts(rows, samples, context));
-  VOXCONV_ASSIGN_OR_RETURN(const std::vector<Count> first_bad,
-                           CopyToHost(counts.first_bad, context));
-  if (first_bad[0] < static_cast<Count>(rows.size())) {
-    Coordinate row;
-    VOXCONV_RETURN_IF_ERROR(context.backend->Copy(&row, MemorySpace::kHost,
-                                                  rows.data() + first_bad[0], rows.space(),
-                                                  sizeof(row), *context.stream));
-    VOXCONV_RETURN_IF_ERROR(context.stream->Synchronize());
-    return CheckSample(row.b, samples);
-  }
-  return std::move(counts.rows);
-}
-
-// GlobalPool refuses rows of other samples. Here they get 0.
+// GlobalPool refuses rows of other samples. The gradient of such rows is 0.
 __device__ bool IsSample(int32_t sample, int64_t samples) {
   return sample >= 0 && sample < samples;
 }
@@ -208,8 +178,8 @@ __global__ void SpreadMaxima(const Coordinate* coordinates, const Count* first, 
 absl::Status CudaGlobalPool(const Array<Coordinate>& rows, PoolMode mode, const ConstTensorView& x,
                             const TensorView& y, const ExecutionContext& context) {
   const int64_t samples = y.rows, channels = y.channels;
-  VOXCONV_ASSIGN_OR_RETURN(const Array<Count> counts, CountRows(rows, samples, context));
   if (samples == 0 || channels == 0) return absl::OkStatus();
+  VOXCONV_ASSIGN_OR_RETURN(const Array<Count> counts, QueueCounts(rows, samples, context));
   const int64_t rows_per_chunk = std::max(kLeastRowsPerChunk, CeilDiv(x.rows, kMostChunks));
   const int64_t chunks = CeilDiv(x.rows, rows_per_chunk);
   VOXCONV_ASSIGN_OR_RETURN(Array<double> partial,
@@ -232,8 +202,7 @@ absl::Status CudaGlobalPoolGrad(const Array<Coordinate>& rows, PoolMode mode,
                                 const ConstTensorView& dy, const TensorView& dx,
                                 const ExecutionContext& context) {
   const int64_t samples = dy.rows, channels = dx.channels;
-  SampleCounts counts;
-  Array<Count> first;
+  Array<Count> counts, first;
   if (mode == PoolMode::kAveragePresent) {
     VOXCONV_ASSIGN_OR_RETURN(counts, QueueCounts(rows, samples, context));
   } else if (mode == PoolMode::kMax) {
@@ -248,7 +217,7 @@ absl::Status CudaGlobalPoolGrad(const Array<Coordinate>& rows, PoolMode mode,
     T* to = static_cast<T*>(dx.data);
     if (mode != PoolMode::kMax) {
       VOXCONV_LAUNCH((SpreadSamples<T, V>), launch.grid, launch.block, 0, context, rows.data(),
-                     counts.rows.data(), from, samples, dx.rows, packs, to);
+                     counts.data(), from, samples, dx.rows, packs, to);
       return absl::OkStatus();
     }
     VOXCONV_LAUNCH((FindMaxima<T, V>), launch.grid, launch.block, 0, context, rows.data(),

@@ -54,8 +54,8 @@ nb::object GlobalPool(nb::handle x_object, const std::string& mode_text) {
   Tensor y = RunOn(*x.engine(), [&](const ExecutionContext& context) -> absl::StatusOr<Tensor> {
     VOXCONV_ASSIGN_OR_RETURN(Tensor result,
                              Tensor::Create(samples, channels, x.matrix().dtype, context));
-    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().GlobalPool(
-        x.set()->rows(), mode, x.matrix(), result.view(), context));
+    VOXCONV_RETURN_IF_ERROR(context.backend->tensor_ops().GlobalPool(*x.set(), mode, x.matrix(),
+                                                                     result.view(), context));
     return result;
   });
   return OutTensor(x.engine(), std::move(y), {samples, channels}, x.features());

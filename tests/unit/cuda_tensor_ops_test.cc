@@ -10,6 +10,8 @@
 #include "gtest/gtest.h"
 #include "unit_cuda.h"
 #include "voxconv/backends/cpu/cpu_backend.h"
+#include "voxconv/core/coordinate_set.h"
+#include "voxconv/core/map_ops.h"
 #include "voxconv/core/tensor_ops.h"
 
 namespace voxconv {
@@ -298,6 +300,8 @@ TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
     const int64_t outputs = rows / 2 + 1;
     const KernelMap cpu_map = MakeMap(rows, outputs, 4, cpu_);
     const KernelMap map = MakeMap(rows, outputs, 4, cuda_);
+    ASSERT_EQ(ops().PoolForm(), MapForm::kNeighbourTable);
+    const KernelMap table = *cuda_.backend->map_ops().To(MapForm::kNeighbourTable, map, cuda_);
     for (PoolMode mode : kModes) {
       const Both x = Make(rows, channels, dtype), y = Make(outputs, channels, dtype);
       const Both g = Make(outputs, channels, dtype), back = Make(rows, channels, dtype);
@@ -316,6 +320,17 @@ TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
       if (max) {
         EXPECT_EQ(*CopyToHost(switches, cuda_), *CopyToHost(cpu_switches, cpu_));
       }
+      // The same bits from a table.
+      const std::vector<float> pooled = *y.cuda.ToHost(cuda_);
+      Array<int32_t> others = *AllocateArray<int32_t>(outputs * channels, cuda_);
+      ASSERT_TRUE(
+          ops()
+              .Pool(table, mode, x.cuda.view(), y.cuda.view(), max ? others.data() : nullptr, cuda_)
+              .ok());
+      EXPECT_EQ(*y.cuda.ToHost(cuda_), pooled);
+      if (max) {
+        EXPECT_EQ(*CopyToHost(others, cuda_), *CopyToHost(switches, cuda_));
+      }
       ASSERT_TRUE(cpu_ops()
                       .Unpool(cpu_map, mode, g.cpu.view(), max ? cpu_switches.data() : nullptr,
                               back.cpu.view(), cpu_)
@@ -329,6 +344,12 @@ TEST_F(CudaTensorOpsTest, PoolAndUnpool) {
   });
 }
 
+CoordinateSetPtr SetOf(const std::vector<Coordinate>& rows, int32_t samples,
+                       const ExecutionContext& context) {
+  return CoordinateSet::Adopt(*CopyToBackend<Coordinate>(rows, context), {1, 1, 1}, Box{}, samples,
+                              /*sorted=*/false);
+}
+
 TEST_F(CudaTensorOpsTest, GlobalPool) {
   ForAll([&](int64_t rows, int64_t channels, DType dtype) {
     constexpr int64_t kSamples = 4;  // the second without rows
@@ -336,24 +357,25 @@ TEST_F(CudaTensorOpsTest, GlobalPool) {
     for (int64_t i = 0; i < rows; ++i) {
       coordinates[i].b = i % 5 == 0 ? 3 : i < rows / 2 ? 0 : 2;
     }
-    const Array<Coordinate> cpu_rows = *CopyToBackend<Coordinate>(coordinates, cpu_);
-    const Array<Coordinate> cuda_rows = *CopyToBackend<Coordinate>(coordinates, cuda_);
+    const CoordinateSetPtr cpu_set = SetOf(coordinates, kSamples, cpu_);
+    const CoordinateSetPtr cuda_set = SetOf(coordinates, kSamples, cuda_);
     const Both x = Make(rows, channels, dtype), y = Make(kSamples, channels, dtype);
     for (PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
-      ASSERT_TRUE(cpu_ops().GlobalPool(cpu_rows, mode, x.cpu.view(), y.cpu.view(), cpu_).ok());
+      ASSERT_TRUE(cpu_ops().GlobalPool(*cpu_set, mode, x.cpu.view(), y.cpu.view(), cpu_).ok());
+      const int64_t waits = cuda_.backend->synchronisations();
       const absl::Status status =
-          ops().GlobalPool(cuda_rows, mode, x.cuda.view(), y.cuda.view(), cuda_);
+          ops().GlobalPool(*cuda_set, mode, x.cuda.view(), y.cuda.view(), cuda_);
       ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(cuda_.backend->synchronisations(), waits);
       ExpectSame(y, 1);
     }
   });
 }
 
 TEST_F(CudaTensorOpsTest, GlobalPoolRefusesSamplesOutside) {
-  const std::vector<Coordinate> coordinates{{0, 0, 0, 0}, {2, 0, 0, 0}, {-1, 0, 0, 0}};
-  const Array<Coordinate> rows = *CopyToBackend<Coordinate>(coordinates, cuda_);
+  const CoordinateSetPtr set = SetOf({{0, 0, 0, 0}, {2, 0, 0, 0}, {1, 0, 0, 0}}, 3, cuda_);
   const Both x = Make(3, 2, DType::kF32), y = Make(2, 2, DType::kF32);
-  EXPECT_EQ(ops().GlobalPool(rows, PoolMode::kSum, x.cuda.view(), y.cuda.view(), cuda_).message(),
+  EXPECT_EQ(ops().GlobalPool(*set, PoolMode::kSum, x.cuda.view(), y.cuda.view(), cuda_).message(),
             "global_pool: batch sample 2; y has 2 rows");
 }
 

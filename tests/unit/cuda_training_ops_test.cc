@@ -116,10 +116,14 @@ TEST_F(CudaTrainingOpsTest, GlobalPoolGrad) {
       SCOPED_TRACE(ToString(mode));
       // Of a sum or mean, the gradient does not depend on x and y.
       const PoolMode forward = PoolMode::kMax;
-      ExpectOk(cpu_backend_->tensor_ops().GlobalPool(coordinates.cpu, forward, x.cpu.view(),
-                                                     y.cpu.view(), cpu_));
-      ExpectOk(unit_->backend->tensor_ops().GlobalPool(coordinates.cuda, forward, x.cuda.view(),
-                                                       y.cuda.view(), cuda_));
+      const auto set = [](Array<Coordinate> array) {
+        return CoordinateSet::Adopt(std::move(array), {1, 1, 1}, Box{}, kSamples, false);
+      };
+      Rows again = MakeRows(rows);
+      ExpectOk(cpu_backend_->tensor_ops().GlobalPool(*set(std::move(again.cpu)), forward,
+                                                     x.cpu.view(), y.cpu.view(), cpu_));
+      ExpectOk(unit_->backend->tensor_ops().GlobalPool(*set(std::move(again.cuda)), forward,
+                                                       x.cuda.view(), y.cuda.view(), cuda_));
       ExpectOk(cpu_ops().GlobalPoolGrad(coordinates.cpu, mode, x.cpu.view(), y.cpu.view(),
                                         dy.cpu.view(), dx.cpu.view(), cpu_));
       const auto run = [&] {

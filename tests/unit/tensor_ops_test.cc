@@ -169,18 +169,18 @@ TEST_F(TensorOpsTest, SumUnpoolIsTheTransposeOfPooling) {
 TEST_F(TensorOpsTest, GlobalPoolWorksSampleBySample) {
   // Samples out of order, and sample 1 empty.
   const std::vector<Coordinate> rows{{2, 0, 0, 0}, {0, 0, 0, 0}, {2, 1, 0, 0}};
-  const Array<Coordinate> coordinates = *CopyToBackend<Coordinate>(rows, context_);
-  const Tensor x = Make(3, 2, {1, -2, 3, -4, 5, -6}), y = Output(3, 2);
-  ASSERT_TRUE(ops().GlobalPool(coordinates, PoolMode::kSum, x.view(), y.view(), context_).ok());
+  const CoordinateSetPtr set = *CoordinateSet::Create(rows, {1, 1, 1}, context_);
+  const Tensor x = Make(3, 2, {1, -2, 3, -4, 5, -6}), y = Output(3, 2), narrow = Output(2, 2);
+  ASSERT_TRUE(ops().GlobalPool(*set, PoolMode::kSum, x.view(), y.view(), context_).ok());
   EXPECT_THAT(Host(y), ElementsAre(3, -4, 0, 0, 6, -8));
-  ASSERT_TRUE(ops().GlobalPool(coordinates, PoolMode::kMax, x.view(), y.view(), context_).ok());
+  ASSERT_TRUE(ops().GlobalPool(*set, PoolMode::kMax, x.view(), y.view(), context_).ok());
   EXPECT_THAT(Host(y), ElementsAre(3, -4, 0, 0, 5, -2));
-  ASSERT_TRUE(
-      ops().GlobalPool(coordinates, PoolMode::kAveragePresent, x.view(), y.view(), context_).ok());
+  ASSERT_TRUE(ops().GlobalPool(*set, PoolMode::kAveragePresent, x.view(), y.view(), context_).ok());
   EXPECT_THAT(Host(y), ElementsAre(3, -4, 0, 0, 3, -4));
-  EXPECT_THAT(
-      ops().GlobalPool(coordinates, PoolMode::kAverage, x.view(), y.view(), context_).message(),
-      HasSubstr("mode average; allowed are sum, max and average_present"));
+  EXPECT_THAT(ops().GlobalPool(*set, PoolMode::kAverage, x.view(), y.view(), context_).message(),
+              HasSubstr("mode average; allowed are sum, max and average_present"));
+  EXPECT_EQ(ops().GlobalPool(*set, PoolMode::kSum, x.view(), narrow.view(), context_).message(),
+            "global_pool: batch sample 2; y has 2 rows");
 }
 
 TEST_F(TensorOpsTest, TransposeWeightsExchangesChannelsOfEachOffset) {
@@ -339,12 +339,10 @@ TEST_F(TensorOpsTest, ResultsDoNotDependOnTheNumberOfThreads) {
         ops().Unpool(map, PoolMode::kAveragePresent, b.view(), nullptr, a.view(), context_).ok());
     std::vector<Coordinate> rows(kRows);
     for (int32_t i = 0; i < kRows; ++i) rows[i] = {i % 3, i, 0, 0};
-    const Array<Coordinate> coordinates = *CopyToBackend<Coordinate>(rows, context_);
+    const CoordinateSetPtr set = *CoordinateSet::Create(rows, {1, 1, 1}, context_);
     const Tensor pooled = Output(3, kChannels);
     EXPECT_TRUE(
-        ops()
-            .GlobalPool(coordinates, PoolMode::kAveragePresent, a.view(), pooled.view(), context_)
-            .ok());
+        ops().GlobalPool(*set, PoolMode::kAveragePresent, a.view(), pooled.view(), context_).ok());
     std::vector<float> result = Host(a);
     const std::vector<float> means = Host(pooled);
     result.insert(result.end(), means.begin(), means.end());
