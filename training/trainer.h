@@ -117,7 +117,8 @@ class Trainer {
   // sets. Where maps are made anew, Queue may wait once more: weight gradients are queued with the
   // numbers of pairs, which the device counts as soon as it has made a map. That wait comes only if
   // the host has queued the whole forward pass before the device has made the maps, as when other
-  // programs keep the device busy.
+  // programs keep the device busy. Plugins that must know sizes on the host wait besides, and so
+  // may unpooling layers of the forward pass, which read pairs.
   absl::Status Queue(const SparseTensorView& input, absl::Span<const int32_t> labels, double rate);
   absl::StatusOr<StepResult> Finish();
 
