@@ -178,7 +178,7 @@ TEST_F(RecordedStepCudaTest, WhatCannotBeRecordedIsRefused) {
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(message(DroppingGraph(true), absl::StatusCode::kFailedPrecondition),
-              HasSubstr("layer 'pool': work that is recorded must not copy"));
+              HasSubstr("layer 'unpool': work that is recorded must not copy"));
   config.run.keep_maps = false;
   EXPECT_THAT(message(DroppingGraph(false), absl::StatusCode::kFailedPrecondition),
               HasSubstr("keep_maps is needed"));
