@@ -363,8 +363,9 @@ class Execution {
   absl::Status GlobalPool(int id) {
     const Node& node = graph_.node(id);
     const CoordinateSet& coordinates = *maps_.Coordinates(graph_.node(node.inputs[0]).coordinates);
-    VOXCONV_ASSIGN_OR_RETURN(const TensorView y,
-                             features_.Allocate(id, coordinates.num_batches(), context_));
+    // Output bounds may have dropped the last samples of the batch altogether. Their rows are 0.
+    const int64_t samples = maps_.Coordinates(0)->num_batches();
+    VOXCONV_ASSIGN_OR_RETURN(const TensorView y, features_.Allocate(id, samples, context_));
     const StageScope scope(context_, Stage::kDense);
     return ops_.GlobalPool(coordinates, node.pool_mode, Input(id), y, context_);
   }

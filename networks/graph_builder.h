@@ -64,7 +64,8 @@ class GraphBuilder {
   int Linear(const std::string& name, int x, int64_t c_out, bool relu = false);
   int Pool(const std::string& name, int x, const PoolOptions& options);
   int Unpool(const std::string& name, int x, int pool);
-  // Rows become batch samples. Modes are sum, max and average_present.
+  // Rows become the batch samples of the network's input. A sample without voxels gives 0. Modes
+  // are sum, max and average_present.
   int GlobalPool(const std::string& name, int x, PoolMode mode);
   // In training, `rate` of the values become 0, and the others grow by 1 / (1 - rate). At inference
   // the layer changes nothing. `rate` is in [0, 1). Srivastava et al., 2014.

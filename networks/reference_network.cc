@@ -198,9 +198,12 @@ class Interpreter {
 
   Values GlobalPool(const Node& node) {
     std::vector<int32_t> batch_of_row;
-    int64_t num_batches = 0;
     for (const reference::Coord& c : coordinates_[InputNode(node).coordinates]) {
       batch_of_row.push_back(c.b);
+    }
+    // Layers before may have dropped samples, so those of the network's input count.
+    int64_t num_batches = 0;
+    for (const reference::Coord& c : coordinates_[0]) {
       num_batches = std::max<int64_t>(num_batches, c.b + 1);
     }
     const reference::GlobalPooling pooling =

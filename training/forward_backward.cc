@@ -334,7 +334,8 @@ absl::Status ForwardBackward::ForwardUnpool(int id) {
 
 absl::Status ForwardBackward::ForwardGlobalPool(int id) {
   const CoordinateSet& coordinates = *maps_.Coordinates(node(node(id).inputs[0]).coordinates);
-  VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, coordinates.num_batches()));
+  // Output bounds may have dropped the last samples of the batch altogether. Their rows are 0.
+  VOXCONV_ASSIGN_OR_RETURN(const TensorView y, MakeResult(id, maps_.Coordinates(0)->num_batches()));
   return ops_.GlobalPool(coordinates, node(id).pool_mode, Input(id), y, context_);
 }
 

@@ -242,12 +242,15 @@ class Pass64 {
                : reference::SumUnpool(scene_.Map(pool), shape, Input(id), DivisorOf(mode));
   }
 
-  // The batch sample of each row of the node's input.
+  // The batch sample of each row of the node's input. `samples`: those of the network's input,
+  // since layers before the node may have dropped some.
   std::vector<int32_t> Samples(int id, int64_t& samples) const {
     std::vector<int32_t> batch;
     samples = 0;
     for (const reference::Coord& c : scene_.Coordinates(scene_.input_node(id).coordinates)) {
       batch.push_back(c.b);
+    }
+    for (const reference::Coord& c : scene_.Coordinates(0)) {
       samples = std::max<int64_t>(samples, c.b + 1);
     }
     return batch;

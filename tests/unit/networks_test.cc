@@ -366,6 +366,25 @@ TEST_F(NetworksTest, GlobalPoolingAndClassifierEqualTheReference) {
   }
 }
 
+// The last of three samples lies outside of the outputs' bounds.
+TEST_F(NetworksTest, GlobalPoolingKeepsSamplesThatLostAllVoxels) {
+  GraphBuilder b("bounded");
+  int x = b.Conv("down", b.Input(3), 4,
+                 {.kind = ConvKind::kStrided,
+                  .rule = OutputRule::kDilate,
+                  .stride = {2, 2, 2},
+                  .output_bounds = Box{{-8, -8, -8}, {8, 8, 8}}});
+  x = b.Linear("classes", b.GlobalPool("global", x, PoolMode::kSum), 4);
+  NetworkGraph graph = *std::move(b).Build(x);
+  InitializeParameters(graph, 2);
+  const std::vector<Coordinate> rows = {{0, 1, 2, 3}, {1, 0, 0, 0}, {2, 99, 99, 99}};
+  RunAndCompare(graph, rows, Config());
+  auto runner = *NetworkRunner::Create(graph, Config(), registry_, *backend_);
+  const auto result = runner->Run(Input(rows, 3).view());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->output.features().rows(), 3);
+}
+
 TEST_F(NetworksTest, GenerativeAndAnisotropicLayersEqualTheReference) {
   GraphBuilder b("generative");
   int x = b.Input(3, {2, 2, 4});

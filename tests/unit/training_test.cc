@@ -15,6 +15,7 @@
 #include "tests/support/training_networks.h"
 #include "training_test_util.h"
 #include "voxconv/networks/executor.h"
+#include "voxconv/networks/graph_builder.h"
 #include "voxconv/networks/hcnn.h"
 #include "voxconv/networks/initialize.h"
 #include "voxconv/networks/models.h"
@@ -119,6 +120,25 @@ TEST(TrainingTest, GradientsOfClassificationAreTheOracles) {
       SCOPED_TRACE(::testing::Message() << ToString(pool) << " " << ToString(global));
       ExpectOraclesGradients(ClassificationGraph(pool, global), batch, kDefault);
     }
+  }
+}
+
+// The last sample loses all of its voxels, and its label counts all the same.
+TEST(TrainingTest, GradientsOfASampleWithoutVoxelsAreTheOracles) {
+  std::vector<Coordinate> rows = WavyRows(8);
+  rows.push_back({rows.back().b + 1, 99, 99, 99});
+  std::vector<int32_t> labels(rows.back().b + 1, 1);
+  for (const PoolMode mode : {PoolMode::kMax, PoolMode::kSum, PoolMode::kAveragePresent}) {
+    GraphBuilder b("bounded");
+    int x = b.Conv("down", b.Input(3), 4,
+                   {.kind = ConvKind::kStrided,
+                    .rule = OutputRule::kDilate,
+                    .stride = {2, 2, 2},
+                    .output_bounds = Box{{-32, -32, -32}, {32, 32, 32}}});
+    x = b.Linear("classes", b.GlobalPool("global", x, mode), 3);
+    NetworkGraph graph = *std::move(b).Build(x);
+    InitializeParameters(graph, 2);
+    ExpectOraclesGradients(graph, Batch(rows, 3, labels), kDefault);
   }
 }
 
