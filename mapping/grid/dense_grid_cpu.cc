@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TorchSparse's collision-free grid (Section 4.2.1): the row of every cell.
+// TorchSparse's collision-free grid (Section 4.4): the row of every cell.
 #include <algorithm>
 #include <utility>
 

@@ -13,7 +13,7 @@ PluginDescription GridMapping::Describe() {
   description.name = "grid";
   description.summary = "an array over all cells of the inputs' bounding box, one access a lookup";
   description.source =
-      "TorchSparse 4.2.1 (collision-free grid), Luo & Lai (planar coordinates; two-stage "
+      "TorchSparse 4.4 (collision-free grid), Luo & Lai (planar coordinates; two-stage "
       "table; rules of SpConv 1.x)";
   description.options.Enum(
       "storage", {"dense", "bitmap", "rules", "two_stage"}, "dense",

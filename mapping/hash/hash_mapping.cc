@@ -17,7 +17,7 @@ PluginDescription HashMapping::Describe() {
   description.name = "hash";
   description.summary = "input coordinates in a hash table, one lookup an output row and offset";
   description.source =
-      "TorchSparse 4.2.1 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, PCEngine, "
+      "TorchSparse 4.4 (half the queries), SpConv, Open3D 0.16, MinkowskiEngine 0.5.4, PCEngine, "
       "Luo & Lai (planar coordinates)";
   description.options.Enum(
       "variant",

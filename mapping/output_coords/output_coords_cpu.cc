@@ -75,10 +75,10 @@ absl::Status RegisterOutputCoords(Registry& registry) {
                                    "TorchSparse Appendix A, Algorithm 3", StagedKeysCpu));
   VOXCONV_RETURN_IF_ERROR(Register(registry, "appended",
                                    "the fused pass with a list of outputs, then sort and unique",
-                                   "TorchSparse 4.2.2 and Appendix A, Algorithm 3", FusedKeysCpu));
+                                   "TorchSparse 4.4 and Appendix A, Algorithm 3", FusedKeysCpu));
   VOXCONV_RETURN_IF_ERROR(Register(
       registry, "fused", "tests every candidate in one pass, storing outputs only; bitmaps on CUDA",
-      "TorchSparse 4.2.2 and Appendix A, Algorithm 3", FusedKeysCpu));
+      "TorchSparse 4.4 and Appendix A, Algorithm 3", FusedKeysCpu));
   return RegisterLocationTable(registry);
 }
 
