@@ -16,6 +16,7 @@ class Extra:
     images: list = dataclasses.field(default_factory=list)  # (title, path)
     tables: list = dataclasses.field(default_factory=list)  # (title, header, rows)
     text: list = dataclasses.field(default_factory=list)    # sentences
+    answer: tuple = None  # (header, rows) for the front page
 
 
 def run(kind, experiment, folder, stem):
@@ -191,22 +192,21 @@ def _without_farthest(observations, factors, main):
     """The same without the mapping, the dataflow, and both, that are farthest from the mean."""
     farthest = {factor: max(sorted(main[factor]), key=lambda level: abs(main[factor][level]))
                 for factor in ("mapping", "dataflow") if len(main.get(factor, ())) >= 3}
-    left_out = [({factor: level}, f"{level}, the {factor} farthest from the mean")
-                for factor, level in farthest.items()]
+    left_out = [({factor: level}, level) for factor, level in farthest.items()]
     if len(farthest) == 2:
         left_out.append((farthest, "both"))
-    sentences = []
+    found = []
     for levels, names in left_out:
         shares, _ = effects([row for row in observations
                              if all(row[0][factor] != level for factor, level in levels.items())],
                             factors)
         of_plugins = _of_plugins(shares)
         if of_plugins is not None:
-            sentences.append(
-                f"Without {names}, the mapping carries {100 * of_plugins['mapping']:.0f} %, the "
-                f"dataflow {100 * of_plugins['dataflow']:.0f} % and their interaction "
-                f"{100 * of_plugins['interaction']:.0f} %.")
-    return sentences
+            found.append(f"without {names} {100 * of_plugins['mapping']:.0f} %, "
+                         f"{100 * of_plugins['dataflow']:.0f} % and "
+                         f"{100 * of_plugins['interaction']:.0f} %")
+    return [f"The same shares of the mapping, the dataflow and their interaction, where extreme "
+            f"choices are left out: {'; '.join(found)}."] if found else []
 
 
 def _in_words(shares, main):
@@ -218,12 +218,11 @@ def _in_words(shares, main):
     spread = {name: math.exp(max(main[name].values()) - min(main[name].values()))
               for name in ("mapping", "dataflow")}
     return [
-        f"Of the variance of log time that the choice of plugins makes, the {larger} carries "
-        f"{100 * plugins[larger]:.0f} %, the {smaller} {100 * plugins[smaller]:.0f} % and their "
-        f"interaction {100 * plugins['interaction']:.0f} %.",
-        f"From the slowest to the fastest {larger} is a factor of {spread[larger]:.2f} in the "
-        f"geometric mean of all cells, from the slowest to the fastest {smaller} {spread[smaller]:.2f}.",
-    ]
+        f"All mappings with all dataflows: the choice of the {larger} carries {100 * plugins[larger]:.0f} % "
+        f"of the differences that plugins make (variance of log time), the {smaller} "
+        f"{100 * plugins[smaller]:.0f} %, and their interaction {100 * plugins['interaction']:.0f} %.",
+        f"The slowest {larger} takes {spread[larger]:.2f} times as long as the fastest, the slowest "
+        f"{smaller} {spread[smaller]:.2f} times (geometric mean of all cells)."]
 
 
 def _best(experiment, observations):
@@ -274,10 +273,14 @@ def best(experiment, folder, stem):
                            "interval"], rows)])
 
 
+PARTS = ("both", "dataflow", "mapping")
+_PART_NAMES = ["times as fast as the plain engine", "by its dataflow alone", "by its mapping alone",
+               "by its mapping beside its dataflow"]
+
+
 def parts(experiment, folder, stem):
     """How much of an engine's gain its mapping and its dataflow alone bring."""
     del folder, stem
-    extra = Extra()
     engines = {}
     for cell in experiment.measured():
         params = cell["cell"]["params"]
@@ -285,57 +288,72 @@ def parts(experiment, folder, stem):
         if ratio is not None and "engine" in params:
             place = (cell["cell"]["input"], cell["cell"]["work"], cell["cell"]["dtype"])
             engines.setdefault(params["engine"], {}).setdefault(params["part"], {})[place] = ratio
-    rows, places_rows = [], []
+    gains, rows, front, places_rows = {}, [], [], []
     for engine, by_part in engines.items():
-        if set(by_part) != {"mapping", "dataflow", "both"}:
+        places = sorted(set.intersection(*map(set, by_part.values())))
+        if set(by_part) != set(PARTS) or not places:
             continue
-        places = set.intersection(*(set(ratios) for ratios in by_part.values()))
-        if not places:
-            continue
-        gain = {part: rule.combine([ratios[place] for place in sorted(places)], "mean")
-                for part, ratios in by_part.items()}
-        rows.append([engine] + [f"{gain[part][0]:.2f} ({gain[part][1]:.2f}..{gain[part][2]:.2f})"
-                                for part in ("mapping", "dataflow", "both")]
-                    + [str(len(places))])
-        extra.text.append(_part_in_words(engine, gain) + _where_in_words(by_part["both"]))
-        places_rows += [[engine, *place] + [f"{by_part[part][place][0]:.2f}"
-                                            for part in ("mapping", "dataflow", "both")]
-                        for place in sorted(places)]
-    extra.tables.append(("Times faster than the plain engine, geometric mean of the cells",
-                         ["engine", "mapping alone", "dataflow alone", "both", "cells"], rows))
-    extra.tables.append(("The same by input and network",
-                         ["engine", "input", "work", "dtype", "mapping alone", "dataflow alone",
-                          "both"], places_rows))
-    return extra
+        ratios = [[by_part[part][place] for part in PARTS] for place in places]
+        ratios = [[*of_place, _over(of_place[0], of_place[1])] for of_place in ratios]
+        means = [rule.combine(column, "mean") for column in zip(*ratios)]
+        gains[engine] = dict(zip(PARTS, means))
+        rows.append([engine, *map(_with_interval, means), str(len(places))])
+        front.append([engine, *map(_with_interval, means), *_extremes(by_part["both"], places)])
+        places_rows += [[engine, *place] + [f"{ratio[0]:.2f}" for ratio in of_place]
+                        for place, of_place in zip(places, ratios)]
+    return Extra(text=_gains_in_words(gains) if gains else [],
+                 answer=(["engine", *_PART_NAMES, "least", "greatest"], front) if front else None,
+                 tables=[("Geometric mean of the cells", ["engine", *_PART_NAMES, "cells"], rows),
+                         ("The same by input and network",
+                          ["engine", "input", "work", "dtype", *_PART_NAMES], places_rows)])
 
 
-def _where_in_words(ratios):
-    """The inputs and networks with the least and the greatest ratio of both parts."""
-    least, most = (pick(ratios, key=lambda place: ratios[place][0]) for pick in (min, max))
-    if least == most:
-        return ""
-    return (f" From {ratios[least][0]:.2f} ({least[0]}, {least[1]}) to {ratios[most][0]:.2f} "
-            f"({most[0]}, {most[1]}).")
+def _over(first, second):
+    """The quotient of two ratios that were measured apart, with the interval that is certain."""
+    return first[0] / second[0], first[1] / second[2], first[2] / second[1]
 
 
-def _part_in_words(engine, gain):
-    """Which part carries the gain, from the three ratios and their intervals alone."""
-    total, low, _ = gain["both"]
-    mapping, dataflow = gain["mapping"], gain["dataflow"]
-    words = f"In the geometric mean {engine} is {total:.2f} times as fast as the plain engine"
-    if low <= 1:
-        return f"{words}: there is no gain to share out."
-    if mapping[1] <= 1 and dataflow[1] <= 1:
-        return f"{words}; neither part brings a gain alone."
-    if mapping[1] > dataflow[2]:
-        first, ratios = "mapping", (mapping, dataflow)
-    elif dataflow[1] > mapping[2]:
-        first, ratios = "dataflow", (dataflow, mapping)
-    else:
-        return (f"{words}; its mapping alone brings {mapping[0]:.2f}, its dataflow alone "
-                f"{dataflow[0]:.2f}: neither more than the other beyond the intervals.")
-    return (f"{words}; its {first} carries the gain, {ratios[0][0]:.2f} alone against "
-            f"{ratios[1][0]:.2f} of the other part.")
+def _with_interval(ratio):
+    return f"{ratio[0]:.2f} ({ratio[1]:.2f}..{ratio[2]:.2f})"
+
+
+def _extremes(ratios, places):
+    """The least and the greatest ratio of `places`, each with its input and network."""
+    found = [pick(places, key=lambda place: ratios[place][0]) for pick in (min, max)]
+    return [f"{ratios[place][0]:.2f} ({place[0]}, {place[1]})" for place in found]
+
+
+def _range(values):
+    least, most = f"{min(values):.2f}", f"{max(values):.2f}"
+    return f"{least}x" if least == most else f"{least}x to {most}x"
+
+
+def _listed(names):
+    names = list(names)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _gains_in_words(gains):
+    """Which part carries each engine's gain, from the ratios and their intervals alone."""
+    faster = {engine: gain for engine, gain in gains.items() if gain["both"][1] > 1}
+    left, sentences = dict(faster), []
+    for first, second in (("dataflow", "mapping"), ("mapping", "dataflow")):
+        carried = {engine: gain for engine, gain in faster.items()
+                   if gain[first][1] > max(1, gain[second][2])}
+        if carried:
+            firsts, seconds = ([gain[part][0] for gain in carried.values()] for part in (first, second))
+            sentences.append(
+                f"The {first} carries the gain of {_listed(carried)}. It alone makes the plain engine "
+                f"{_range(firsts)} as fast, and the {second} alone {_range(seconds)}.")
+        left = {engine: gain for engine, gain in left.items() if engine not in carried}
+    if left:
+        sentences.append(f"{_listed(left)}: faster than the plain engine, and neither part alone brings "
+                         "more than the other beyond the intervals.")
+    others = [engine for engine in gains if engine not in faster]
+    if others:
+        sentences.append(f"There is no gain to share out in {_listed(others)}: as fast as the plain "
+                         f"engine {_range([gains[engine]['both'][0] for engine in others])}.")
+    return sentences
 
 
 def _holding(ratios):

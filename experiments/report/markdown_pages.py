@@ -150,7 +150,10 @@ def _answers(sections, out):
         title = _m(section.experiment.definition["title"])
         parts += [f"- {_m(sentence)}" for sentence in section.text]
         parts += [f"- All of it: [{title}]({page_of(section)}).", ""]
+        parts += _md_table(*section.answer) if section.answer else []
         parts += [part for image in section.images[:1] for part in (_md_image(*image, out), "")]
+    words = pages.answers_notes(sections)
+    parts += [notes.markdown(words), ""] if words else []
     return [f"## {pages.ANSWERS_TITLE}", "", *parts] if parts else []
 
 

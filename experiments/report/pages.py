@@ -7,6 +7,7 @@ import html as escape_html
 import re
 
 import again
+import fields
 import notes
 import results as lines
 import rule
@@ -81,6 +82,7 @@ class Section:
     tables: list   # (title, header, rows)
     text: list
     anchor: str    # unique; letters, digits, dashes, dots and underscores
+    answer: tuple = None  # (header, rows) for the front page
 
 
 class Link(str):
@@ -333,9 +335,22 @@ def answers(sections):
             if section.experiment.definition.get("analysis") == kind and section.text]
 
 
+def answers_notes(sections):
+    """Text in answers.notes.md beside the lines, by people; empty without such sections."""
+    for section in answers(sections):
+        path = section.experiment.path.with_name("answers.notes.md")
+        if path.exists():
+            return fields.text_of(path)
+    return ""
+
+
 def _html_answers(sections):
-    parts = [f"<p>{_e(sentence)}</p>" for section in answers(sections)
-             for sentence in section.text]
+    parts = []
+    for section in answers(sections):
+        parts += [f"<p>{_e(sentence)}</p>" for sentence in section.text]
+        parts += [_table(*section.answer)] if section.answer else []
+    words = answers_notes(sections)
+    parts += [f'<div>{notes.html(words)}</div>'] if words else []
     return [f"<h3>{_e(ANSWERS_TITLE)}</h3>", *parts] if parts else []
 
 

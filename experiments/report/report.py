@@ -66,7 +66,8 @@ def build(experiment, stem, anchor, out):
         extra = drawn(experiment, kind,
                       lambda: analysis.run(kind, experiment, out / "plots", stem))
     extra = extra or analysis.Extra()
-    return pages.Section(experiment, rule.claims(experiment), images + extra.images, extra.tables, extra.text, anchor)
+    return pages.Section(experiment, rule.claims(experiment), images + extra.images, extra.tables,
+                         extra.text, anchor, extra.answer)
 
 
 def anchors(names):

@@ -20,7 +20,8 @@ del sys.argv[1:3]
 # Sorts the first table by its first column, twice, and tells what it saw in the title.
 PROBE = """<script>
 window.addEventListener("load", () => {
-  const table = document.querySelector("table");
+  const table = Array.from(document.querySelectorAll("table")).find(
+      (one) => one.tHead.rows[0].cells[0].textContent === "experiment");
   const first = () => Array.from(table.tBodies[0].rows).map((row) => row.cells[0].textContent);
   const th = table.querySelector("th");
   th.click();
@@ -81,6 +82,7 @@ class PageTest(unittest.TestCase):
         shutil.copytree(RESULTS, notes)
         (notes / "minuet-fig16.notes.md").write_text(NOTES)
         (notes / "minuet.notes.md").write_text("The paper's *own* words")
+        (notes / "answers.notes.md").write_text("Words of the *answer*")
         cls.result = support.run(VOXCONV, "report", notes, "--out", cls.out, "--title", "T & T")
         cls.page = (cls.out / "report.html").read_text()
         cls.front = (cls.out / "report.md").read_text()
@@ -104,7 +106,8 @@ class PageTest(unittest.TestCase):
     def test_the_summary_links_to_every_experiment(self):
         anchors = re.findall(r'<h2 id="([^"]*)"', self.page)
         self.assertEqual(len(anchors), len(set(anchors)))
-        overview = self.page[self.page.index("<table"):self.page.index("</table>")]
+        begin = self.page.index("<table><thead><tr><th>experiment</th>")
+        overview = self.page[begin:self.page.index("</table>", begin)]
         self.assertEqual(re.findall(r'<td><a href="#([^"]*)">', overview), anchors)
         pages = set(re.findall(r"\]\((experiments/[^)]*)\)", self.front))
         self.assertEqual(pages, {f"experiments/{anchor}.md" for anchor in [*anchors, "rule"]})
@@ -115,6 +118,13 @@ class PageTest(unittest.TestCase):
         self.assertLessEqual(self.front.count("\n"), 200)
         self.assertIn("\n## Minuet (EuroSys 2024)\n", self.front)
         self.assertIn("\nThe paper's *own* words\n", self.front)  # minuet.notes.md
+
+    def test_the_answer_comes_first(self):
+        self.assertTrue(self.front.startswith("# T & T\n\n## Which part carries an engine's gain\n"))
+        answer = self.front[:self.front.index("\n## ", self.front.index("\n## ") + 1)]
+        self.assertIn("\n| engine | times as fast as the plain engine |", answer)
+        self.assertEqual(answer.count("\n| minuet | "), 1)
+        self.assertIn("\nWords of the *answer*\n", answer)  # answers.notes.md
 
     def test_notes_are_rendered(self):
         try:

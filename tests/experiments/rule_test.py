@@ -223,14 +223,30 @@ class PartsTest(unittest.TestCase):
     def test_which_part_and_on_which_inputs(self):
         extra = self.extra(small=(1.0, 4.0, 8.0), large=(1.0, 4.0, 2.0))
         self.assertEqual(extra.text, [
-            "In the geometric mean e is 4.00 times as fast as the plain engine; its dataflow carries "
-            "the gain, 4.00 alone against 1.00 of the other part. From 2.00 (large, network) to 8.00 "
-            "(small, network)."])
-        self.assertEqual(extra.tables[1][2], [["e", "large", "network", "f32", "1.00", "4.00", "2.00"],
-                                              ["e", "small", "network", "f32", "1.00", "4.00", "8.00"]])
+            "The dataflow carries the gain of e. It alone makes the plain engine 4.00x as fast, and the "
+            "mapping alone 1.00x."])
+        header, (row,) = extra.answer
+        self.assertEqual(dict(zip(header, row)), {
+            "engine": "e", "times as fast as the plain engine": "4.00 (4.00..4.00)",
+            "by its dataflow alone": "4.00 (4.00..4.00)", "by its mapping alone": "1.00 (1.00..1.00)",
+            "by its mapping beside its dataflow": "1.00 (1.00..1.00)",  # 2 and a half
+            "least": "2.00 (large, network)", "greatest": "8.00 (small, network)"})
+        self.assertEqual(extra.tables[1][2],
+                         [["e", "large", "network", "f32", "2.00", "4.00", "1.00", "0.50"],
+                          ["e", "small", "network", "f32", "8.00", "4.00", "1.00", "2.00"]])
 
-    def test_one_input_has_no_least_and_greatest(self):
-        self.assertNotIn("From", self.extra(small=(1.0, 4.0, 8.0)).text[0])
+    def test_a_quotient_of_two_ratios_has_the_widest_interval(self):
+        self.assertEqual(analysis._over((4.0, 3.0, 6.0), (2.0, 1.0, 4.0)), (2.0, 0.75, 6.0))
+
+    def test_a_mapping_may_carry_the_gain_and_no_gain_is_shared_out(self):
+        self.assertEqual(self.extra(small=(4.0, 1.0, 4.0)).text, [
+            "The mapping carries the gain of e. It alone makes the plain engine 4.00x as fast, and the "
+            "dataflow alone 1.00x."])
+        self.assertEqual(self.extra(small=(2.0, 2.0, 4.0)).text, [
+            "e: faster than the plain engine, and neither part alone brings more than the other beyond "
+            "the intervals."])
+        self.assertEqual(self.extra(small=(1.0, 0.5, 0.5)).text, [
+            "There is no gain to share out in e: as fast as the plain engine 0.50x."])
 
 
 class RoundsTest(unittest.TestCase):
@@ -460,10 +476,9 @@ class EffectsTest(unittest.TestCase):
         rows = self.design(lambda m, d, i: (10.0 if m == 2 else 0.0) + d + i)
         named = [(dict(levels, mapping="abc"[levels["mapping"]]), value) for levels, value in rows]
         shares, main = analysis.effects(named, factors)
-        self.assertIn("the mapping carries 99 %", analysis._in_words(shares, main)[0])
+        self.assertIn("the choice of the mapping carries 99 %", analysis._in_words(shares, main)[0])
         sentence, = analysis._without_farthest(named, factors, main)
-        self.assertIn("Without c,", sentence)
-        self.assertIn("the mapping carries 0 %, the dataflow 100 %", sentence)
+        self.assertIn("without c 0 %, 100 % and 0 %", sentence)
 
     def test_incomplete_levels_are_dropped(self):
         rows = [row for row in self.design(lambda m, d, i: m + d)
