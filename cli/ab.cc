@@ -66,8 +66,8 @@ po::options_description AbOptions() {
        "run the comparison this often, each time in a process of its own; the interval then covers "
        "the differences between the rounds")  //
       ("dtype", po::value<std::string>()->default_value("f32"),
-       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; the check of both sides "
-       "against the reference is always in f32")  //
+       "dtype of features and weights: f32; on CUDA also tf32, f16, bf16; on the CPU also bf16 for "
+       "a layer; the check of both sides against the reference is always in f32")  //
       ("rebuild-maps", po::value<bool>()->default_value(true),
        "true: each run makes coordinates and maps; false: they are made once and not timed")  //
       ("seed", po::value<uint64_t>()->default_value(1),
@@ -251,6 +251,18 @@ void PrintCompiledFor(const char* side, const LayerChoice& choice, std::ostream&
       << measure::CompiledFor(choice.dataflow) << " (dataflow)\n";
 }
 
+absl::StatusOr<Precision> ParseDtype(const po::variables_map& values, BackendKind backend) {
+  if (values.count("network") != 0) return ParseNetworkDtype(values, backend);
+  const std::string& text = values["dtype"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
+  if (backend != BackendKind::kCpu || precision == Precision::kF32 ||
+      precision == Precision::kBF16) {
+    return precision;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype ", text, ": allowed for a layer with --backend cpu are f32 and bf16"));
+}
+
 // Verifies, measures, and says on the way what it does.
 absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& say) {
   const measure::PairedOptions paired = ParsePairedOptions(values);
@@ -260,7 +272,7 @@ absl::StatusOr<Trial> RunTrial(const po::variables_map& values, std::ostream& sa
                            ParseCacheOptions(values, session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
-                           ParsePrecision(values["dtype"].as<std::string>()));
+                           ParseDtype(values, session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const auto a, ParseSide(values, "a", cloud, precision, *session));
   VOXCONV_ASSIGN_OR_RETURN(const auto b, ParseSide(values, "b", cloud, precision, *session));
   const ab::Request request{.a = a,

@@ -67,6 +67,14 @@ absl::StatusOr<ModelOptions> ParseModelOptions(const po::variables_map& values) 
   return options;
 }
 
+absl::StatusOr<Precision> ParseNetworkDtype(const po::variables_map& values, BackendKind backend) {
+  const std::string& text = values["dtype"].as<std::string>();
+  VOXCONV_ASSIGN_OR_RETURN(const Precision precision, ParsePrecision(text));
+  if (precision == Precision::kF32 || backend != BackendKind::kCpu) return precision;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype ", text, ": allowed for networks with --backend cpu is f32"));
+}
+
 absl::StatusOr<NetworkGraph> BuildNetwork(const po::variables_map& values) {
   VOXCONV_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelOptions(values));
   if (!values["classes"].defaulted() && values["network"].as<std::string>() != "minkunet42") {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "voxconv/cli/session.h"
+#include "voxconv/core/types.h"
 #include "voxconv/networks/graph.h"
 #include "voxconv/networks/models.h"
 
@@ -20,6 +21,9 @@ void AddNetworkOptions(po::options_description& options);
 // What these options say. Those that the command does not have are as ModelOptions has them.
 // kInvalidArgument names the option.
 absl::StatusOr<ModelOptions> ParseModelOptions(const po::variables_map& values);
+
+// --dtype of a network. kInvalidArgument names it: networks on the CPU run in f32.
+absl::StatusOr<Precision> ParseNetworkDtype(const po::variables_map& values, BackendKind backend);
 
 // The model of --network, --width, --in-channels, --classes and --grid. Its parameters are those of
 // --weights or --seed. kInvalidArgument names the option.

@@ -303,7 +303,7 @@ absl::Status WarmUp(NetworkRunner& runner, const SparseTensorView& input,
 absl::Status RunNetwork(const po::variables_map& values, const measure::Defaults& defaults,
                         Start start, Session& session, StandardOutput& output) {
   VOXCONV_ASSIGN_OR_RETURN(const Precision precision,
-                           ParsePrecision(values["dtype"].as<std::string>()));
+                           ParseNetworkDtype(values, session.backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(NetworkGraph graph, BuildNetwork(values));
   VOXCONV_ASSIGN_OR_RETURN(const VoxelizedCloud cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const measure::Configuration configuration,

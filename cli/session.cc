@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "voxconv/cli/session.h"
 
+#include <cstdint>
 #include <iostream>
+#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
@@ -33,6 +35,50 @@ absl::Status RefuseNegatives(const po::parsed_options& parsed,
   return absl::OkStatus();
 }
 
+// What Boost reads into the type of an option.
+std::string AllowedValues(const po::option_description& option) {
+  const po::value_semantic* semantic = option.semantic().get();
+  const auto takes = [&](auto zero) {
+    return dynamic_cast<const po::typed_value<decltype(zero)>*>(semantic) != nullptr;
+  };
+  const auto up_to = [](auto most) {
+    return absl::StrCat("allowed are whole numbers of at most ", most);
+  };
+  if (takes(int{})) return up_to(std::numeric_limits<int>::max());
+  if (takes(int64_t{})) return up_to(std::numeric_limits<int64_t>::max());
+  if (takes(uint64_t{})) return up_to(std::numeric_limits<uint64_t>::max());
+  if (takes(double{})) return "allowed are numbers, such as 0.5";
+  if (takes(bool{})) return "allowed are true and false";
+  return "allowed is what --help says";
+}
+
+// Boost says that a value is invalid, and not what is allowed.
+absl::Status Store(const po::parsed_options& parsed, const po::options_description& options,
+                   po::variables_map& values) {
+  const auto refuse = [&](const po::validation_error& error) {
+    for (const auto& option : parsed.options) {
+      if (absl::StrCat("--", option.string_key) != error.get_option_name()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", option.string_key, " ", absl::StrJoin(option.value, " "), ": ",
+                       AllowedValues(options.find(option.string_key, false))));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), " (see --help)"));
+  };
+  try {
+    po::store(parsed, values);
+  } catch (const po::invalid_option_value& error) {
+    return refuse(error);
+  } catch (const po::invalid_bool_value& error) {
+    return refuse(error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmptyValue(absl::string_view argument) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, " '': is empty; allowed is a value of one character or more"));
+}
+
 // An empty text is what a variable that is not set leaves in a script; it would pass for an option
 // that is not given.
 absl::Status RefuseEmpty(const po::parsed_options& parsed) {
@@ -42,8 +88,7 @@ absl::Status RefuseEmpty(const po::parsed_options& parsed) {
       const std::string argument = option.position_key < 0
                                        ? absl::StrCat("--", option.string_key)
                                        : absl::AsciiStrToUpper(option.string_key);
-      return absl::InvalidArgumentError(
-          absl::StrCat(argument, " '': is empty; allowed is a value of one character or more"));
+      return EmptyValue(argument);
     }
   }
   return absl::OkStatus();
@@ -95,6 +140,10 @@ absl::Status SurplusArgument(const po::options_description& options,
 }
 
 absl::Status ParseError(const po::error& error, const po::options_description& options) {
+  const auto* syntax = dynamic_cast<const po::invalid_syntax*>(&error);
+  if (syntax != nullptr && syntax->kind() == po::invalid_syntax::empty_adjacent_parameter) {
+    return EmptyValue(syntax->get_option_name());  // --name=
+  }
   std::string message = absl::StrReplaceAll(error.what(), {{"\n", " "}});
   if (const auto* unknown = dynamic_cast<const po::unknown_option*>(&error)) {
     std::vector<std::string> names;
@@ -135,7 +184,7 @@ absl::StatusOr<po::variables_map> ParseArguments(
         po::command_line_parser(args).options(all).positional(positional).style(style).run();
     VOXCONV_RETURN_IF_ERROR(RefuseNegatives(parsed, all));
     VOXCONV_RETURN_IF_ERROR(RefuseEmpty(parsed));
-    po::store(parsed, values);
+    VOXCONV_RETURN_IF_ERROR(Store(parsed, all, values));
     if (values.count("help") != 0) {
       PrintHelp(usage, shown);
       return Answered();

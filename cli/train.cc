@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "voxconv/cli/command.h"
 #include "voxconv/cli/input_options.h"
+#include "voxconv/cli/network_options.h"
 #include "voxconv/cli/session.h"
 #include "voxconv/cli/standard_output.h"
 #include "voxconv/cli/train_checks.h"
@@ -222,10 +223,10 @@ absl::StatusOr<LayerChoice> ParseLayerChoice(const po::variables_map& values, Ba
   return choice;
 }
 
-absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values,
-                                         const LayerChoice& choice) {
+absl::StatusOr<RunConfig> ParseRunConfig(const po::variables_map& values, const LayerChoice& choice,
+                                         BackendKind backend) {
   RunConfig run{.planner = std::make_shared<FixedPlanner>(choice)};
-  VOXCONV_ASSIGN_OR_RETURN(run.precision, ParsePrecision(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(run.precision, ParseNetworkDtype(values, backend));
   return run;
 }
 
@@ -302,7 +303,7 @@ absl::StatusOr<TrainingRunConfig> ParseTrainingRun(const po::variables_map& valu
                                .jitter = values["jitter"].as<double>(),
                                .drop_points = values["drop-points"].as<double>()};
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice, ParseLayerChoice(values, backend));
-  VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, choice));
+  VOXCONV_ASSIGN_OR_RETURN(config.training.run, ParseRunConfig(values, choice, backend));
   VOXCONV_ASSIGN_OR_RETURN(config.training.optimizer,
                            ParseOptimizer(values, config.training.run.precision));
   VOXCONV_ASSIGN_OR_RETURN(config.training.loss.kind,
@@ -470,7 +471,8 @@ absl::Status RunEval(const std::vector<std::string>& args) {
   VOXCONV_ASSIGN_OR_RETURN(const LoaderConfig loader, ParseLoader(values));
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice choice,
                            ParseLayerChoice(values, session->backend().kind()));
-  VOXCONV_ASSIGN_OR_RETURN(const RunConfig run, ParseRunConfig(values, choice));
+  VOXCONV_ASSIGN_OR_RETURN(const RunConfig run,
+                           ParseRunConfig(values, choice, session->backend().kind()));
   VOXCONV_ASSIGN_OR_RETURN(const DatasetOptions read, ParseDatasetOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                            OpenDataset(data, values["split"].as<std::string>(), read));

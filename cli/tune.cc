@@ -131,7 +131,7 @@ absl::StatusOr<Job> MakeJob(const po::variables_map& values, Session& session) {
   VOXCONV_ASSIGN_OR_RETURN(job.model, ParseModelOptions(values));
   VOXCONV_ASSIGN_OR_RETURN(job.graph, MakeModel(values["network"].as<std::string>(), job.model));
   InitializeParameters(job.graph, values["seed"].as<uint64_t>());
-  VOXCONV_ASSIGN_OR_RETURN(job.precision, ParsePrecision(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(job.precision, ParseNetworkDtype(values, session.backend().kind()));
   job.quick = values["quick"].as<bool>();
   job.race.repeats = values["repeats"].as<int>();
   if (job.race.repeats < 1 || job.race.repeats > 1000) {

@@ -114,7 +114,8 @@ absl::StatusOr<std::vector<verify::Case>> MakeNetworkCases(const po::variables_m
   VOXCONV_ASSIGN_OR_RETURN(const LayerChoice layers,
                            defaults.LayersOn(environment.backend->kind()));
   request.output_coords = layers.output_coords;
-  VOXCONV_ASSIGN_OR_RETURN(request.precision, ParsePrecision(values["dtype"].as<std::string>()));
+  VOXCONV_ASSIGN_OR_RETURN(request.precision,
+                           ParseNetworkDtype(values, environment.backend->kind()));
   VOXCONV_ASSIGN_OR_RETURN(request.cloud, LoadInput(values));
   VOXCONV_ASSIGN_OR_RETURN(const NetworkGraph graph, MakeModel(request.network, request.model));
   PrintChannels(request.cloud, graph.in_channels());
@@ -191,7 +192,13 @@ absl::StatusOr<std::vector<verify::Case>> MakeSelectedCases(const po::variables_
     VOXCONV_ASSIGN_OR_RETURN(cases, MakeNetworkCases(values, environment, selection));
   }
   if (!cases.empty()) return cases;
-  return absl::NotFoundError("no case matches --mapping, --dataflow and --filter; see --list");
+  std::vector<std::string> given;
+  for (const char* name : {"mapping", "dataflow", "filter"}) {
+    const std::string& text = values[name].as<std::string>();
+    if (!text.empty()) given.push_back(absl::StrCat("--", name, " ", text));
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no case matches ", absl::StrJoin(given, " and "), "; --list prints the cases"));
 }
 
 absl::Status RunCases(const std::vector<verify::Case>& cases, const std::string& device,

@@ -42,8 +42,9 @@ absl::Status CheckKind(const GeometryParams& p) {
                      ": only strided convolutions with output rule dilate have padding"));
   }
   if (!dilate && p.output_bounds.has_value()) {
-    return absl::InvalidArgumentError(
-        "output bounds: only strided convolutions with output rule dilate have them");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "output bounds: kind ", ToString(p.kind), " with output rule ", ToString(p.rule),
+        " has none; only strided convolutions with output rule dilate have them"));
   }
   if (IsInverted(p.kind)) {
     for (int axis = 0; axis < 3; ++axis) {

@@ -19,7 +19,9 @@ std::vector<uint16_t> Narrow(absl::Span<const float> values, const Convert& conv
 absl::StatusOr<Tensor> Tensor::Create(int64_t rows, int64_t channels, DType dtype,
                                       const ExecutionContext& context) {
   if (rows < 0 || channels < 0 || (channels > 0 && rows > INT64_MAX / 8 / channels)) {
-    return absl::InvalidArgumentError("tensor: negative rows or channels, or past 2^63 bytes");
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor: shape [", rows, ", ", channels,
+                     "]; allowed are 0 rows and channels or more, below 2^63 bytes in all"));
   }
   VOXCONV_ASSIGN_OR_RETURN(
       Buffer buffer, context.backend->Allocate(rows * channels * SizeOf(dtype), *context.stream));

@@ -5,8 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine.h"
 #include "voxconv/builtin/backends.h"
 #include "voxconv/verify/matrix.h"
@@ -54,7 +57,15 @@ nb::list Verify(const std::string& mapping, const std::string& dataflow, const s
     return verify::MakeCases(environment, selection);
   }();
   ThrowIfEnding();
-  if (cases.empty()) ThrowValueError("no case matches mapping, dataflow and filter");
+  if (cases.empty()) {
+    std::vector<std::string> given;
+    for (const auto& [name, text] :
+         {std::pair("mapping", &mapping), std::pair("dataflow", &dataflow),
+          std::pair("filter", &filter)}) {
+      if (!text->empty()) given.push_back(absl::StrCat(name, " '", *text, "'"));
+    }
+    ThrowValueError(absl::StrCat("no case matches ", absl::StrJoin(given, " and ")));
+  }
   nb::list records;
   for (const verify::Case& test : cases) {
     const verify::Outcome outcome = [&] {

@@ -218,7 +218,7 @@ TABLE = [
      ValueError,
      "is none of the variants that verify runs; these are "),
     (lambda: voxconv.verify(filter="nothing like it"), ValueError,
-     "no case matches mapping, dataflow and filter"),
+     "no case matches filter 'nothing like it'"),
     (lambda: voxconv.verify(backend="tpu"), ValueError, "tpu"),
     (lambda: voxconv.ab("hash/implicit_gemm", "hash", "scene:sphere"), ValueError, "hash"),
     (lambda: voxconv.ab("spconv2", "minuet", "scene:sphere", pairs=3), ValueError,

@@ -103,6 +103,30 @@ class CommandLineTest(unittest.TestCase):
         self.assertIn("(did you mean '--input'?)", run("run", "--inptu", "x").stderr)
         self.assertNotIn("did you mean", run("frobnicate").stderr)
 
+    def test_values_that_cannot_be_read_say_what_is_allowed(self):
+        whole = "allowed are whole numbers of at most"
+        for options, message in (
+                (["--frames", "abc"], f"--frames abc: {whole} 2147483647"),
+                (["--classes=99999999999999999999"],
+                 f"--classes 99999999999999999999: {whole} 9223372036854775807"),
+                (["--seed", "x"], f"--seed x: {whole} 18446744073709551615"),
+                (["--width", "wide"], "--width wide: allowed are numbers, such as 0.5"),
+                (["--mapping="], "--mapping '': is empty; allowed is a value of one character or more"),
+                (["--dtype", "bf16"], "--dtype bf16: allowed for networks with --backend cpu is f32")):
+            with self.subTest(options):
+                result = run("run", "--input", SCENE, *options)
+                self.assertEqual(result.returncode, 1)
+                self.assertEqual(result.stderr, f"voxconv run: {message}\n")
+        for options, message in (
+                (["--rebuild-maps", "maybe"], "--rebuild-maps maybe: allowed are true and false"),
+                (["--dtype", "f16"],
+                 "--dtype f16: allowed for a layer with --backend cpu are f32 and bf16")):
+            with self.subTest(options):
+                self.assertEqual(run(*LAYER, *options).stderr, f"voxconv ab: {message}\n")
+        self.assertEqual(run("verify", "--mapping", "hash", "--filter", "no_such").stderr,
+                         "voxconv verify: no case matches --mapping hash and --filter no_such; "
+                         "--list prints the cases\n")
+
     def test_json_is_one_line(self):
         for arguments in (["info", SCENE], ["run", *SMALL], LAYER, [*LAYER, "--rounds", "1"]):
             with self.subTest(arguments):

@@ -83,7 +83,7 @@ grep -q 'more like' "$work/out" || fail "failures are not grouped"
 
 # The errors of the command are its own.
 verify 1 --filter no_such_case
-[[ $(cat "$work/err") == 'voxconv verify: no case matches --mapping, --dataflow and --filter; see --list' ]] ||
+[[ $(cat "$work/err") == 'voxconv verify: no case matches --filter no_such_case; --list prints the cases' ]] ||
   fail "another error"
 verify 1 --case-seconds 0
 grep -q -- '--case-seconds 0: allowed' "$work/err" || fail "0 s are taken"
