@@ -22,7 +22,7 @@ constexpr int kThreads = 256;
 constexpr int32_t kNone = -1, kTaken = -2;
 constexpr unsigned long long kNoKey = ~0ull;
 
-// The place of each cell's output. Take returns where to write it if the cell has had none, and
+// The place of each cell's output. Take returns where Put writes it if the cell has had none, and
 // null if it has one.
 struct CellTable {
   int32_t* places;  // [cells]
@@ -31,9 +31,11 @@ struct CellTable {
     int32_t* const place = places + number;
     return atomicCAS(place, kNone, kTaken) == kNone ? place : nullptr;
   }
+  // Others may try to take the cell meanwhile.
+  __device__ static void Put(int32_t* place, int32_t value) { atomicExch(place, value); }
 };
 struct HashTable {
-  int32_t* places;           // [slots]
+  int32_t* places;           // [slots], not initialised
   unsigned long long* keys;  // [slots]; kNoKey: empty
   uint64_t mask;             // slots - 1
 
@@ -44,6 +46,8 @@ struct HashTable {
       if (found == number) return nullptr;
     }
   }
+  // Others look at the keys alone.
+  __device__ static void Put(int32_t* place, int32_t value) { *place = value; }
 };
 
 template <typename Table, typename Key>
@@ -57,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     if (place == nullptr) return;
     const unsigned long long added = atomicAdd(size, 1ull);
     list[added] = static_cast<Key>(number);
-    atomicExch(place, static_cast<int32_t>(added));
+    Table::Put(place, static_cast<int32_t>(added));
   });
 }
 
