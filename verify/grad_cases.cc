@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "voxconv/verify/convolve.h"
 #include "voxconv/verify/exact.h"
@@ -161,6 +162,27 @@ void AddRepeatGradCases(Environment& environment, std::vector<Case>& cases) {
   }
 }
 
+// What each dataflow's default options are checked on besides: the other geometries, and scenes of
+// no voxel, of one, in any order, of a cluster and of surfaces.
+std::vector<const Problem*> OtherProblems(Environment& environment) {
+  const std::vector<std::string> kinds = GeometryOfEachKind();
+  std::vector<const Problem*> problems;
+  const auto add = [&](const NamedGeometry& geometry, const Scene& scene) {
+    const Problem* problem = environment.problems.Get(geometry, scene);
+    if (problem != nullptr) problems.push_back(problem);
+  };
+  for (const NamedGeometry& geometry : Geometries()) {
+    if (std::find(kinds.begin(), kinds.end(), geometry.name) == kinds.end()) {
+      add(geometry, Scenes()[1]);
+    }
+  }
+  for (const Scene& scene : Scenes()) {
+    if (scene.name == Scenes()[1].name || scene.huge_bounds) continue;
+    for (const std::string& kind : kinds) add(GeometryNamed(kind), scene);
+  }
+  return problems;
+}
+
 }  // namespace
 
 void AddGradCases(Environment& environment, std::vector<Case>& cases) {
@@ -168,18 +190,29 @@ void AddGradCases(Environment& environment, std::vector<Case>& cases) {
   const std::pair<GradCheck, const char*> checks[] = {{GradCheck::kInput, "input"},
                                                       {GradCheck::kWeight, "weight"},
                                                       {GradCheck::kAdjoint, "adjoint"}};
+  const auto add = [&](const Problem* problem, const std::string& spec, const CaseShape& shape) {
+    for (const auto& [check, name] : checks) {
+      cases.push_back(
+          {absl::StrCat("grad/conv/", spec, "/", ShapeName(shape), "/", name, "/", problem->id),
+           [&environment, check = check, spec, shape, problem] {
+             return RunGradCase(environment, check, spec, shape, *problem);
+           }});
+    }
+  };
   for (const std::string& geometry : GeometryOfEachKind()) {
     const Problem* problem = environment.problems.Get(GeometryNamed(geometry), Scenes()[1]);
-    const auto add = [&](const std::string& spec, const CaseShape& shape) {
-      for (const auto& [check, name] : checks) {
-        cases.push_back(
-            {absl::StrCat("grad/conv/", spec, "/", ShapeName(shape), "/", name, "/", problem->id),
-             [&environment, check = check, spec, shape, problem] {
-               return RunGradCase(environment, check, spec, shape, *problem);
-             }});
-      }
-    };
-    ForEachClaimedShape(environment, {{3, 16}, {33, 17}, {64, 32}}, add);
+    ForEachClaimedShape(
+        environment, {{3, 16}, {33, 17}, {64, 32}},
+        [&](const std::string& spec, const CaseShape& shape) { add(problem, spec, shape); });
+  }
+  for (const Problem* problem : OtherProblems(environment)) {
+    for (const std::string& spec :
+         environment.registry->dataflows().Variants(environment.backend->kind())) {
+      if (absl::StrContains(spec, ':')) continue;
+      ForEachClaimedPrecision(environment, spec, 16, 24, [&](Precision precision) {
+        add(problem, spec, {16, 24, precision});
+      });
+    }
   }
 }
 
