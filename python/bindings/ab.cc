@@ -167,7 +167,8 @@ nb::list Ab(const std::string& a, const std::string& b, nb::handle input,
   arguments.layer.geometry = ToGeometryParams(layer);
   if (!channels.is_none()) {
     if (!nb::isinstance<nb::tuple>(channels) || nb::len(channels) != 2) {
-      ThrowValueError("channels: a tuple (C_in, C_out) is needed");
+      ThrowValueError(absl::StrCat("channels ", nb::repr(channels).c_str(),
+                                   ": a tuple (C_in, C_out) is needed"));
     }
     arguments.layer.c_in = ToInteger("channels[0]", channels[nb::int_(0)], 1, kMaxChannels);
     arguments.layer.c_out = ToInteger("channels[1]", channels[nb::int_(1)], 1, kMaxChannels);
@@ -233,7 +234,7 @@ Args:
     channels: (C_in, C_out) of the layer, (32, 32) unless given.
     kernel, stride, dilation, padding, kind, rule: the layer, as for KernelMap, described from its
         fine side.
-    precision: "f32"; on CUDA also "tf32", "f16" and "bf16".
+    precision: "f32"; on CUDA also "tf32", "f16" and "bf16", on the CPU also "bf16" for a layer.
     pairs, warmup: measured pairs, 20 or more, and runs of each side before them.
     rebuild_maps: each run makes coordinates and maps; otherwise they are made once.
     seed: of the weights and a layer's features.

@@ -220,6 +220,8 @@ TABLE = [
     (lambda: voxconv.verify(filter="nothing like it"), ValueError,
      "no case matches filter 'nothing like it'"),
     (lambda: voxconv.verify(backend="tpu"), ValueError, "tpu"),
+    (lambda: voxconv.ab("spconv2", "minuet", "scene:sphere", channels=(4,)), ValueError,
+     "channels (4,): a tuple (C_in, C_out) is needed"),
     (lambda: voxconv.ab("hash/implicit_gemm", "hash", "scene:sphere"), ValueError, "hash"),
     (lambda: voxconv.ab("spconv2", "minuet", "scene:sphere", pairs=3), ValueError,
      "pairs 3: allowed are whole numbers 20 .. 1000000"),
