@@ -72,41 +72,46 @@ struct SplitTable {
   int first, last;  // offsets
 };
 
-constexpr int kOrderRows = 64;
+constexpr int kOrderRows = 128;
 constexpr int kOrderOffsets = 32;
+constexpr int kRowsOfWarp = kOrderRows / (kBlock / 32);
+static_assert(kRowsOfWarp <= 32);
+
+// Copies the masks of a warp's rows, of which lane j has row j; -1: none. Called by whole warps.
+__device__ void OrderMasks(const SplitTable& split, int64_t first_position, int32_t row) {
+  const int count = kRowsOfWarp * split.words;
+  for (int first = 0; first < count; first += 32) {
+    const int i = first + static_cast<int>(threadIdx.x) % 32;
+    const int32_t from = __shfl_sync(~0u, row, min(i / split.words, 31));
+    if (i >= count || from < 0) continue;
+    split.ordered_masks[first_position * split.words + i] =
+        split.masks[int64_t{from} * split.words + i % split.words];
+  }
+}
 
 // A block moves kOrderRows rows of kOrderOffsets offsets through shared memory: whole rows in,
 // whole columns out.
 __global__ void __launch_bounds__(kBlock) OrderTable(const __grid_constant__ SplitTable split) {
   __shared__ int32_t entries[kOrderOffsets][kOrderRows + 1];
-  const int64_t first_position = int64_t{blockIdx.x} * kOrderRows;
+  const int64_t block_position = int64_t{blockIdx.x} * kOrderRows;
   const int first = split.first + static_cast<int>(blockIdx.y) * kOrderOffsets;
-  constexpr int kWarps = kBlock / 32, kRowsOfWarp = kOrderRows / kWarps;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int32_t rows[kRowsOfWarp], loaded[kRowsOfWarp];
+  const int first_of_warp = static_cast<int>(threadIdx.x) / 32 * kRowsOfWarp;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t first_position = block_position + first_of_warp;
+  const bool has_row = lane < kRowsOfWarp && first_position + lane < split.rows;
+  const int32_t row = has_row ? split.order[first_position + lane] : -1;
+  int32_t loaded[kRowsOfWarp];
 #pragma unroll
   for (int j = 0; j < kRowsOfWarp; ++j) {
-    const int64_t position = first_position + warp * kRowsOfWarp + j;
-    rows[j] = position < split.rows ? split.order[position] : -1;
+    const int32_t from = __shfl_sync(~0u, row, j);
+    const bool valid = from >= 0 && first + lane < split.last;
+    loaded[j] = valid ? split.table[int64_t{from} * split.num_offsets + first + lane] : -1;
   }
+  if (blockIdx.y == 0) OrderMasks(split, first_position, row);
 #pragma unroll
-  for (int j = 0; j < kRowsOfWarp; ++j) {
-    const bool valid = rows[j] >= 0 && first + lane < split.last;
-    loaded[j] = valid ? split.table[int64_t{rows[j]} * split.num_offsets + first + lane] : -1;
-  }
-  if (blockIdx.y == 0) {
-    for (int j = 0; j < kRowsOfWarp; ++j) {
-      const int64_t position = first_position + warp * kRowsOfWarp + j;
-      for (int w = lane; w < split.words && rows[j] >= 0; w += 32) {
-        split.ordered_masks[position * split.words + w] =
-            split.masks[int64_t{rows[j]} * split.words + w];
-      }
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < kRowsOfWarp; ++j) entries[lane][warp * kRowsOfWarp + j] = loaded[j];
+  for (int j = 0; j < kRowsOfWarp; ++j) entries[lane][first_of_warp + j] = loaded[j];
   __syncthreads();
-  const int64_t position = first_position + threadIdx.x % kOrderRows;
+  const int64_t position = block_position + threadIdx.x % kOrderRows;
   if (position >= split.rows) return;
   for (int k = threadIdx.x / kOrderRows; k < kOrderOffsets; k += kBlock / kOrderRows) {
     if (first + k >= split.last) break;
