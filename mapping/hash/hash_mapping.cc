@@ -21,10 +21,11 @@ PluginDescription HashMapping::Describe() {
       "Luo & Lai (planar coordinates)";
   description.options.Enum(
       "variant",
-      {"open_addressing", "cuckoo", "bucketed", "minkowski", "torchsparse1", "pcengine", "open3d",
-       "std"},
+      {"open_addressing", "bricks", "cuckoo", "bucketed", "minkowski", "torchsparse1", "pcengine",
+       "open3d", "std"},
       "open_addressing",
-      "the table: linear probing, two-choice buckets, chains of slabs (CUDA only), "
+      "the table: linear probing, linear probing of bricks of 2 x 2 x 2 voxels (CUDA only), "
+      "two-choice buckets, chains of slabs (CUDA only), "
       "linear probing of slots that lead to the coordinates (MinkowskiEngine's on the GPU), "
       "cuckoo tables of 512 entries and hashes in memory (TorchSparse's 1.4 and 2.0), "
       "linear probing by steps of 97 (PCEngine's release), "
@@ -38,7 +39,8 @@ PluginDescription HashMapping::Describe() {
              "pcengine, open3d, std");
   description.extra_variants = {
       "variant=open_addressing,load_factor=0.9", "variant=cuckoo,load_factor=0.95",
-      "variant=bucketed,load_factor=0.95", "variant=minkowski,load_factor=0.95"};
+      "variant=bricks,load_factor=0.95", "variant=bucketed,load_factor=0.95",
+      "variant=minkowski,load_factor=0.95"};
   return description;
 }
 
@@ -54,9 +56,9 @@ absl::Status HashMapping::CheckOptions(const Options& options) {
   const bool has_none =
       variant == "torchsparse1" || variant == "pcengine" || variant == "open3d" || variant == "std";
   if (load_factor != kDefaultLoadFactor && has_none) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("load_factor=", load_factor, ": variant=", variant,
-                     " has none; allowed with open_addressing, cuckoo, bucketed and minkowski"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "load_factor=", load_factor, ": variant=", variant,
+        " has none; allowed with open_addressing, bricks, cuckoo, bucketed and minkowski"));
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ class HashCpu final : public HashMapping {
   explicit HashCpu(Options options) : HashMapping(std::move(options), SplitCoordinatesCpu) {}
 
   Support DoSupports(const ConvGeometry&) const override {
-    if (variant() != "bucketed") return Support::Yes();
+    if (variant() != "bucketed" && variant() != "bricks") return Support::Yes();
     return Support::No(absl::StrCat("hash: variant=", variant(), " has no CPU implementation"));
   }
 

@@ -23,6 +23,7 @@ class HashCuda final : public HashMapping {
  protected:
   absl::StatusOr<std::unique_ptr<MapIndex>> BuildOfRows(
       const CoordinateRows& inputs, const ExecutionContext& context) const override {
+    if (variant() == "bricks") return BuildBricksCuda(inputs.set(), load_factor(), context);
     if (variant() == "cuckoo") return BuildCuckooCuda(inputs.set(), load_factor(), context);
     if (variant() == "bucketed") return BuildBucketedCuda(inputs.set(), load_factor(), context);
     if (variant() == "minkowski") return BuildMinkowskiCuda(inputs.set(), load_factor(), context);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open addressing by sectors: a 32-byte sector of memory holds four keys, filled from the front,
-// and a search goes on only if all four are taken, by a step of the key's own: sectors that follow
-// each other would fill up together.
+// Open addressing by sectors (sector_probing.cuh).
 //
 // Keys and rows lie in two arrays: nine of ten lookups of a sparse convolution find nothing, and
 // these never touch the rows. Voxels that differ in the low two bits of z alone have the same home
@@ -15,70 +13,33 @@
 #include "voxconv/backends/cuda/cuda_launch.h"
 #include "voxconv/backends/cuda/neighbour_query.cuh"
 #include "voxconv/core/coordinate_key.h"
-#include "voxconv/core/key_mix.h"
 #include "voxconv/mapping/hash/hash_table_cuda.h"
+#include "voxconv/mapping/hash/sector_probing.cuh"
 
 namespace voxconv {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kSectorBits = 2;
-constexpr int kSector = 1 << kSectorBits;  // keys
+using sector_probing::kSector;
+using sector_probing::kSectorBits;
+using sector_probing::Probes;
 
+constexpr int kThreads = 256;
 // Sectors there can be: a number of 32 bits. Still two slots and more for each of the most rows.
 constexpr int64_t kMaxCapacity = int64_t{kSector} << 32;
 // Tables below this many slots (8 MiB of keys) get twice the room they need: in the L2 cache it
 // costs little more than its clearing, and searches are shorter.
 constexpr int64_t kRoomyCapacity = int64_t{1} << 20;
 
-// The sectors to search for a key.
-struct Probe {
-  uint32_t sector, step;
-};
-struct Probes {
-  uint32_t last;    // number of sectors, a power of two, less one
-  int stride_bits;  // low bits of a key that all rows have in common
-
-  __device__ Probe Start(uint64_t key) const {
-    const uint64_t hash = MixKey(key >> (stride_bits + kSectorBits));
-    // Odd: it comes to every sector.
-    return {static_cast<uint32_t>(hash) & last, static_cast<uint32_t>(hash >> 32) | 1};
-  }
-  __device__ void Advance(Probe& probe) const { probe.sector = (probe.sector + probe.step) & last; }
-};
-
 struct Lookup {
   Probes probes;
-  const ulonglong2* keys;  // two of them a sector
+  const ulonglong2* keys;
   const int32_t* rows;
 
-  // One way out, so that the lanes of a warp stay together.
   __device__ int32_t operator()(const Coordinate&, uint64_t key) const {
-    Probe probe = probes.Start(key);
-    int slot;
-    while (true) {
-      const ulonglong2* sector = keys + 2 * uint64_t{probe.sector};
-      ulonglong2 pair = __ldg(sector);
-      slot = pair.x == key ? 0 : pair.y == key ? 1 : -1;
-      if (slot >= 0 || pair.y == kEmptyKey) break;
-      pair = __ldg(sector + 1);
-      slot = pair.x == key ? 2 : pair.y == key ? 3 : -1;
-      if (slot >= 0 || pair.y == kEmptyKey) break;
-      probes.Advance(probe);
-    }
-    return slot < 0 ? -1 : __ldg(rows + uint64_t{probe.sector} * kSector + slot);
+    const int64_t slot = sector_probing::FindSlot(probes, keys, key);
+    return slot < 0 ? -1 : __ldg(rows + slot);
   }
 };
-
-// The first slot of a sector that seems free, kSector if none does. Slots are never freed: what is
-// seen taken stays taken.
-__device__ int FirstFree(const ulonglong2* sector) {
-  const ulonglong2 front = __ldcg(sector), back = __ldcg(sector + 1);
-  if (front.x == kEmptyKey) return 0;
-  if (front.y == kEmptyKey) return 1;
-  if (back.x == kEmptyKey) return 2;
-  return back.y == kEmptyKey ? 3 : kSector;
-}
 
 template <typename Rows>
 __global__ void __launch_bounds__(kThreads)
@@ -87,15 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= size) return;
   const uint64_t key = PackKey(LoadRow(inputs, row));
-  for (Probe probe = probes.Start(key);; probes.Advance(probe)) {
-    const uint64_t first = uint64_t{probe.sector} * kSector;
-    unsigned long long* const slots = keys + first;
-    for (int i = FirstFree(reinterpret_cast<const ulonglong2*>(slots)); i < kSector; ++i) {
-      if (atomicCAS(slots + i, kEmptyKey, key) != kEmptyKey) continue;
-      rows[first + i] = static_cast<int32_t>(row);
-      return;
-    }
-  }
+  rows[sector_probing::ClaimSlot(probes, keys, key)] = static_cast<int32_t>(row);
 }
 
 class OpenAddressingTable final : public HashTableCuda {
@@ -131,8 +84,9 @@ absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& i
   capacity = std::min(capacity < kRoomyCapacity ? 2 * capacity : capacity, kMaxCapacity);
   VOXCONV_ASSIGN_OR_RETURN(Array<uint64_t> keys, AllocateArray<uint64_t>(capacity, context));
   VOXCONV_ASSIGN_OR_RETURN(Array<int32_t> rows, AllocateArray<int32_t>(capacity, context));
-  const Probes probes{static_cast<uint32_t>(capacity / kSector - 1),
-                      absl::countr_zero(static_cast<uint32_t>(inputs.set().tensor_stride().z))};
+  const Probes probes{
+      static_cast<uint32_t>(capacity / kSector - 1),
+      absl::countr_zero(static_cast<uint32_t>(inputs.set().tensor_stride().z)) + kSectorBits};
   static_assert(kEmptyKey == 0);
   VOXCONV_RETURN_IF_ERROR(
       context.backend->FillBytes(keys.data(), 0, keys.bytes(), *context.stream));

@@ -82,8 +82,11 @@ TEST(HashMappingTest, RefusesWithReason) {
   EXPECT_TRUE(plain->Supports(even).ok);
   const auto symmetric = *registry.mappings().Create("hash:symmetric=true", BackendKind::kCpu);
   EXPECT_TRUE(symmetric->Supports(even).ok);  // used where there is one
-  const auto bucketed = *registry.mappings().Create("hash:variant=bucketed", BackendKind::kCpu);
-  EXPECT_EQ(bucketed->Supports(even).reason, "hash: variant=bucketed has no CPU implementation");
+  for (const std::string variant : {"bricks", "bucketed"}) {
+    const auto mapping = *registry.mappings().Create("hash:variant=" + variant, BackendKind::kCpu);
+    EXPECT_EQ(mapping->Supports(even).reason,
+              "hash: variant=" + variant + " has no CPU implementation");
+  }
   EXPECT_THAT(registry.mappings()
                   .Create("hash:variant=std,load_factor=0.7", BackendKind::kCpu)
                   .status()
