@@ -372,12 +372,14 @@ TEST_F(NetworksCudaTest, NaNSurvivesFusedActivations) {
   GraphBuilder b("nan");
   const int x = b.Conv("conv", b.Input(4), 32, {.bias = true, .relu = true});
   const int y = b.Conv("wide", x, 64, {.bias = true});
-  NetworkGraph graph = *std::move(b).Build(b.Add("sum", y, b.Linear("one", x, 64), true));
+  const int sum = b.Add("sum", y, b.Linear("one", x, 64), true);
+  NetworkGraph graph = *std::move(b).Build(sum);
   InitializeParameters(graph, 5);
   features_[4 * 100] = std::numeric_limits<float>::quiet_NaN();
   const auto nans = [](const std::vector<float>& values) {
-    std::vector<bool> found;
-    for (const float value : values) found.push_back(std::isnan(value));
+    std::vector<bool> found(values.size());
+    std::transform(values.begin(), values.end(), found.begin(),
+                   [](float value) { return std::isnan(value); });
     return found;
   };
   const auto expected = Run(graph, Config("gather_gemm_scatter", Precision::kF32), *cpu_);
@@ -401,6 +403,30 @@ TEST_F(NetworksCudaTest, PoolingNetworksRun) {
     ASSERT_TRUE(output.ok()) << output.status();
     EXPECT_LT(RelativeError(*output, *expected), Bound(precision));
   }
+}
+
+// The bounds of the outputs leave nothing of the last sample.
+TEST_F(NetworksCudaTest, ASampleThatLostAllVoxelsIsZero) {
+  const ExecutionContext context{cuda_->backend.get(), &cuda_->backend->main_stream(), nullptr};
+  GraphBuilder b("bounded");
+  const int x = b.Conv("down", b.Input(4), 8,
+                       {.kind = ConvKind::kStrided,
+                        .rule = OutputRule::kDilate,
+                        .stride = {2, 2, 2},
+                        .output_bounds = Box{{-8, -8, -8}, {8, 8, 8}}});
+  const int all = b.GlobalPool("all", x, PoolMode::kSum);
+  NetworkGraph graph = *std::move(b).Build(all);
+  InitializeParameters(graph, 5);
+  const std::vector<Coordinate> rows = {{0, 1, 2, 3}, {1, 0, 0, 0}, {2, 99, 99, 99}};
+  const std::vector<float> ones(rows.size() * 4, 1.0f);
+  const SparseTensor input = *SparseTensor::Create(rows, {1, 1, 1}, ones, 4, context);
+  const auto runner = *Runner(graph, Config("implicit_gemm", Precision::kF32));
+  const auto result = runner->Run(input.view());
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::vector<float> sums = *result->output.features().ToHost(context);
+  ASSERT_EQ(sums.size(), size_t{3 * 8});
+  EXPECT_NE(std::vector<float>(sums.begin(), sums.begin() + 8), std::vector<float>(8, 0.0f));
+  EXPECT_EQ(std::vector<float>(sums.end() - 8, sums.end()), std::vector<float>(8, 0.0f));
 }
 
 TEST_F(NetworksCudaTest, RefusesFeaturesOfAnotherDType) {
