@@ -80,7 +80,7 @@ po::options_description BenchOptions() {
       ("graph", po::bool_switch(),
        "CUDA: also replay frames, and with --training steps, with kept maps as a CUDA graph")  //
       ("in-flight", po::value<int>()->default_value(1),
-       "CUDA: also time so many frames of the networks at a time, each on a stream of its own")  //
+       "CUDA: also time this many frames of the networks at once, each on its own stream")  //
       ("points", po::bool_switch(),
        "also time voxelisation of the input's points, and frames of the networks from points")  //
       ("training", po::bool_switch(),

@@ -16,8 +16,8 @@ void AddCacheOptions(po::options_description& options) {
        "CUDA: how a run finds the L2 cache: warm, as the run before left it, or cold, emptied "
        "before each run")  //
       ("l2-mib", po::value<int64_t>()->default_value(0),
-       "CUDA: leave about so many MiB of the L2 cache to the runs, as far as the device allows; 0: "
-       "all of it");
+       "CUDA: MiB of the L2 cache that the runs may use, approximately and as far as the device "
+       "allows; 0: all");
 }
 
 absl::StatusOr<measure::CacheOptions> ParseCacheOptions(const po::variables_map& values,

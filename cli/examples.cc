@@ -41,7 +41,7 @@ const std::vector<Examples>& AllExamples() {
       {"ab",
        {"ab --a minuet --b torchsparse --input scene:lidar64 --channels 64,64",
         "ab --a hash/implicit_gemm --b plan:mine.json --network minkunet42 --input scan.bin",
-        "ab --a minuet --b spconv --input scan.bin --rounds 5 --out ab.jsonl"}},
+        "ab --a minuet --b spconv2 --input scan.bin --rounds 5 --out ab.jsonl"}},
       {"bench",
        {"bench --benchmark_filter=map/", "bench --input scan.bin --mapping hash --threads 1,2",
         "bench --network minkunet42 --config minuet"}},

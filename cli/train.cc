@@ -31,8 +31,9 @@ po::options_description DataOptions(bool training) {
   po::options_description options("Data");
   options.add_options()  //
       ("data", po::value<std::string>(),
-       "the data set: an .npz file of voxel models or meshes, .npz files of labelled frames with "
-       "commas between them, a folder as SemanticKITTI has it, or one with a folder a class")  //
+       "the data set: an .npz file of voxel models or meshes; .npz files of labelled frames, "
+       "separated by commas; a folder like that of SemanticKITTI; or a folder with one folder for "
+       "each class")  //
       ("samples", po::value<int64_t>()->default_value(DatasetOptions().samples),
        "meshes: points drawn on the surface of each");
   if (training) {
@@ -46,8 +47,9 @@ po::options_description DataOptions(bool training) {
       ("unit-sphere", po::bool_switch(),
        "scale every cloud into the unit sphere before it is voxelised")  //
       ("centre", po::bool_switch(),
-       "move the centre of every cloud's bounding box to the origin, about which the augmentation "
-       "rotates, flips and scales; --unit-sphere does so too")  //
+       "move the centre of every cloud's bounding box to the origin; the augmentation rotates, "
+       "flips "
+       "and scales about the origin; --unit-sphere does the same")  //
       ("order", po::value<std::string>()->default_value("scan"),
        "order of a cloud's rows: scan, in which a voxel's first point decides; sorted by x, y, z; "
        "shuffled; morton, along the Z-order curve")  //
@@ -109,23 +111,24 @@ po::options_description TrainOptions() {
        "label smoothing of the cross-entropy, in [0, 1)")  //
       ("class-weights", po::value<std::string>(),
        "weights of the classes in the cross-entropy: a list with commas, one for each class, or "
-       "balanced: inverse to how often the training labels have each class")  //
+       "balanced, which is inverse to the frequency of each class in the training labels")  //
       ("rotate", po::value<double>()->default_value(0),
-       "augmentation: rotation about z by up to so many degrees")  //
+       "augmentation: greatest rotation about z, in degrees")  //
       ("rotate-any", po::bool_switch(),
        "augmentation: any rotation, uniform over all of them")  //
       ("flip", po::value<double>()->default_value(0),
        "augmentation: probability that x, and that y, changes its sign")                     //
       ("scale", po::value<double>()->default_value(0), "augmentation: factor of 1 -+ this")  //
       ("shift", po::value<double>()->default_value(0),
-       "augmentation: most that x, y and z are moved, in the unit of the data (with --unit-sphere, "
-       "in radii)")  //
+       "augmentation: greatest shift of x, y and z, in the unit of the data (with --unit-sphere, "
+       "in "
+       "radii)")  //
       ("jitter", po::value<double>()->default_value(0),
        "augmentation: noise of each coordinate, as a standard deviation")  //
       ("drop-points", po::value<double>()->default_value(0),
        "augmentation: up to this share of the points is left out")  //
       ("checkpoint-steps", po::value<int64_t>()->default_value(0),
-       "a checkpoint after so many steps, besides one after each epoch; 0: none")  //
+       "steps between two checkpoints, in addition to one after each epoch; 0: none")  //
       ("activation-memory", po::value<int64_t>()->default_value(0),
        "MiB that activations and their gradients may take; what does not fit is computed a second "
        "time, with the same bits; 0: no limit")  //

@@ -59,19 +59,20 @@ po::options_description SearchOptions() {
        "measured: time the candidates of every layer; heuristic: search only the threshold of "
        "PCEngine's Algorithm 1")  //
       ("mapping", po::value<Specs>()->default_value({}, ""),
-       "take this mapping alone: a name stands for all its candidates, a spec with options for "
-       "itself; may be repeated")  //
+       "search only this mapping; NAME means all its candidates, a spec with options only itself; "
+       "may be repeated")  //
       ("dataflow", po::value<Specs>()->default_value({}, ""),
-       "take this dataflow alone; written as --mapping")  //
+       "search only this dataflow; written as --mapping")  //
       ("output-coords", po::value<Specs>()->default_value({}, ""),
-       "take these output coordinates alone; written as --mapping")  //
+       "search only these output coordinates; written as --mapping")  //
       ("candidates", po::value<std::string>(),
-       "a JSON file with candidates and option grids; its keys replace the built-in lists")   //
-      ("quick", po::bool_switch(), "take the defaults of all plugins alone, with 3 repeats")  //
+       "a JSON file with candidates and option grids; its keys replace the built-in lists")  //
+      ("quick", po::bool_switch(),
+       "try only the default options of all plugins, with 3 repeats")  //
       ("repeats", po::value<int>()->default_value(9),
        "number of rounds, 1 .. 1000; their median counts")  //
       ("out", po::value<std::string>(),
-       "save the plan in this file, beside the plans that it holds; - is standard output");
+       "add the plan to this file; other plans in it stay; - is standard output");
   return options;
 }
 

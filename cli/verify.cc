@@ -62,10 +62,11 @@ po::options_description VerifyOptions() {
   po::options_description options("Which cases");
   options.add_options()  //
       ("mapping", po::value<std::string>()->default_value(""),
-       "run the cases of this mapping alone; a name stands for all variants, a spec such as "
-       "NAME:OPTION=VALUE for one, and NAME: for the default one")  //
+       "run only the cases of this mapping; NAME means all variants, NAME:OPTION=VALUE one "
+       "variant, "
+       "and NAME: the default variant")  //
       ("dataflow", po::value<std::string>()->default_value(""),
-       "run the cases of this dataflow alone; written as --mapping")  //
+       "run only the cases of this dataflow; written as --mapping")  //
       ("filter", po::value<std::string>()->default_value(""),
        "run the cases whose id contains this text; * matches anything")  //
       ("quick", po::bool_switch(), "run about one case in twenty")       //
