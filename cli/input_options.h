@@ -28,7 +28,7 @@ absl::StatusOr<NpzOptions> ParseNpzLimit(const po::variables_map& values);
 // The help of --range, which commands with several inputs have, too.
 inline constexpr char kRangeHelp[] =
     "cut the input to this part before it is voxelised: xmin,ymin,zmin,xmax,ymax,zmax in the "
-    "cloud's unit, the greatest values excluded; of voxels in voxels";
+    "cloud's unit; the greatest values are excluded; the unit of voxel inputs is the voxel";
 
 // The help of --order, and its value. Commands with inputs of their own have it, too.
 inline constexpr char kOrderHelp[] =

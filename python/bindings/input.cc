@@ -170,7 +170,7 @@ Args:
         one number, or three for x, y, z. A scene of voxels has neither.
     batch: the batch index of all voxels.
     range: cut the input to this part before it is voxelised: xmin, ymin, zmin, xmax, ymax, zmax in
-        the cloud's unit, the greatest values excluded; of voxels in voxels.
+        the cloud's unit; the greatest values are excluded. For voxel inputs, the unit is the voxel.
     channels: the number of features of a voxel. Surplus ones are left out, and missing ones are 1.
         Without it, all features that the input has.
     fields, dtype: the columns and the number type of a raw file, such as "x,y,z,intensity" and
