@@ -167,6 +167,26 @@ def test_ten_thousand_calls_take_no_memory():
     assert torch.cuda.memory_allocated() == allocated
 
 
+def test_ten_thousand_frames_take_no_memory():
+    """Each frame makes its maps anew."""
+    coords, features = scene(n=300)
+    network = vt.Sequential(
+        vt.SubMConv3d(16, 16, 3), vt.SparseConv3d(16, 16, 2, key="down"), vt.SubMConv3d(16, 16, 3),
+        vt.SparseInverseConv3d(16, 16, 2, key="down"),
+    ).cuda().eval()
+
+    def frame():
+        with torch.no_grad():
+            network(vt.SparseTensor(coords, features))
+
+    for _ in range(100):
+        frame()
+    gc.collect()
+    allocated = torch.cuda.memory_allocated()
+    assert kept_by(frame) < 8 << 20
+    assert torch.cuda.memory_allocated() == allocated
+
+
 @pytest.mark.parametrize("own_streams", [False, True])
 def test_two_threads_at_once(own_streams):
     faults = []
