@@ -220,7 +220,7 @@ def _in_words(shares, main):
     return [
         f"All mappings with all dataflows: the choice of the {larger} carries {100 * plugins[larger]:.0f} % "
         f"of the differences that plugins make (variance of log time), the {smaller} "
-        f"{100 * plugins[smaller]:.0f} %, and their interaction {100 * plugins['interaction']:.0f} %.",
+        f"{100 * plugins[smaller]:.0f} %, and their interaction {100 * plugins['interaction']:.0f} %. "
         f"The slowest {larger} takes {spread[larger]:.2f} times as long as the fastest, the slowest "
         f"{smaller} {spread[smaller]:.2f} times (geometric mean of all cells)."]
 
@@ -301,7 +301,7 @@ def parts(experiment, folder, stem):
         front.append([engine, *map(_with_interval, means), *_extremes(by_part["both"], places)])
         places_rows += [[engine, *place] + [f"{ratio[0]:.2f}" for ratio in of_place]
                         for place, of_place in zip(places, ratios)]
-    return Extra(text=_gains_in_words(gains) if gains else [],
+    return Extra(text=_gains_in_words(gains, engines) if gains else [],
                  answer=(["engine", *_PART_NAMES, "least", "greatest"], front) if front else None,
                  tables=[("Geometric mean of the cells", ["engine", *_PART_NAMES, "cells"], rows),
                          ("The same by input and network",
@@ -333,26 +333,37 @@ def _listed(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _gains_in_words(gains):
-    """Which part carries each engine's gain, from the ratios and their intervals alone."""
+def _by_input(by_place, unit=""):
+    """The ranges of ratios in [{place: ratio}], by input."""
+    values = {}
+    for ratios in by_place:
+        for place, ratio in ratios.items():
+            values.setdefault(place[0], []).append(ratio[0])
+    return _listed(f"{_range(ratios)}{unit} on {name}" for name, ratios in values.items())
+
+
+def _gains_in_words(gains, engines):
+    """Which part carries each engine's gain, and on which inputs, from the ratios and their intervals
+    alone. `gains` has the means of `engines`, {engine: {part: {place: ratio}}}."""
     faster = {engine: gain for engine, gain in gains.items() if gain["both"][1] > 1}
     left, sentences = dict(faster), []
     for first, second in (("dataflow", "mapping"), ("mapping", "dataflow")):
-        carried = {engine: gain for engine, gain in faster.items()
-                   if gain[first][1] > max(1, gain[second][2])}
+        carried = [engine for engine, gain in faster.items()
+                   if gain[first][1] > max(1, gain[second][2])]
         if carried:
-            firsts, seconds = ([gain[part][0] for gain in carried.values()] for part in (first, second))
+            firsts = _by_input((engines[engine][first] for engine in carried), " as fast")
+            seconds = _range([gains[engine][second][0] for engine in carried])
             sentences.append(
                 f"The {first} carries the gain of {_listed(carried)}. It alone makes the plain engine "
-                f"{_range(firsts)} as fast, and the {second} alone {_range(seconds)}.")
+                f"{firsts}, and the {second} alone {seconds} in the mean.")
         left = {engine: gain for engine, gain in left.items() if engine not in carried}
     if left:
         sentences.append(f"{_listed(left)}: faster than the plain engine, and neither part alone brings "
                          "more than the other beyond the intervals.")
     others = [engine for engine in gains if engine not in faster]
     if others:
-        sentences.append(f"There is no gain to share out in {_listed(others)}: as fast as the plain "
-                         f"engine {_range([gains[engine]['both'][0] for engine in others])}.")
+        sentences.append("In the mean there is no gain to share out in " + _listed(
+            f"{engine} ({_by_input([engines[engine]['both']])})" for engine in others) + ".")
     return sentences
 
 

@@ -148,8 +148,8 @@ def _answers(sections, out):
     parts = []
     for section in pages.answers(sections):
         title = _m(section.experiment.definition["title"])
-        parts += [f"- {_m(sentence)}" for sentence in section.text]
-        parts += [f"- All of it: [{title}]({page_of(section)}).", ""]
+        bullets = [f"- {_m(sentence)}" for sentence in section.text]
+        parts += [*bullets[:-1], f"{bullets[-1]} All of it: [{title}]({page_of(section)}).", ""]
         parts += _md_table(*section.answer) if section.answer else []
         parts += [part for image in section.images[:1] for part in (_md_image(*image, out), "")]
     words = pages.answers_notes(sections)
@@ -184,8 +184,8 @@ def front_page(title, sections, agreements, trainings, out, changes=None):
         parts += ["## Measured again", "", pages.AGAIN, ""]
         parts += _md_table(again.HEADER, [agreement.row() for agreement in agreements])
     if changes:
-        parts += [f"## {pages.CHANGES_TITLE}", "", _paragraph(changes[2]),
-                  f"[Each verdict before and now]({CHANGES_PAGE}).", ""]
+        parts += [f"## {pages.CHANGES_TITLE}", "",
+                  f"{_paragraph(changes[2])} [Each verdict before and now]({CHANGES_PAGE})."]
     if sections:
         parts += [f"[The rule]({RULE_PAGE}) decides on each verdict.", ""]
     return "\n".join(parts)

@@ -223,8 +223,8 @@ class PartsTest(unittest.TestCase):
     def test_which_part_and_on_which_inputs(self):
         extra = self.extra(small=(1.0, 4.0, 8.0), large=(1.0, 4.0, 2.0))
         self.assertEqual(extra.text, [
-            "The dataflow carries the gain of e. It alone makes the plain engine 4.00x as fast, and the "
-            "mapping alone 1.00x."])
+            "The dataflow carries the gain of e. It alone makes the plain engine 4.00x as fast on small "
+            "and 4.00x as fast on large, and the mapping alone 1.00x in the mean."])
         header, (row,) = extra.answer
         self.assertEqual(dict(zip(header, row)), {
             "engine": "e", "times as fast as the plain engine": "4.00 (4.00..4.00)",
@@ -240,13 +240,13 @@ class PartsTest(unittest.TestCase):
 
     def test_a_mapping_may_carry_the_gain_and_no_gain_is_shared_out(self):
         self.assertEqual(self.extra(small=(4.0, 1.0, 4.0)).text, [
-            "The mapping carries the gain of e. It alone makes the plain engine 4.00x as fast, and the "
-            "dataflow alone 1.00x."])
+            "The mapping carries the gain of e. It alone makes the plain engine 4.00x as fast on small, and "
+            "the dataflow alone 1.00x in the mean."])
         self.assertEqual(self.extra(small=(2.0, 2.0, 4.0)).text, [
             "e: faster than the plain engine, and neither part alone brings more than the other beyond "
             "the intervals."])
-        self.assertEqual(self.extra(small=(1.0, 0.5, 0.5)).text, [
-            "There is no gain to share out in e: as fast as the plain engine 0.50x."])
+        self.assertEqual(self.extra(small=(1.0, 0.5, 0.5), large=(1.0, 1.5, 1.5)).text, [
+            "In the mean there is no gain to share out in e (0.50x on small and 1.50x on large)."])
 
 
 class RoundsTest(unittest.TestCase):
