@@ -107,13 +107,12 @@ bool Shareable(const ImplicitGemmChoice& choice) {
 
 // The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
 // has few, the costliest go on when all others are done. Adding up costs a pass over the tile.
-void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, int64_t tiles_n,
+void ShareTiles(const ImplicitGemmChoice& choice, const WarpgroupShape& shape, int64_t tiles_n,
                 const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
   // Of 192 rows there are fewer tiles, and a costly one takes a block longer.
   const int few_tiles = tile.rows > 128 ? 4 : 3;
-  const int64_t resident =
-      int64_t{device.multiprocessors} * WarpgroupShapeOf(precision, tile.channels).blocks;
+  const int64_t resident = int64_t{device.multiprocessors} * shape.blocks;
   const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
   if (tiles == 0) return;
   if (tiles <= resident) {
@@ -129,6 +128,15 @@ void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, int64_t t
     tile.shared_tiles = static_cast<int>(resident / 2);
     tile.share_offsets = kCostlyShareOffsets;
   }
+}
+
+// Whether tiles of the warpgroup kernel are to have 128 rows where its shape may have 128 or 192.
+// `tiles_n` tiles lie side by side. If multiprocessors are left without a tile of 192 rows, shorter
+// tiles divide the work better.
+bool ShortTiles(const ImplicitGemmChoice& choice, int64_t tiles_n,
+                const ImplicitGemmDevice& device) {
+  if (choice.tile != 0) return choice.tile <= 128;
+  return CeilDiv(choice.num_outputs, 192) * tiles_n * choice.splits < device.multiprocessors;
 }
 
 // Fills in the rest of `tile`, whose channels are those of TileChannels, if the warpgroup
@@ -154,10 +162,13 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, Precision precision, int6
   if (choice.tile_channels == 0 && fits && tiles_m >= fewest) {
     tile.channels = 256;
   }
-  tile.rows = WarpgroupShapeOf(precision, tile.channels).rows;
+  const int64_t tiles_n = CeilDiv(c_out, tile.channels);
+  const WarpgroupShape shape =
+      WarpgroupShapeOf(precision, tile.channels, ShortTiles(choice, tiles_n, device));
+  tile.rows = shape.rows;
   tile.skip_rows = kWarpgroupRows;
   tile.padded_c_in = WholeVectors(c_in, size);
-  if (Shareable(choice)) ShareTiles(choice, precision, CeilDiv(c_out, tile.channels), device, tile);
+  if (Shareable(choice)) ShareTiles(choice, shape, tiles_n, device, tile);
   return true;
 }
 

@@ -38,10 +38,10 @@ PluginDescription DescribeImplicitGemm() {
       .name = kImplicitGemmName,
       .summary = "output-stationary, rows sorted by the kernel offsets they have",
       .source = "SpConv 2; TorchSparse++ (MICRO 2023)",
-      .extra_variants = {"splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1",
-                         "tile=128,tile_channels=32", "tile=128,tile_channels=128",
-                         "tile=128,tile_channels=256", "tile=128,tile_channels=64",
-                         "tile=128,tile_channels=96"}};
+      .extra_variants = {
+          "splits=3", "mask_sort=gray,splits=2,tile=64", "tile=1", "tile=128,tile_channels=32",
+          "tile=128,tile_channels=128", "tile=128,tile_channels=256", "tile=128,tile_channels=64",
+          "tile=128,tile_channels=96", "tile=192,tile_channels=96", "tile=192,tile_channels=128"}};
   std::vector<std::string> orders;
   for (const MaskOrder order : kMaskOrders) orders.emplace_back(ToString(order));
   description.options
@@ -51,9 +51,10 @@ PluginDescription DescribeImplicitGemm() {
       .Int("splits", 0, 0, 32,
            "parts of the offset range, sorted each for itself; at most K; 0: one, but of few rows "
            "more where CUDA takes 3xtf32 in f32 and layers are wide")
-      .Int("tile", 0, 0, 128,
-           "output rows that share one set of offsets; on CUDA 16, 64 or 128 (the next one "
-           "up), or 192 for some shapes in tf32 and f32; 0: chosen by the backend, 6 on the CPU")
+      .Int("tile", 0, 0, 192,
+           "output rows that share one set of offsets; on CUDA 16, 64, 128 or 192 (the next one "
+           "up; some shapes have one of the last two alone); 0: chosen by the backend, 6 on the "
+           "CPU")
       .Int("tile_channels", 0, 0, 256,
            "output channels of a block on CUDA: 32, 64, 96, 128, or 256 where warpgroups multiply "
            "(the next one up); 0: chosen by shape")

@@ -95,8 +95,8 @@ struct ImplicitGemmTile {
 struct ImplicitGemmChoice {
   bool warpgroups = true;   // whether the warpgroup kernel may be chosen
   bool splits_f32 = false;  // whether it may be chosen in f32
-  // Rows of a block, 64 or 128 (192 where WarpgroupShapeOf says so). 16: the warp kernel. 0:
-  // automatic.
+  // Rows of a block: 64, 128 or 192. Of 128 and 192, the warpgroup kernel takes what
+  // WarpgroupShapeOf has. 16: the warp kernel. 0: automatic.
   int64_t tile = 0;
   int64_t tile_channels = 0;  // output channels of a block; 0: automatic
   int num_offsets = 0;        // offsets of the largest split
@@ -123,10 +123,16 @@ struct WarpgroupShape {
   int blocks;  // that a multiprocessor has at a time
 };
 // The registers decide. In tf32 a thread also holds inputs that it rounds. In f32 it holds the sums
-// of a step too.
-constexpr WarpgroupShape WarpgroupShapeOf(Precision precision, int channels) {
+// of a step too. One block of 192 rows leaves registers for a scout (warpgroup_config.cuh), which
+// two blocks of 128 rows do not. For 96 and 128 channels of 16 bits the kernel has both shapes;
+// `short_tiles` asks for 128 rows.
+constexpr WarpgroupShape WarpgroupShapeOf(Precision precision, int channels,
+                                          bool short_tiles = false) {
   if (precision == Precision::kF32) return {.rows = channels == 64 ? 192 : 128, .blocks = 1};
   if (precision == Precision::kTf32 && channels == 128) return {.rows = 192, .blocks = 1};
+  if (precision != Precision::kTf32 && (channels == 96 || channels == 128) && !short_tiles) {
+    return {.rows = 192, .blocks = 1};
+  }
   return {.rows = 128, .blocks = channels == 256 ? 1 : 2};
 }
 

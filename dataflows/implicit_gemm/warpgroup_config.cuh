@@ -33,13 +33,20 @@ struct WarpgroupConfig {
   static constexpr int kPartDepth = 64 / sizeof(Element);
   static constexpr int kParts = kDepth / kPartDepth;
   static constexpr int kGroups = kRows / 64;
-  static constexpr int kCopyThreads = kBlocksValue == 1 && kRowsValue == 128 ? 128 : 64;
-  // Whether a warp of its own finds the block's work (TileScout) and another one copies the
-  // weights. Without a scout, the threads that copy inputs do both. Two more warps need registers:
-  // two blocks of 96 or more channels, and one of 256, have none left.
-  static constexpr bool kScouts = !kSplits && (kWide ? kRows == 192 : kChannels == 64);
+  // Whether a warp of its own finds the block's work (TileScout). Without a scout, the threads that
+  // copy inputs do so. More warps need registers: two blocks of 128 rows and 96 or more channels,
+  // and one of 256 channels, have none left.
+  static constexpr bool kScouts = !kSplits && (kRows == 192 || (!kWide && kChannels == 64));
+  // Whether each of the warps that copy inputs copies those of one group of 64 rows. Otherwise the
+  // warps share all rows.
+  static constexpr bool kCopiesGroups = kScouts && kWide;
+  static constexpr int kCopyThreads =
+      kCopiesGroups ? kGroups * 32 : (kBlocksValue == 1 && kRowsValue == 128 ? 128 : 64);
+  // Whether one more warp copies the weights. Otherwise a thread that copies inputs does so.
+  static constexpr bool kWeightWarp = kScouts && !kCopiesGroups;
   static constexpr int kFindThreads = kScouts ? 32 : kCopyThreads;
-  static constexpr int kThreads = kGroups * 128 + kCopyThreads + (kScouts ? 64 : 0);
+  static constexpr int kThreads =
+      kGroups * 128 + kCopyThreads + (kScouts ? 32 : 0) + (kWeightWarp ? 32 : 0);
 
   // Products of a step whose inputs a thread holds in registers at once, if kWide. The registers
   // limit this.
@@ -146,7 +153,8 @@ struct WarpgroupRing {
   __device__ void Init() {
     if (threadIdx.x == 0) {
       constexpr int kMultiplyWarps = Config::kGroups * 4;
-      constexpr int kScoutReaders = Config::kScouts ? Config::kCopyThreads / 32 + 1 : 0;
+      constexpr int kScoutReaders =
+          Config::kScouts ? Config::kCopyThreads / 32 + (Config::kWeightWarp ? 1 : 0) : 0;
       for (int s = 0; s < Config::kStages; ++s) {
         InitBarrier(Full(s), Config::kCopyThreads + 1);
         InitBarrier(Empty(s), kMultiplyWarps * Config::kReleases);

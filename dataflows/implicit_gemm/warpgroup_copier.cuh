@@ -78,7 +78,10 @@ class InputCopier {
   static constexpr int kVector = kVectorBytes / sizeof(Element);
   static constexpr int kRowVectors = Config::kRowBytes / kVectorBytes;  // of a slab
   static constexpr int kRowsAtOnce = 4;
-  static constexpr int kRowStep = Config::kCopyThreads / kRowVectors * kRowsAtOnce;
+  // Threads that share rows, and the groups of 64 rows that they copy.
+  static constexpr int kTeam = Config::kCopiesGroups ? 32 : Config::kCopyThreads;
+  static constexpr int kTeamGroups = Config::kCopiesGroups ? 1 : Config::kGroups;
+  static constexpr int kRowStep = kTeam / kRowVectors * kRowsAtOnce;
   static_assert(64 % kRowStep == 0);
 
  public:
@@ -88,8 +91,8 @@ class InputCopier {
         ticket_(ticket),
         ring_(ring),
         weights_(args, weights, ring),
-        thread_(threadIdx.x % Config::kCopyThreads) {
-    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+        thread_(threadIdx.x % kTeam) {
+    const int row = FirstRow(), v = thread_ % kRowVectors;
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
       // 16-byte columns are swizzled by bits of the 128-byte line that they lie in.
@@ -108,11 +111,21 @@ class InputCopier {
   }
 
  private:
+  // Number of this thread's team.
+  static __device__ int Team() {
+    return Config::kCopiesGroups ? static_cast<int>(threadIdx.x / 32) - Config::kGroups * 4 : 0;
+  }
+  // The first row that this thread copies.
+  __device__ int FirstRow() const { return Team() * 64 + thread_ / kRowVectors * kRowsAtOnce; }
+
   __device__ void FollowScout(uint32_t pieces) {
     for (;;) {
       AwaitPhase(ring_.SegmentFull(segment_slot_.slot), segment_slot_.parity);
-      const Segment segment = ring_.control.segments[segment_slot_.slot];
+      Segment segment = ring_.control.segments[segment_slot_.slot];
       if (segment.piece >= pieces) return;
+      if constexpr (Config::kCopiesGroups) {
+        segment.group[0] = ring_.control.segments[segment_slot_.slot].group[Team()];
+      }
       __syncwarp();
       if (thread_ % 32 == 0) Arrive(ring_.SegmentEmpty(segment_slot_.slot));
       segment_slot_.Advance();
@@ -164,11 +177,12 @@ class InputCopier {
     }
   }
 
-  // Copies the inputs under bit `bit`. `entries` has those of the tile's rows.
+  // Copies the inputs under bit `bit` of the groups segment.group[0] to [kTeamGroups - 1].
+  // `entries` has those of the tile's rows.
   __device__ void CopyOffset(const Segment& segment, int bit, const int32_t* entries) {
     for (int depth = 0; depth < args_.c_in; depth += Config::kDepth) {
       AwaitPhase(ring_.Empty(slot_.slot), slot_.parity ^ 1);
-      if (!Config::kScouts && thread_ == 0) {
+      if (!Config::kWeightWarp && thread_ == 0 && Team() == 0) {
         weights_.CopyStep(slot_.slot, segment.channel, depth, segment.first_offset + bit);
       }
       CopyStep(segment, bit, depth, entries);
@@ -179,14 +193,14 @@ class InputCopier {
 
   __device__ void CopyStep(const Segment& segment, int bit, int depth,
                            const int32_t* entries) const {
-    const int row = thread_ / kRowVectors * kRowsAtOnce, v = thread_ % kRowVectors;
+    const int row = FirstRow(), v = thread_ % kRowVectors;
     // A slab of two parts may lack its second part.
     constexpr bool kHalves = Config::kSlabs == 1;
     if (kHalves && args_.c_in - depth <= Config::kPartDepth && v >= kRowVectors / 2) return;
     const char* input = KeepWhole(static_cast<const Element*>(args_.input) + depth + v * kVector);
     const uint32_t slot = ring_.Inputs(slot_.slot);
 #pragma unroll
-    for (int g = 0; g < Config::kGroups; ++g) {
+    for (int g = 0; g < kTeamGroups; ++g) {
       if ((segment.group[g] >> bit & 1) == 0) continue;
       int4 fours[64 / kRowStep];
 #pragma unroll

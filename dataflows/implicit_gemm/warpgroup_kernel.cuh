@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerMultiproce
   } else if (!Config::kScouts || copier < Config::kCopyThreads) {
     InputCopier<Config>(args, weights, ticket, ring).Run();
   } else if constexpr (Config::kScouts) {
-    if (copier >= Config::kCopyThreads + 32) {
+    if (!Config::kWeightWarp || copier >= Config::kCopyThreads + 32) {
       TileScout<Config>(args, ticket, ring).Run();
     } else if (copier == Config::kCopyThreads) {
       WeightCopier<Config>(args, weights, ring).Run();
@@ -358,16 +358,20 @@ absl::Status LaunchWarpgroup(const ImplicitGemmArgs& args, const ExecutionContex
 template <typename Element>
 absl::Status LaunchWarpgroupOf(const ImplicitGemmTile& tile, const ImplicitGemmArgs& args,
                                const ExecutionContext& context) {
-  VOXCONV_CHECK(tile.rows == 128);
+  const bool tall = tile.rows == 192;
+  VOXCONV_CHECK(tall || tile.rows == 128);
   switch (tile.channels) {
     case 64:
+      VOXCONV_CHECK(!tall);
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 64, 4, 2>>(args, context);
     case 96:
-      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 2, 2>>(args, context);
+      return tall ? LaunchWarpgroup<WarpgroupConfig<Element, 192, 96, 3, 1>>(args, context)
+                  : LaunchWarpgroup<WarpgroupConfig<Element, 128, 96, 2, 2>>(args, context);
     case 128:
-      return LaunchWarpgroup<WarpgroupConfig<Element, 128, 128, 3, 2>>(args, context);
+      return tall ? LaunchWarpgroup<WarpgroupConfig<Element, 192, 128, 5, 1>>(args, context)
+                  : LaunchWarpgroup<WarpgroupConfig<Element, 128, 128, 3, 2>>(args, context);
     default:
-      VOXCONV_CHECK(tile.channels == 256);
+      VOXCONV_CHECK(!tall && tile.channels == 256);
       return LaunchWarpgroup<WarpgroupConfig<Element, 128, 256, 4, 1>>(args, context);
   }
 }

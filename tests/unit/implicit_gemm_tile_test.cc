@@ -95,9 +95,10 @@ TEST(ImplicitGemmTileTest, F32IsSplitWhereThatIsAskedFor) {
 TEST(ImplicitGemmTileTest, CostliestTilesAreSharedWhereThereAreFewTilesEach) {
   const ImplicitGemmTile tile = Choose(94444, 128, 128);
   EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup);
+  EXPECT_EQ(tile.rows, 192);
   EXPECT_EQ(tile.channels, 128);
   EXPECT_EQ(tile.shares, 2);
-  EXPECT_EQ(tile.shared_tiles, 132);
+  EXPECT_EQ(tile.shared_tiles, 66);
   EXPECT_EQ(tile.share_offsets, 12);
   EXPECT_EQ(Choose(1000000, 128, 128).shares, 1);
 }
@@ -116,8 +117,21 @@ TEST(ImplicitGemmTileTest, TilesOf192RowsAreSharedUpToFourABlock) {
   EXPECT_EQ(shares(Precision::kF16, 101377, 64), 1);
 }
 
+TEST(ImplicitGemmTileTest, TilesOf192RowsWhereEachMultiprocessorHasOne) {
+  for (const int64_t channels : {96, 128}) {
+    EXPECT_EQ(Choose(132 * 192, channels, channels).rows, 192);
+    EXPECT_EQ(Choose(131 * 192, channels, channels).rows, 128);
+    EXPECT_EQ(Choose(44 * 192, channels, channels, {.splits = 3}).rows, 192);
+    EXPECT_EQ(Choose(131 * 192, channels, channels, {.tile = 192}).rows, 192);
+    EXPECT_EQ(Choose(94444, channels, channels, {.tile = 128}).rows, 128);
+  }
+  EXPECT_EQ(Choose(66 * 192, 128, 384).rows, 192);  // three tiles side by side
+  EXPECT_EQ(Choose(94444, 64, 64, {.tile = 192}).rows, 128);
+  EXPECT_EQ(Choose(94444, 256, 256, {.tile = 192}).rows, 128);
+}
+
 TEST(ImplicitGemmTileTest, FewTilesAreAllShared) {
-  const ImplicitGemmTile tile = Choose(9483, 128, 128);  // 75 tiles
+  const ImplicitGemmTile tile = Choose(9483, 128, 128);  // 75 tiles of 128 rows
   EXPECT_EQ(tile.kernel, ImplicitGemmKernel::kWarpgroup);
   EXPECT_EQ(tile.shares, 4);
   EXPECT_EQ(tile.shared_tiles, 75);
@@ -239,8 +253,10 @@ TEST(ImplicitGemmTileTest, EveryInstanceIsTakenWithoutOptions) {
   const auto with_warpgroups = [&instances](Precision precision) {
     std::set<Instance> all = instances;
     for (const int channels : {64, 96, 128, 256}) {
-      const int rows = WarpgroupShapeOf(precision, channels).rows;
-      all.insert({ImplicitGemmKernel::kWarpgroup, rows, channels});
+      for (const bool short_tiles : {false, true}) {
+        const int rows = WarpgroupShapeOf(precision, channels, short_tiles).rows;
+        all.insert({ImplicitGemmKernel::kWarpgroup, rows, channels});
+      }
     }
     return all;
   };
