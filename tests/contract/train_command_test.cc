@@ -334,7 +334,7 @@ TEST_F(TrainCommandTest, RefusesInOneLine) {
   ASSERT_TRUE(
       WriteNpz(Path("none.npz"), {{"x", MakeNpyArray({1}, absl::MakeConstSpan(one))}}).ok());
   ExpectRefused("train --out " + Path("run") + " --data " + Path("none.npz"),
-                "none.npz: holds none of class_names");
+                "none.npz: no data set; allowed are the arrays class_names");
   fs::create_symlink("loop", Path("loop"));
   ExpectRefused("train --out " + Path("run") + " --data " + folder_.string(), "no data set");
   const std::string weights = "weights " + Path("models.npz") + " --network ";

@@ -158,8 +158,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFrames(const std::vector<std::strin
     if (names.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           file,
-          ": holds none of class_names, of a labelled frame, coords_SPLIT, of voxel models, and "
-          "mesh_vertices_SPLIT, of meshes, where SPLIT is train or test"));
+          ": no data set; allowed are the arrays class_names (labelled frames), coords_train or "
+          "coords_test (voxel models), and mesh_vertices_train or mesh_vertices_test (meshes)"));
     }
     const absl::Status unique = CheckClassNames(names);
     if (!unique.ok()) return StatusAt(file, unique);
