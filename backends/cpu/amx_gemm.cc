@@ -4,31 +4,25 @@
 #include <algorithm>
 
 #include "absl/types/span.h"
+#include "voxconv/backends/cpu/amx_tiles.h"
 #include "voxconv/core/check.h"
 #include "voxconv/core/half.h"
 #include "voxconv/core/integer.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if VOXCONV_HAVE_AMX
 #include <cpuid.h>
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#define VOXCONV_HAVE_AMX 1
-#else
-#define VOXCONV_HAVE_AMX 0
 #endif
 
 namespace voxconv {
-namespace {
 
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileChannels = 32;  // of the inputs; a tile of weights has as many rows
-constexpr int64_t kTileColumns = 16;   // of the weights and of the sums
-constexpr int64_t kTileBytes = 64;     // of a row of each
-constexpr int64_t kBlockRows = 2 * kTileRows;
-constexpr int64_t kBlockColumns = 2 * kTileColumns;  // a panel of PackBf16Weights
-
-}  // namespace
+using amx::kBlockColumns;
+using amx::kBlockRows;
+using amx::kTileBytes;
+using amx::kTileChannels;
+using amx::kTileColumns;
+using amx::kTileRows;
 
 bool TakesAmxProducts(int64_t c_in) { return c_in % kTileChannels == 0; }
 
@@ -37,9 +31,6 @@ int64_t AmxScratchSize(int64_t c_in) { return kBlockRows * c_in; }
 #if VOXCONV_HAVE_AMX
 
 namespace {
-
-// The functions below alone use these instructions.
-#define VOXCONV_AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
 
 bool AskForTiles() {
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
@@ -50,31 +41,6 @@ bool AskForTiles() {
   constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-
-// The shapes of the eight tiles: all have 16 rows of 64 bytes. 0 to 3 hold sums, 4 and 5 inputs, 6
-// and 7 weights.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-// In memory as a whole: GCC 12 believes that its first bytes alone are read.
-constexpr TileConfig kTileConfig;
-
-// The calling thread's tiles, for as long as it lives.
-class Tiles {
- public:
-  VOXCONV_AMX_TARGET Tiles() { _tile_loadconfig(&kTileConfig); }
-  VOXCONV_AMX_TARGET ~Tiles() { _tile_release(); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-};
-
-// GCC 12 does not know that a tile is loaded from memory. What was stored before this is there.
-inline void LetTilesReadMemory() { __asm__ volatile("" ::: "memory"); }
 
 // Some rows of one product.
 struct Block {
@@ -184,7 +150,7 @@ void AddAmxProducts(const Bf16SumOperands& operands, const Bf16Pairs& pairs, Pro
                     uint16_t* scratch) {
   VOXCONV_CHECK(TakesAmxProducts(operands.c_in));
   if (pairs.count == 0) return;
-  const Tiles tiles;
+  const amx::Tiles tiles;
   Block block{&operands};
   block.stride = Bf16SumWidth(operands.c_out);
   block.first_sum = operands.sums - pairs.first_out * block.stride;
@@ -198,7 +164,7 @@ void AddAmxProducts(const Bf16SumOperands& operands, const Bf16Pairs& pairs, Pro
     block.next_in = block.next_in.subspan(0, kBlockRows);
     Gather(block, scratch);
     PrefetchNext(block);
-    LetTilesReadMemory();
+    amx::LetTilesReadMemory();
     if (block.rows > kTileRows) {
       MultiplyBlock<2>(block, scratch);
     } else {
@@ -212,8 +178,8 @@ VOXCONV_AMX_TARGET double RunAmxProducts(int64_t count) {
   for (int i = 0; i < kTileRows * kTileChannels; ++i) {
     values[i] = FloatToBf16Bits(1e-3f * static_cast<float>(i % 7 - 3) + 1e-4f);
   }
-  const Tiles tiles;
-  LetTilesReadMemory();
+  const amx::Tiles tiles;
+  amx::LetTilesReadMemory();
   _tile_loadd(4, values, kTileBytes);
   _tile_loadd(5, values, kTileBytes);
   _tile_loadd(6, values, kTileBytes);

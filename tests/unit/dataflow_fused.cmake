@@ -8,7 +8,7 @@ voxconv_add_test(indirect_gemm_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/indirect_gemm_test.cc
   LIBS voxconv_backend_cpu LABELS unit)
 voxconv_add_test(bf16_gemm_test
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/bf16_gemm_test.cc
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/amx_f32_gemm_test.cc ${CMAKE_CURRENT_LIST_DIR}/bf16_gemm_test.cc
   LIBS voxconv_backend_cpu LABELS unit)
 foreach(dataflow fetch_on_demand implicit_gemm direct)
   voxconv_add_test(dataflow_${dataflow}_test
