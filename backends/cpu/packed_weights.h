@@ -13,10 +13,11 @@
 namespace voxconv {
 
 // What PackWeights (indirect_gemm.h) makes of f32 weights, and PackBf16Weights (bf16_gemm.h) of
-// those in bf16.
+// those in bf16. Or what PackAmxF32Weights (amx_f32_gemm.h) makes of f32 weights: three parts.
 class PackedWeights final : public PreparedWeights {
  public:
   static constexpr char kLayout[] = "panels";
+  static constexpr char kPartsLayout[] = "panels of three parts";
 
   // `weights` [K * c_in, c_out] is in host memory, in f32 or bf16. Runs
   // on the context's threads. O(size). kResourceExhausted if the memory does not suffice.
@@ -28,12 +29,20 @@ class PackedWeights final : public PreparedWeights {
                    const ExecutionContext& context);
   static int64_t Bytes(const ConvShape& shape);
 
+  // The same of the three parts of f32 weights. c_in must be a multiple of 32. Of weights that
+  // PackAmxF32Weights refuses CreateParts makes panels, and PackParts returns false.
+  static absl::StatusOr<std::unique_ptr<PreparedWeights>> CreateParts(
+      const ConvShape& shape, const ConstTensorView& weights, const ExecutionContext& context);
+  static bool PackParts(const ConvShape& shape, const ConstTensorView& weights, void* parts,
+                        const ExecutionContext& context);
+  static int64_t PartsBytes(const ConvShape& shape);
+
   // Whether no weight is infinite or NaN.
   bool finite() const { return finite_; }
 
  private:
-  PackedWeights(Buffer memory, bool finite)
-      : PreparedWeights(std::move(memory), kLayout), finite_(finite) {}
+  PackedWeights(Buffer memory, const char* layout, bool finite)
+      : PreparedWeights(std::move(memory), layout), finite_(finite) {}
 
   bool finite_;
 };

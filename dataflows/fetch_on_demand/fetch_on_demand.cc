@@ -40,6 +40,11 @@ PluginDescription DescribeFetchOnDemand() {
       .Enum("copies", {"never", "minkowski", "always"}, "never",
             "layers that copy the rows of an offset, multiply the copy and add the product: none, "
             "those of MinkowskiEngine's rule by channels and input rows, or all")
+      .Enum(
+          "mma", {"auto", "6xbf16"}, "auto",
+          "CPU: products in f32: multiply-adds; 6xbf16: with AMX, from 65 output channels on where "
+          "input channels are a multiple of 32, six products of bf16 in place of one, within the "
+          "same bound on the error, and else multiply-adds")
       .Int("tile", 2048, 16, 1 << 20, "CPU: output rows that one task computes, at most");
   return description;
 }
@@ -47,10 +52,18 @@ PluginDescription DescribeFetchOnDemand() {
 absl::Status CheckFetchOnDemandOptions(const Options& options) {
   const std::string& copies = options.GetEnum("copies");
   const std::string& fusion = options.GetEnum("fusion");
-  if (copies == "never" || fusion == "separate") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(kFetchOnDemandName, ": copies=", copies,
-                                                 ": needs fusion=separate, not fusion=", fusion,
-                                                 "; layers that copy multiply offset by offset"));
+  const std::string& mma = options.GetEnum("mma");
+  if (copies != "never" && fusion != "separate") {
+    return absl::InvalidArgumentError(absl::StrCat(kFetchOnDemandName, ": copies=", copies,
+                                                   ": needs fusion=separate, not fusion=", fusion,
+                                                   "; layers that copy multiply offset by offset"));
+  }
+  if (mma != "auto" && fusion != "segmented") {
+    return absl::InvalidArgumentError(absl::StrCat(kFetchOnDemandName, ": mma=", mma,
+                                                   ": needs fusion=segmented, not fusion=", fusion,
+                                                   "; such products take all offsets at once"));
+  }
+  return absl::OkStatus();
 }
 
 FetchOnDemand::FetchOnDemand(Options options)

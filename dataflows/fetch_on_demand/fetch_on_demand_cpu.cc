@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "voxconv/backends/cpu/amx_f32_gemm.h"
 #include "voxconv/backends/cpu/amx_gemm.h"
 #include "voxconv/backends/cpu/bf16_gemm.h"
 #include "voxconv/backends/cpu/indirect_gemm.h"
@@ -14,8 +15,8 @@
 #include "voxconv/backends/cpu/parallel.h"
 #include "voxconv/backends/cpu/sgemm.h"
 #include "voxconv/core/backend_support.h"
-#include "voxconv/core/integer.h"
 #include "voxconv/dataflows/fetch_on_demand/copies.h"
+#include "voxconv/dataflows/fetch_on_demand/cpu_plan.h"
 #include "voxconv/dataflows/fetch_on_demand/fetch_on_demand.h"
 #include "voxconv/dataflows/fetch_on_demand/register.h"
 #include "voxconv/dataflows/fetch_on_demand/schedule.h"
@@ -23,176 +24,7 @@
 namespace voxconv {
 namespace {
 
-constexpr int64_t kPairBytes = 2 * sizeof(int32_t);
 constexpr int64_t kRowsPerClear = 512;  // of a task, before copied products are added
-
-bool UsesAmx(const ConvShape& shape) {
-  return shape.types.precision == Precision::kBF16 && TakesAmxProducts(shape.c_in) &&
-         HasAmxProducts();
-}
-
-// Whether a tile's pairs are lined up (LineUpPairs). Rows of narrower layers cost less than that.
-bool LinesUpPairs(const ConvShape& shape) {
-  constexpr int64_t kNarrow = 32;
-  return shape.types.precision != Precision::kBF16 && shape.c_in > kNarrow;
-}
-
-// Rows of a tile: `most`, or fewer where threads would be idle or sums in f32 would not stay in the
-// cache. What a row holds does not depend on it.
-int64_t TileRows(int64_t most, const KernelMap& map, const ConvShape& shape, int threads) {
-  constexpr int64_t kTilesPerThread = 8;
-  constexpr int64_t kLeast = 512;
-  constexpr int64_t kMostSums = 1 << 18;
-  if (UsesAmx(shape)) {
-    most = std::min(most, std::max(kLeast, kMostSums / Bf16SumWidth(shape.c_out)));
-  } else if (shape.types.precision == Precision::kBF16) {
-    return std::min(most, kLeast);
-  }
-  // Wide layers have large weights, which all rows of a tile should share.
-  constexpr int64_t kWide = 64;
-  constexpr int64_t kRowsOfMiddleLayers = 1024;
-  if (LinesUpPairs(shape) && shape.c_in <= kWide && shape.c_out <= kWide) {
-    most = std::min(most, kRowsOfMiddleLayers);
-  }
-  const int64_t share = CeilDiv(map.num_outputs(), kTilesPerThread * threads);
-  return std::min(most, std::max(kLeast, share));
-}
-
-// Cuts the outputs into tiles of `tile` rows and finds every tile's segment of every offset.
-// O(K N_out / tile * log(pairs)).
-class CpuPlan final : public DataflowPlan {
- public:
-  CpuPlan(std::vector<FgmsLaunch> launches, int64_t tile, const KernelMap& map,
-          const ConvShape& shape, int threads)
-      : launches_(std::move(launches)), tile_(tile), tiles_((map.num_outputs() + tile - 1) / tile) {
-    PutIdentityFirst(map.identity_offset());
-    FindSegments(map);
-    Count(map, shape);
-    weights_slot_ = booking_.Book(PackedWeights::Bytes(shape));
-    const bool bf16 = shape.types.precision == Precision::kBF16;
-    if (bf16) {
-      sums_size_ = std::min(tile, map.num_outputs()) * Bf16SumWidth(shape.c_out);
-      sums_slot_ = booking_.Book<float>(threads * sums_size_);
-      amx_ = UsesAmx(shape);
-      if (amx_) gathered_slot_ = booking_.Book<uint16_t>(threads * AmxScratchSize(shape.c_in));
-    } else {
-      zero_row_slot_ = booking_.Book<float>(shape.c_in);
-      const bool pads = work_.padded_pairs > work_.true_pairs;
-      padding_slot_ = booking_.Book<float>(pads ? tiles_ * shape.c_out : 0);
-      if (LinesUpPairs(shape)) tile_pairs_ = MostPairs();
-      pairs_slot_ = booking_.Book<int32_t>(threads * 2 * tile_pairs_);
-    }
-    kernel_ = absl::StrCat("products of ", tile, " rows, ",
-                           amx_ ? "AMX" : (bf16 ? Bf16Target() : SgemmTarget()));
-    weights_layout_ = PackedWeights::kLayout;
-  }
-
-  const std::vector<FgmsLaunch>& launches() const { return launches_; }
-  // Whether the first offset of the first launch has a pair in every row of the output.
-  bool overwrites() const { return overwrites_; }
-  int64_t tile() const { return tile_; }
-  int64_t tiles() const { return tiles_; }
-  // First pair of offset k whose output is in tile t or behind it; t = tiles() ends the offset.
-  int64_t fgms_ptr(int64_t k, int64_t t) const { return fgms_ptr_[k * (tiles_ + 1) + t]; }
-
-  int weights_slot() const { return weights_slot_; }
-  int zero_row_slot() const { return zero_row_slot_; }
-  int padding_slot() const { return padding_slot_; }  // [tiles, c_out]: where padding is added
-  // [threads, 2, tile_pairs()]: inputs and outputs of the pairs that a launch has in a tile, where
-  // they are lined up. Otherwise tile_pairs() is 0.
-  int pairs_slot() const { return pairs_slot_; }
-  int64_t tile_pairs() const { return tile_pairs_; }
-  // bf16: [threads, sums_size()], the sums of the tile that a thread computes.
-  int sums_slot() const { return sums_slot_; }
-  int64_t sums_size() const { return sums_size_; }
-  bool amx() const { return amx_; }  // whether bf16 is multiplied by AMX
-  // With AMX: [threads, AmxScratchSize(c_in)].
-  int gathered_slot() const { return gathered_slot_; }
-
- private:
-  // The identity offset has a pair in every row. Where it comes first, nothing need be cleared.
-  void PutIdentityFirst(int32_t identity) {
-    for (auto launch = launches_.begin(); launch != launches_.end(); ++launch) {
-      auto& offsets = launch->offsets;
-      const auto found = std::find(offsets.begin(), offsets.end(), identity);
-      if (found == offsets.end()) continue;
-      const auto padded = launch->padded_rows.begin() + (found - offsets.begin());
-      std::rotate(launch->padded_rows.begin(), padded, padded + 1);
-      std::rotate(offsets.begin(), found, found + 1);
-      std::rotate(launches_.begin(), launch, launch + 1);
-      overwrites_ = true;
-      return;
-    }
-  }
-
-  // PCEngine's FGMS_ptr, refined from offsets to tiles of an offset: pairs ascend by output row.
-  void FindSegments(const KernelMap& map) {
-    const int32_t* out = map.pairs().out.data();
-    fgms_ptr_.resize(map.num_offsets() * (tiles_ + 1));
-    for (int64_t k = 0; k < map.num_offsets(); ++k) {
-      const int32_t* end = out + map.offset_ptr()[k + 1];
-      const int32_t* at = out + map.offset_ptr()[k];
-      for (int64_t t = 0; t <= tiles_; ++t) {
-        // A row has one pair at most.
-        at = std::lower_bound(at, at + std::min<int64_t>(end - at, tile_), t * tile_);
-        fgms_ptr_[k * (tiles_ + 1) + t] = at - out;
-      }
-    }
-  }
-
-  // The most pairs that a launch has in a tile.
-  int64_t MostPairs() const {
-    int64_t most = 0;
-    for (const FgmsLaunch& launch : launches_) {
-      for (int64_t t = 0; t < tiles_; ++t) {
-        int64_t here = 0;
-        for (const int32_t k : launch.offsets) here += fgms_ptr(k, t + 1) - fgms_ptr(k, t);
-        most = std::max(most, here);
-      }
-    }
-    return most;
-  }
-
-  // Inputs are read once a pair, weights once a tile and offset that meet; a tile of the output
-  // stays in cache within a launch and comes back for the next.
-  void Count(const KernelMap& map, const ConvShape& shape) {
-    const int64_t element = SizeOf(shape.types.input);
-    const int64_t matrix_bytes = shape.c_in * shape.c_out * element;
-    const int64_t output_bytes = map.num_outputs() * shape.c_out * element;
-    const int64_t packed_bytes =
-        PackedWeights::Bytes(shape) / std::max<int64_t>(map.num_offsets(), 1);
-    int64_t segments = 0;
-    for (int64_t k = 0; k < map.num_offsets(); ++k) {
-      for (int64_t t = 0; t < tiles_; ++t) segments += fgms_ptr(k, t) < fgms_ptr(k, t + 1);
-    }
-    const int64_t launches = static_cast<int64_t>(launches_.size());
-    work_.launches = launches;
-    work_.true_pairs = map.num_pairs();
-    for (const FgmsLaunch& launch : launches_) {
-      for (int64_t rows : launch.padded_rows) work_.padded_pairs += rows;
-    }
-    work_.bytes_read = map.num_offsets() * matrix_bytes +
-                       map.num_pairs() * (shape.c_in * element + kPairBytes) +
-                       segments * packed_bytes + std::max<int64_t>(launches - 1, 0) * output_bytes;
-    work_.bytes_written =
-        map.num_offsets() * packed_bytes + std::max<int64_t>(launches, 1) * output_bytes;
-  }
-
-  std::vector<FgmsLaunch> launches_;
-  bool overwrites_ = false;
-  int64_t tile_;
-  int64_t tiles_;
-  std::vector<int64_t> fgms_ptr_;  // [K, tiles + 1]
-  int weights_slot_ = 0;
-  int zero_row_slot_ = 0;
-  int padding_slot_ = 0;
-  int pairs_slot_ = 0;
-  int64_t tile_pairs_ = 0;
-  int sums_slot_ = 0;
-  int64_t sums_size_ = 0;
-  bool amx_ = false;
-  int gathered_slot_ = 0;
-};
 
 // Multiplies `count` rows of zeros and adds them to one row that nobody reads.
 void ComputePadding(IndirectGemmOperands operands, float* padding_row, int32_t k, int64_t count) {
@@ -318,7 +150,7 @@ void ComputeBf16Tile(const CpuPlan& plan, const KernelMap& map, const Bf16Tile& 
   if (!plan.overwrites()) {
     std::fill_n(operands.sums, rows * Bf16SumWidth(operands.c_out), 0.0f);
   }
-  if (plan.amx()) {
+  if (plan.products() == CpuProducts::kBf16Amx) {
     ForOffsets(plan, map, tile, [&](const auto& matrix, const Bf16Pairs& pairs, ProductMode mode) {
       AddAmxProducts(matrix, pairs, mode, tile.gathered);
     });
@@ -347,7 +179,9 @@ void RunBf16(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
   }
   const StageScope stage(context, Stage::kFused);
   auto* sums = workspace.Get<float>(plan.sums_slot());
-  auto* gathered = plan.amx() ? workspace.Get<uint16_t>(plan.gathered_slot()) : nullptr;
+  auto* gathered = plan.products() == CpuProducts::kBf16Amx
+                       ? workspace.Get<uint16_t>(plan.gathered_slot())
+                       : nullptr;
   ParallelRangesByThread(
       context, map.num_outputs(), plan.tile(), [&](int64_t begin, int64_t end, int thread) {
         Bf16Tile tile{.begin = begin, .end = end};
@@ -356,9 +190,54 @@ void RunBf16(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
                          .sums = sums + thread * plan.sums_size(),
                          .c_in = shape.c_in,
                          .c_out = shape.c_out};
-        if (plan.amx()) tile.gathered = gathered + thread * AmxScratchSize(shape.c_in);
+        if (plan.products() == CpuProducts::kBf16Amx)
+          tile.gathered = gathered + thread * AmxScratchSize(shape.c_in);
         ComputeBf16Tile(plan, map, tile, static_cast<uint16_t*>(args.output.data));
       });
+}
+
+// What a tile of output rows multiplies, in the order of the offsets.
+std::vector<AmxF32Pairs> ProductsOfTile(const CpuPlan& plan, const PairList& pairs, int64_t t) {
+  std::vector<AmxF32Pairs> products;
+  for (const FgmsLaunch& launch : plan.launches()) {
+    for (const int32_t k : launch.offsets) {
+      const int64_t begin = plan.fgms_ptr(k, t);
+      products.push_back({.matrix = k,
+                          .count = plan.fgms_ptr(k, t + 1) - begin,
+                          .in = pairs.in.data() + begin,
+                          .out = pairs.out.data() + begin,
+                          .overwrite = plan.overwrites() && products.empty()});
+    }
+  }
+  return products;
+}
+
+// f32 by products of three parts. Returns false, and does nothing, if weights have no such parts.
+bool RunParts(const CpuPlan& plan, const KernelMap& map, const ForwardArgs& args,
+              const Workspace& workspace, const ExecutionContext& context) {
+  const ConvShape& shape = plan.shape();
+  const void* parts = nullptr;
+  if (args.prepared_weights != nullptr) {
+    parts = args.prepared_weights->data();
+  } else {
+    const StageScope stage(context, Stage::kConvert);
+    void* own = workspace.Get<void>(plan.weights_slot());
+    if (!PackedWeights::PackParts(shape, args.weights, own, context)) return false;
+    parts = own;
+  }
+  const StageScope stage(context, Stage::kFused);
+  const AmxF32Operands operands{args.input.f32(), static_cast<const uint16_t*>(parts),
+                                args.output.f32(), shape.c_in, shape.c_out};
+  char* scratch = workspace.Get<char>(plan.parts_slot());
+  const auto compute = [&](int64_t begin, int64_t end, int thread) {
+    if (!plan.overwrites()) {
+      std::fill(operands.output + begin * shape.c_out, operands.output + end * shape.c_out, 0.0f);
+    }
+    AddAmxF32Products(operands, ProductsOfTile(plan, map.pairs(), begin / plan.tile()),
+                      scratch + thread * AmxF32ScratchBytes(shape.c_in));
+  };
+  ParallelRangesByThread(context, map.num_outputs(), plan.tile(), compute);
+  return true;
 }
 
 void RunCopies(const CopyPlan& plan, const KernelMap& map, const ForwardArgs& args,
@@ -404,21 +283,24 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       const ExecutionContext& context) const override {
     const KernelMap& map = prepared.map();
     if (Copies(map, shape)) return std::make_unique<CopyPlan>(map, shape, /*counts_launches=*/true);
-    const int threads = AsCpu(context).threads();
-    const int64_t tile = TileRows(options().GetInt("tile"), map, shape, threads);
+    const CpuPlanRule rule{.products = CpuProductsOf(options(), shape),
+                           .most_rows = options().GetInt("tile"),
+                           .threads = AsCpu(context).threads()};
     try {
-      return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), tile, map, shape,
-                                       threads);
+      return std::make_unique<CpuPlan>(ScheduleFgms(fusion(), map.offset_ptr()), rule, map, shape);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError(absl::StrCat(
           kFetchOnDemandName, ": out of memory to plan ", map.num_offsets(), " offsets and ",
-          map.num_outputs(), " outputs; tile=", tile, " could be larger"));
+          map.num_outputs(), " outputs; tile=", rule.most_rows, " could be larger"));
     }
   }
 
   absl::StatusOr<std::unique_ptr<PreparedWeights>> DoPrepareWeights(
       const ConvShape& shape, const ConstTensorView& weights,
       const ExecutionContext& context) const override {
+    if (CpuProductsOf(options(), shape) == CpuProducts::kParts) {
+      return PackedWeights::CreateParts(shape, weights, context);
+    }
     return PackedWeights::Create(shape, weights, context);
   }
 
@@ -435,6 +317,9 @@ class FetchOnDemandCpu final : public FetchOnDemand {
       RunBf16(plan, map, args, workspace, context);
       return absl::OkStatus();
     }
+    if (plan.products() == CpuProducts::kParts && RunParts(plan, map, args, workspace, context)) {
+      return absl::OkStatus();
+    }
     const int64_t c_in = plan.shape().c_in;
     const int64_t c_out = plan.shape().c_out;
     float* zero_row = workspace.Get<float>(plan.zero_row_slot());
@@ -443,7 +328,8 @@ class FetchOnDemandCpu final : public FetchOnDemand {
     const float* packed = nullptr;
     {
       const StageScope stage(context, Stage::kConvert);
-      if (args.prepared_weights != nullptr) {
+      if (args.prepared_weights != nullptr &&
+          args.prepared_weights->layout() == PackedWeights::kLayout) {
         packed = static_cast<const float*>(args.prepared_weights->data());
       } else {
         float* own = workspace.Get<float>(plan.weights_slot());

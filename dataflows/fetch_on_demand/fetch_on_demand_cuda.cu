@@ -290,8 +290,15 @@ absl::Status LaunchFgms(const FgmsTile& tile, const FgmsSegments& segments,
 }
 
 absl::Status RegisterFetchOnDemandCuda(Registry& registry) {
-  return registry.dataflows().Implement(kFetchOnDemandName, BackendKind::kCuda,
-                                        &MakeFetchOnDemand<FetchOnDemandCuda>);
+  return registry.dataflows().Implement(
+      kFetchOnDemandName, BackendKind::kCuda,
+      [](Options options) -> absl::StatusOr<std::unique_ptr<const Dataflow>> {
+        // Taken and ignored, it would pass for another configuration.
+        if (options.GetEnum("mma") != "auto") {
+          return absl::InvalidArgumentError("CUDA has no mma of fetch_on_demand to choose");
+        }
+        return MakeFetchOnDemand<FetchOnDemandCuda>(std::move(options));
+      });
 }
 
 }  // namespace voxconv

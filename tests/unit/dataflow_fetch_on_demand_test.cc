@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
 #include "dataflow_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -67,6 +68,34 @@ TEST_F(FetchOnDemandTest, OnlySeparateOffsetsAreCopied) {
       registry_.dataflows().Create("fetch_on_demand:copies=always", BackendKind::kCpu);
   EXPECT_THAT(made.status().message(),
               testing::HasSubstr("copies=always: needs fusion=separate, not fusion=segmented"));
+}
+
+TEST_F(FetchOnDemandTest, SixProductsOfBf16NeedSegmentedOffsets) {
+  for (const char* fusion : {"separate", "batched"}) {
+    const auto made = registry_.dataflows().Create(
+        absl::StrCat("fetch_on_demand:mma=6xbf16,fusion=", fusion), BackendKind::kCpu);
+    EXPECT_THAT(made.status().message(),
+                testing::HasSubstr("mma=6xbf16: needs fusion=segmented, not fusion="));
+  }
+}
+
+// Where the processor has AMX, sums differ by roundings alone. Tiles do not change a bit.
+TEST_F(FetchOnDemandTest, SixProductsOfBf16) {
+  const ConvProblem wide{DensityMap(700, 1300, 27, 0.3), 32, 72};
+  const std::vector<float> expected = RunDataflow(registry_, "fetch_on_demand", wide).output;
+  const std::vector<float> actual =
+      RunDataflow(registry_, "fetch_on_demand:mma=6xbf16", wide).output;
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-3) << i;
+  EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:mma=6xbf16,tile=100", wide).output, actual);
+}
+
+// Weights that are not three numbers of bf16 are multiplied as by default.
+TEST_F(FetchOnDemandTest, SixProductsOfBf16LeaveOtherWeights) {
+  ConvProblem wide{DensityMap(70, 90, 27, 0.3), 32, 72};
+  wide.weights[1000] = 0x1p-60f;
+  EXPECT_EQ(RunDataflow(registry_, "fetch_on_demand:mma=6xbf16", wide).output,
+            RunDataflow(registry_, "fetch_on_demand", wide).output);
 }
 
 TEST(CopiesRowsTest, FollowsMinkowskiEngine) {
