@@ -107,11 +107,12 @@ bool Shareable(const ImplicitGemmChoice& choice) {
 
 // The warpgroup kernel's tiles differ in cost by as much as their offsets: where a multiprocessor
 // has few, the costliest go on when all others are done. Adding up costs a pass over the tile.
-void ShareTiles(const ImplicitGemmChoice& choice, const WarpgroupShape& shape, int64_t tiles_n,
-                const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
+void ShareTiles(const ImplicitGemmChoice& choice, Precision precision, const WarpgroupShape& shape,
+                int64_t tiles_n, const ImplicitGemmDevice& device, ImplicitGemmTile& tile) {
   constexpr int kMaxShares = 4, kCostlyShareOffsets = 12;
-  // Of 192 rows there are fewer tiles, and a costly one takes a block longer.
-  const int few_tiles = tile.rows > 128 ? 4 : 3;
+  // Of 192 rows there are fewer tiles, and a costly one takes a block longer. In tf32 adding up
+  // costs more than it gains there.
+  const int few_tiles = tile.rows > 128 && precision != Precision::kTf32 ? 4 : 3;
   const int64_t resident = int64_t{device.multiprocessors} * shape.blocks;
   const int64_t tiles = CeilDiv(choice.num_outputs, tile.rows) * tiles_n;
   if (tiles == 0) return;
@@ -168,7 +169,7 @@ bool ChooseWarpgroup(const ImplicitGemmChoice& choice, Precision precision, int6
   tile.rows = shape.rows;
   tile.skip_rows = kWarpgroupRows;
   tile.padded_c_in = WholeVectors(c_in, size);
-  if (Shareable(choice)) ShareTiles(choice, shape, tiles_n, device, tile);
+  if (Shareable(choice)) ShareTiles(choice, precision, shape, tiles_n, device, tile);
   return true;
 }
 
