@@ -96,9 +96,6 @@ bool PackAmxF32Weights(const float* weights, int64_t matrices, int64_t c_in, int
 
 namespace {
 
-// What lies between products of tiles must be inlined there.
-#define VOXCONV_AMX_INLINE VOXCONV_AMX_TARGET __attribute__((always_inline)) inline
-
 // Some rows of one product.
 struct Block {
   int64_t matrix = 0;
@@ -332,12 +329,8 @@ VOXCONV_AMX_INLINE void LoadWeights(const uint16_t* weights, int part) {
 template <int kRowTiles, int kColumnTiles>
 VOXCONV_AMX_INLINE void MultiplyPanel(const uint16_t* inputs, const uint16_t* weights, int64_t c_in,
                                       SideWork& side, float* products) {
-  constexpr int64_t kProductBytes = kBlockColumns * sizeof(float);
   constexpr int kHigh = 0, kMiddle = 1, kLow = 2;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  amx::ClearSums();
   for (int64_t c = 0; c < c_in; c += kTileChannels) {
     LoadInputs<kRowTiles>(inputs, kLow);
     LoadWeights<kColumnTiles>(weights, kHigh);
@@ -361,13 +354,7 @@ VOXCONV_AMX_INLINE void MultiplyPanel(const uint16_t* inputs, const uint16_t* we
     inputs += kParts * kBlockRows * kTileChannels;
     weights += kParts * kColumnTiles * kTileElements;
   }
-  _tile_stored(0, products, kProductBytes);
-  if constexpr (kColumnTiles == 2) _tile_stored(1, products + kTileColumns, kProductBytes);
-  if constexpr (kRowTiles == 2) {
-    float* lower = products + kTileRows * kBlockColumns;
-    _tile_stored(2, lower, kProductBytes);
-    if constexpr (kColumnTiles == 2) _tile_stored(3, lower + kTileColumns, kProductBytes);
-  }
+  amx::StoreSums<kRowTiles, kColumnTiles>(products);
 }
 
 // 16 weights of the even or odd channel of a pair, put together again.

@@ -93,11 +93,7 @@ template <int kRowTiles, int kColumnTiles>
 VOXCONV_AMX_TARGET void MultiplyPanel(const uint16_t* inputs, const uint16_t* weights, int64_t c_in,
                                       float* products) {
   constexpr int64_t kWeightBytes = kColumnTiles * kTileColumns * 2 * sizeof(uint16_t);
-  constexpr int64_t kProductBytes = kBlockColumns * sizeof(float);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  amx::ClearSums();
   for (int64_t c = 0; c < c_in; c += kTileChannels) {
     _tile_loadd(4, inputs, kTileBytes);
     _tile_loadd(6, weights, kWeightBytes);
@@ -114,13 +110,7 @@ VOXCONV_AMX_TARGET void MultiplyPanel(const uint16_t* inputs, const uint16_t* we
     inputs += kBlockRows * kTileChannels;
     weights += kTileChannels * kColumnTiles * kTileColumns;
   }
-  _tile_stored(0, products, kProductBytes);
-  if constexpr (kColumnTiles == 2) _tile_stored(1, products + kTileColumns, kProductBytes);
-  if constexpr (kRowTiles == 2) {
-    float* lower = products + kTileRows * kBlockColumns;
-    _tile_stored(2, lower, kProductBytes);
-    if constexpr (kColumnTiles == 2) _tile_stored(3, lower + kTileColumns, kProductBytes);
-  }
+  amx::StoreSums<kRowTiles, kColumnTiles>(products);
 }
 
 template <int kRowTiles>

@@ -27,6 +27,8 @@ constexpr int64_t kBlockColumns = 2 * kTileColumns;
 #if VOXCONV_HAVE_AMX
 
 #define VOXCONV_AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
+// What lies between products of tiles must be inlined there.
+#define VOXCONV_AMX_INLINE VOXCONV_AMX_TARGET __attribute__((always_inline)) inline
 
 // The shapes of the eight tiles: all have 16 rows of 64 bytes. 0 to 3 hold sums, 4 and 5 inputs, 6
 // and 7 weights.
@@ -49,6 +51,28 @@ class Tiles {
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;
 };
+
+// Sets the tiles of sums to zero.
+VOXCONV_AMX_INLINE void ClearSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+// Stores the sums of one or two tiles of rows and of columns to `products`, [kBlockRows,
+// kBlockColumns].
+template <int kRowTiles, int kColumnTiles>
+VOXCONV_AMX_INLINE void StoreSums(float* products) {
+  constexpr int64_t kRowBytes = kBlockColumns * sizeof(float);
+  _tile_stored(0, products, kRowBytes);
+  if constexpr (kColumnTiles == 2) _tile_stored(1, products + kTileColumns, kRowBytes);
+  if constexpr (kRowTiles == 2) {
+    float* const lower = products + kTileRows * kBlockColumns;
+    _tile_stored(2, lower, kRowBytes);
+    if constexpr (kColumnTiles == 2) _tile_stored(3, lower + kTileColumns, kRowBytes);
+  }
+}
 
 // GCC 12 does not know that a tile is loaded from memory. What was stored before this is there.
 inline void LetTilesReadMemory() { __asm__ volatile("" ::: "memory"); }
