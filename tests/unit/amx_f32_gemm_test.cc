@@ -59,8 +59,8 @@ class Problem {
     const auto pairs = [&](int64_t product) {
       return AmxF32Pairs{.matrix = 1 - product,
                          .count = count,
-                         .in = &in_[product * sizes_.rows + first],
-                         .out = &out_[first],
+                         .in = in_.data() + product * sizes_.rows + first,
+                         .out = out_.data() + first,
                          .overwrite = product == 0};
     };
     AddAmxF32Products({input_.data(), packed.data(), output.data(), sizes_.c_in, sizes_.c_out},
