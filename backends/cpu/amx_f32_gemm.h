@@ -3,7 +3,9 @@
 //
 // A number of f32 is the sum of three of bf16: the number rounded to bf16, what is left of it
 // rounded to bf16, and the rest. Of the nine products of two such sums the three least are left
-// out. They are about 2^-23 of the whole product at most.
+// out. They are about 2^-23 of the whole product at most. Henry, Tang and Heinecke, "Leveraging the
+// bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations" (2019), describe
+// such sums.
 #ifndef VOXCONV_BACKENDS_CPU_AMX_F32_GEMM_H_
 #define VOXCONV_BACKENDS_CPU_AMX_F32_GEMM_H_
 

@@ -27,7 +27,7 @@ constexpr int64_t kBlockColumns = 2 * kTileColumns;
 #if VOXCONV_HAVE_AMX
 
 #define VOXCONV_AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
-// What lies between products of tiles must be inlined there.
+// For functions that run between products of tiles. They must be inlined there.
 #define VOXCONV_AMX_INLINE VOXCONV_AMX_TARGET __attribute__((always_inline)) inline
 
 // The shapes of the eight tiles: all have 16 rows of 64 bytes. 0 to 3 hold sums, 4 and 5 inputs, 6

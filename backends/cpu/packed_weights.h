@@ -12,8 +12,9 @@
 
 namespace voxconv {
 
-// What PackWeights (indirect_gemm.h) makes of f32 weights, and PackBf16Weights (bf16_gemm.h) of
-// those in bf16. Or what PackAmxF32Weights (amx_f32_gemm.h) makes of f32 weights: three parts.
+// Weights in host memory, in one of two layouts. Panels are what PackWeights (indirect_gemm.h)
+// makes of f32 weights, and PackBf16Weights (bf16_gemm.h) of bf16 weights. Panels of three parts
+// are what PackAmxF32Weights (amx_f32_gemm.h) makes of f32 weights.
 class PackedWeights final : public PreparedWeights {
  public:
   static constexpr char kLayout[] = "panels";
@@ -29,8 +30,9 @@ class PackedWeights final : public PreparedWeights {
                    const ExecutionContext& context);
   static int64_t Bytes(const ConvShape& shape);
 
-  // The same of the three parts of f32 weights. c_in must be a multiple of 32. Of weights that
-  // PackAmxF32Weights refuses CreateParts makes panels, and PackParts returns false.
+  // The same three functions for panels of three parts. `weights` is in f32, and c_in is a multiple
+  // of 32. PackAmxF32Weights refuses some weights: CreateParts makes panels of those, and PackParts
+  // returns false.
   static absl::StatusOr<std::unique_ptr<PreparedWeights>> CreateParts(
       const ConvShape& shape, const ConstTensorView& weights, const ExecutionContext& context);
   static bool PackParts(const ConvShape& shape, const ConstTensorView& weights, void* parts,

@@ -17,7 +17,7 @@ namespace voxconv {
 // (amx_f32_gemm.h), in bf16 by bf16_gemm.h or amx_gemm.h.
 enum class CpuProducts { kMultiplyAdds, kParts, kBf16, kBf16Amx };
 
-// Those of a layer of this shape on this machine, by the option `mma`.
+// The products that a layer of this shape takes on this machine. The option `mma` decides.
 CpuProducts CpuProductsOf(const Options& options, const ConvShape& shape);
 
 struct CpuPlanRule {

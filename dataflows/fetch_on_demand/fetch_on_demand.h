@@ -24,7 +24,7 @@ inline constexpr char kFetchOnDemandName[] = "fetch_on_demand";
 PluginDescription DescribeFetchOnDemand();
 
 // kInvalidArgument for copies with another fusion than separate: a layer that copies has no other.
-// The same for mma=6xbf16 with another fusion than segmented.
+// kInvalidArgument also for mma=6xbf16 with another fusion than segmented.
 absl::Status CheckFetchOnDemandOptions(const Options& options);
 
 // The factory that a backend registers. `Plugin` is the backend's implementation.

@@ -35,7 +35,7 @@ using HashTableCudaPtr = std::unique_ptr<HashTableCuda>;
 absl::StatusOr<HashTableCudaPtr> BuildOpenAddressingCuda(const CoordinateRows& inputs,
                                                          double load_factor, bool scalar,
                                                          const ExecutionContext& context);
-// Open addressing of bricks of 2 x 2 x 2 voxels (bricks_cuda.cu). Queues a fill and one kernel.
+// Open addressing of bricks of 2 x 2 x 2 voxels. Queues a fill and one kernel.
 absl::StatusOr<HashTableCudaPtr> BuildBricksCuda(const CoordinateSet& inputs, double load_factor,
                                                  const ExecutionContext& context);
 // Cuckoo hashing. Synchronises the stream, because a construction can fail and is then tried again

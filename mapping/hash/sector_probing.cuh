@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open addressing by sectors: a 32-byte sector of memory holds four keys, filled from the front,
-// and a search goes on only if all four are taken, by a step of the key's own: sectors that follow
-// each other would fill up together. Only .cu files include this header.
+// Open addressing by sectors. A 32-byte sector of device memory holds four keys of 64 bits
+// (core/coordinate_key.h), which fill it from the front. A search goes on only if all four are
+// taken. Each key has a step of its own to the next sector: with one step for all keys, sectors
+// that follow each other would fill up together. A search takes O(1) expected.
+//
+// Only .cu files include this header.
 #ifndef VOXCONV_MAPPING_HASH_SECTOR_PROBING_CUH_
 #define VOXCONV_MAPPING_HASH_SECTOR_PROBING_CUH_
 
